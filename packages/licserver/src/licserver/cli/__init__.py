@@ -1,0 +1,5 @@
+"""The vendor's command line."""
+
+from licserver.cli.main import main
+
+__all__ = ["main"]

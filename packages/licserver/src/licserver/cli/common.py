@@ -1,0 +1,189 @@
+"""What the commands share: the options that all of them take, and how they print."""
+
+import functools
+import json
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from licserver.settings import load_settings
+from licserver.vendor import Vendor
+
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+
+
+def data_dir_option(command: F) -> F:
+    """Add ``--data-dir``."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder of the database, the secrets and the files.  [LICSERVER_DATA_DIR]",
+    )(command)
+
+
+@contextmanager
+def opened(data_dir: Path | None) -> Iterator[Vendor]:
+    """Open the vendor's data folder for one command."""
+    vendor = Vendor(load_settings(data_dir=data_dir))
+    try:
+        yield vendor
+    finally:
+        vendor.close()
+
+
+def vendor_command(function: Callable[..., R]) -> Callable[..., R]:
+    """Give a command ``--data-dir`` and ``--json``, and hand it the opened vendor and a printer."""
+
+    @data_dir_option
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @functools.wraps(function)
+    def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> R:
+        with opened(data_dir) as vendor:
+            return function(vendor, Printer(as_json=as_json), **parameters)
+
+    return command
+
+
+class Printer:
+    """Prints results: a few words and aligned columns for people, one JSON document for programs.
+
+    Args:
+        as_json: Which of the two.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def one(self, record: dict[str, Any], sentence: str) -> None:
+        """Print what became of one thing."""
+        click.echo(json.dumps(record, default=plain, ensure_ascii=False) if self.as_json else sentence)
+
+    def fields(self, record: dict[str, Any]) -> None:
+        """Print one thing at length."""
+        if self.as_json:
+            self.one(record, "")
+            return
+        width = max(map(len, record))
+        for name, value in record.items():
+            lines = value if isinstance(value, list) else [value]
+            for label, line in zip(
+                [name.replace("_", " "), *[""] * len(lines)], lines or ["-"], strict=False
+            ):
+                click.echo(f"{label:{width}}  {_cell(line)}")
+
+    def rows(self, records: Iterator[dict[str, Any]], widths: Sequence[int], empty: str) -> None:
+        """Print a list as it comes, however long it is.
+
+        Args:
+            records: All with the same fields.
+            widths: Of the columns, in characters; the last one may run on.
+            empty: What to say when there is nothing.
+        """
+        count = 0
+        for count, record in enumerate(records, 1):
+            if self.as_json:
+                click.echo(
+                    ("[" if count == 1 else ",") + json.dumps(record, default=plain, ensure_ascii=False)
+                )
+                continue
+            if count == 1:
+                click.echo(_line([name.replace("_", " ").upper() for name in record], widths))
+            click.echo(_line([_cell(value) for value in record.values()], widths))
+        if self.as_json:
+            click.echo("]" if count else "[]")
+        elif not count:
+            click.echo(empty)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return "  ".join(_cell(part) for part in value.values())
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S} UTC"
+        case _:
+            return str(value)
+
+
+def plain(value: Any) -> Any:
+    """Write dates, instants and bytes as JSON text."""
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case _:
+            raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+class Slots(click.ParamType[Any]):
+    """A whole number from 0, or ``unlimited`` (D-07)."""
+
+    name = "N|unlimited"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text; None stands for unlimited, wrapped so that click takes it for given."""
+        if isinstance(value, tuple):
+            return value
+        if value == "unlimited":
+            return (None,)
+        if not (value.isascii() and value.isdecimal() and len(value) < 10):  # noqa: PLR2004 - fits 32 bits
+            self.fail(f"{value!r} is neither a whole number nor 'unlimited'", param, ctx)
+        return (int(value),)
+
+
+class Day(click.ParamType[Any]):
+    """A date such as 2027-01-31."""
+
+    name = "YYYY-MM-DD"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text."""
+        try:
+            return datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).date()
+        except ValueError:
+            self.fail(f"{value!r} is no date; write it like 2027-01-31", param, ctx)
+
+
+class Instant(click.ParamType[Any]):
+    """An instant such as 2027-01-31T12:00Z; without a zone it is UTC."""
+
+    name = "INSTANT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text."""
+        try:
+            instant = datetime.fromisoformat(value)
+            return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no instant; write it like 2027-01-31T12:00Z", param, ctx)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Open the listening socket.
+
+    Raises:
+        OSError: naming the address that cannot be had.
+    """
+    from licserver.web import serving  # noqa: PLC0415 - aiohttp takes half of the time that every other command needs
+
+    try:
+        return serving.bind(host, port)
+    except OSError as problem:
+        raise OSError(problem.errno, f"cannot listen on {host} port {port}: {problem.strerror}") from None

@@ -1,0 +1,126 @@
+"""A store to play with: everything that a customer can meet, in one command."""
+
+import asyncio
+import io
+import os
+import random
+import shlex
+import shutil
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import click
+from pydantic import SecretStr
+
+from licserver.cli.common import bind
+from licserver.clock import system_clock
+from licserver.model import EnvironmentPolicy
+from licserver.settings import Settings
+from licserver.vendor import LicenseTerms, Vendor
+
+SLUG = "demo-notes"
+_PADDING_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DemoKeys:
+    """The keys of a demo store; has no repr, because it holds license keys."""
+
+    active: str
+    expired: str
+    revoked: str
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port; 0 lets the system choose.",
+)
+def demo(port: int) -> None:
+    """Serve a throwaway store with a product, two versions and three keys.
+
+    It listens on 127.0.0.1 only, and everything is gone when it stops (Ctrl-C).
+    """
+    from licserver.logs import set_up_logging  # noqa: PLC0415 - as in serve.py
+    from licserver.web import serving  # noqa: PLC0415 - as in serve.py
+
+    set_up_logging()
+    with bind("127.0.0.1", port) as sock, tempfile.TemporaryDirectory(prefix="licserver-demo-") as folder:
+        address = serving.address_of(sock)
+        data_dir = Path(folder)
+        # Everything is named here, so that a vendor's own settings are neither used nor touched.
+        vendor = Vendor(
+            Settings(
+                data_dir=data_dir,
+                database_url=SecretStr(f"sqlite+pysqlite:///{data_dir / 'demo.sqlite3'}"),
+                base_url=address,
+                trusted_proxies=(),
+                secrets=None,
+            )
+        )
+        try:
+            keys = fill(vendor, data_dir)
+
+            def announce() -> None:
+                click.echo(_introduction(address, keys))
+                click.echo(f"listening on {address}")
+
+            asyncio.run(serving.serve(vendor, sock, announce))
+        finally:
+            vendor.close()
+
+
+def fill(vendor: Vendor, folder: Path) -> DemoKeys:
+    """Add the product, publish two versions with real zip files, and issue the three keys."""
+    vendor.add_product(SLUG, "Demo Notes", EnvironmentPolicy.DOMAIN)
+    for version, news in (("1.0.0", "The first version."), ("1.1.0", "<ul><li>Export to PDF.</li></ul>")):
+        file = folder / f"{SLUG}-{version}.zip"
+        file.write_bytes(_make_zip(version))
+        vendor.publish(SLUG, version, file, news)
+    today = system_clock().date()
+    ((active,),) = vendor.issue(SLUG, LicenseTerms(slots=3, expires_on=today + timedelta(days=365)))
+    ((expired,),) = vendor.issue(SLUG, LicenseTerms(expires_on=today - timedelta(days=1)))
+    ((revoked,),) = vendor.issue(SLUG, LicenseTerms(lifetime=True))
+    vendor.revoke(revoked, "refunded")
+    return DemoKeys(active, expired, revoked)
+
+
+def _make_zip(version: str) -> bytes:
+    """Pack a small program and a mebibyte that does not compress, so that a download takes a moment."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("demo_notes.py", f'print("Demo Notes {version}")\n')
+        archive.writestr("picture.raw", random.Random(version).randbytes(_PADDING_BYTES))  # noqa: S311 - padding
+    return packed.getvalue()
+
+
+def _introduction(address: str, keys: DemoKeys) -> str:
+    client = f"{_licclient()} --server {address}"
+    return f"""\
+A throwaway store, gone when this stops (Ctrl-C). Paste these into another terminal, in this folder:
+
+  a valid license                 {client} verify {keys.active}
+  (again, with this stopped:      from the cache)
+  an expired one                  {client} verify {keys.expired}
+  a revoked one                   {client} verify {keys.revoked}
+  is there an update for 1.0.0    {client} check {keys.active} {SLUG} 1.0.0
+  download it                     {client} download {keys.active} {SLUG} 1.0.0 --to .
+"""
+
+
+def _licclient() -> str:
+    """How to call licclient from the folder in which the demo was started."""
+    beside_us = shutil.which("licclient", path=str(Path(sys.executable).parent))
+    if beside_us is None:
+        return "licclient"  # pip install licclient
+    path = Path(beside_us)
+    if path.is_relative_to(Path.cwd()):
+        return shlex.quote(os.path.relpath(path))
+    return shlex.quote(str(path))

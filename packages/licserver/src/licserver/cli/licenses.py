@@ -1,0 +1,220 @@
+"""Commands on licenses and subscriptions."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import date, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from licserver.cli.common import Day, Instant, Printer, Slots, plain, vendor_command
+from licserver.rules import mask_key
+from licserver.store import IssuedLicense
+from licserver.vendor import ISSUE_BATCH, LicenseTerms, Vendor
+
+
+def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Let ``-`` stand for a key on standard input: arguments stay in the shell's history."""
+    return sys.stdin.readline().strip() if value == "-" else value
+
+
+key_argument = click.argument("key", callback=_read_key)
+
+
+@click.group("license")
+def license_group() -> None:
+    """Issue license keys, and change what they allow.
+
+    KEY is a license key, the id that `license list` shows, or - to read one from standard input.
+    """
+
+
+@license_group.command("issue")
+@click.argument("slug")
+@click.option(
+    "--slots", type=Slots(), default="1", show_default=True, help="Activations that the key allows."
+)
+@click.option("--expires", type=Day(), help="Last day of validity, UTC; may lie in the past.")
+@click.option("--lifetime", is_flag=True, help="Never expires.")
+@click.option(
+    "--support-until", type=Day(), help="Last day of update downloads, if the product has a policy."
+)
+@click.option("--subscription", metavar="ID", help="The subscription that the key ends with.")
+@click.option(
+    "--allow", multiple=True, metavar="ENTRY", help="A domain, *.domain, IP or network that takes no slot."
+)
+@click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
+@vendor_command
+def issue(
+    vendor: Vendor,
+    printer: Printer,
+    slug: str,
+    slots: tuple[int | None],
+    expires: date | None,
+    support_until: date | None,
+    subscription: str | None,
+    allow: tuple[str, ...],
+    count: int,
+    *,
+    lifetime: bool,
+) -> None:
+    """Issue license keys for the product SLUG, and print them, one a line."""
+    terms = LicenseTerms(slots[0], expires, lifetime, support_until, subscription, allow)
+    batches = vendor.issue(slug, terms, count)
+    try:
+        issued = _print_keys(printer, slug, batches, count)
+    except KeyboardInterrupt:
+        click.echo("licserver: interrupted; every key printed above is issued and valid", err=True)
+        raise
+    if count > ISSUE_BATCH:
+        click.echo(f"issued {issued} keys", err=True)
+
+
+def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count: int) -> int:
+    """Print each batch once it is in the books; a bar on the terminal when the keys go elsewhere."""
+    issued = 0
+    wants_bar = count > ISSUE_BATCH and not sys.stdout.isatty()
+    if printer.as_json:
+        click.echo(f'{{"product": {json.dumps(slug)}, "license_keys": [', nl=False)
+    with Progress(console=Console(stderr=True)) if wants_bar else nullcontext() as progress:
+        bar = progress.add_task("issuing", total=count) if progress else None
+        for keys in batches:
+            if printer.as_json:
+                click.echo((", " if issued else "") + ", ".join(f'"{key}"' for key in keys), nl=False)
+            else:
+                click.echo("\n".join(keys))
+            issued += len(keys)
+            if progress and bar is not None:
+                progress.update(bar, completed=issued)
+    if printer.as_json:
+        click.echo("]}")
+    return issued
+
+
+@license_group.command("show")
+@key_argument
+@click.option("--reveal", is_flag=True, help="Print the whole key.")
+@vendor_command
+def show(vendor: Vendor, printer: Printer, key: str, *, reveal: bool) -> None:
+    """Show a license and its activations."""
+    _show(vendor, printer, vendor.license(key), reveal=reveal)
+
+
+@license_group.command("list")
+@click.option("--product", metavar="SLUG", help="Only this product's.")
+@vendor_command
+def list_licenses(vendor: Vendor, printer: Printer, product: str | None) -> None:
+    """List licenses, keys masked."""
+    printer.rows(
+        (_summary(vendor, license_) for license_ in vendor.licenses(product)),
+        (32, 10, 20, 9, 10, 10, 0),
+        "no licenses yet",
+    )
+
+
+@license_group.command("revoke")
+@key_argument
+@click.option("--reason", help="For your own records.")
+@vendor_command
+def revoke(vendor: Vendor, printer: Printer, key: str, reason: str | None) -> None:
+    """Revoke a license: verify, update check and handed-out links refuse it from now on."""
+    _changed(vendor, printer, vendor.revoke(key, reason), "revoked")
+
+
+@license_group.command("reinstate")
+@key_argument
+@vendor_command
+def reinstate(vendor: Vendor, printer: Printer, key: str) -> None:
+    """Take a revocation back."""
+    _changed(vendor, printer, vendor.reinstate(key), "reinstated")
+
+
+@license_group.command("deactivate")
+@key_argument
+@click.argument("domain_or_ip")
+@vendor_command
+def deactivate(vendor: Vendor, printer: Printer, key: str, domain_or_ip: str) -> None:
+    """Free the slots that DOMAIN_OR_IP took."""
+    freed = vendor.deactivate(key, domain_or_ip)
+    printer.one({"freed": freed}, f"freed {freed} {'slot' if freed == 1 else 'slots'}")
+
+
+@license_group.command("allow")
+@key_argument
+@click.argument("entry")
+@vendor_command
+def allow(vendor: Vendor, printer: Printer, key: str, entry: str) -> None:
+    """Let ENTRY, a domain, *.domain, IP or network, use the key without a slot."""
+    _changed(vendor, printer, vendor.allow(key, entry), "changed")
+
+
+@click.group("subscription")
+def subscription_group() -> None:
+    """End subscriptions."""
+
+
+@subscription_group.command("end")
+@click.argument("subscription_id", metavar="ID")
+@click.option("--at", type=Instant(), help="When it ends, UTC unless a zone is given; now unless given.")
+@vendor_command
+def end(vendor: Vendor, printer: Printer, subscription_id: str, at: datetime | None) -> None:
+    """End the subscription ID: its licenses expire at that instant."""
+    count = vendor.end_subscription(subscription_id, at)
+    licenses = "1 license expires" if count == 1 else f"{count} licenses expire"
+    printer.one(
+        {"subscription": subscription_id, "licenses": count}, f"ended {subscription_id}: {licenses} with it"
+    )
+
+
+def _changed(vendor: Vendor, printer: Printer, license_: IssuedLicense, done: str) -> None:
+    if printer.as_json:
+        _show(vendor, printer, license_, reveal=False)
+    else:
+        printer.one({}, f"{done} {mask_key(vendor.key(license_))}")
+
+
+def _summary(vendor: Vendor, license_: IssuedLicense) -> dict[str, Any]:
+    return {
+        "id": license_.id.hex(),
+        "license_key": mask_key(vendor.key(license_)),
+        "product": license_.product_slug,
+        "slots": "unlimited" if license_.slots is None else license_.slots,
+        "slots_used": license_.slots_used,
+        "expires_on": "lifetime"
+        if license_.lifetime
+        else plain(license_.expires_on)
+        if license_.expires_on
+        else None,
+        "revoked_at": license_.revoked_at,
+    }
+
+
+def _show(vendor: Vendor, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
+    key = vendor.key(license_)
+    printer.fields(
+        {
+            "id": license_.id.hex(),
+            "license_key": key if reveal else mask_key(key),
+            "product": license_.product_slug,
+            "product_name": license_.product_name,
+            "issued_at": license_.issued_at,
+            "expires_on": license_.expires_on,
+            "lifetime": license_.lifetime,
+            "revoked_at": license_.revoked_at,
+            "revoked_reason": license_.revoked_reason,
+            "slots": "unlimited" if license_.slots is None else license_.slots,
+            "slots_used": license_.slots_used,
+            "support_until": license_.support_until,
+            "subscription": license_.subscription_id,
+            "subscription_ended_at": license_.subscription_ended_at,
+            "allowed": list(license_.allowed),
+            "activations": [
+                {"domain": environment.domain, "ip": environment.ip, "activated_at": activated_at}
+                for environment, activated_at in vendor.activations(license_)
+            ],
+        }
+    )

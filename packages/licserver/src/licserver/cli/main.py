@@ -1,0 +1,106 @@
+"""The group of all commands, and how it ends: one clear line, and a code that says whose fault it was."""
+
+import importlib
+import os
+import sys
+from typing import Final
+
+import click
+
+from licserver import __version__
+from licserver.errors import LicserverError, WrongUse
+
+EXIT_FAILED: Final = 1
+EXIT_WRONG_USE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+_HELP = """Verify license keys and serve updates of downloadable software.
+
+\b
+Try it:    licserver demo
+For real:  licserver product add my-app --name "My App" --environment domain
+           licserver release publish my-app 1.0 my-app-1.0.zip
+           licserver license issue my-app
+           licserver serve
+
+All commands work while the server runs; its very next answer knows of the change.
+"""
+
+_COMMANDS: Final = {  # name → where it is, and what it is for
+    "serve": ("licserver.cli.serve:serve", "Answer verify, update check and download."),
+    "demo": ("licserver.cli.demo:demo", "Serve a throwaway store to play with."),
+    "product": ("licserver.cli.products:product_group", "Add, list and rename products."),
+    "release": ("licserver.cli.products:release_group", "Publish, list and withdraw versions."),
+    "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
+    "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is called: SQLAlchemy alone takes three times as long as the help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
+        """Name the commands, in the order of use."""
+        return list(_COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or suggest the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as unknown:
+            raise click.exceptions.NoSuchCommand(
+                unknown.command_name, possibilities=_COMMANDS, ctx=ctx
+            ) from None
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        """Import a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, purpose) for name, (_, purpose) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="licserver")
+def licserver() -> None:
+    """Do nothing by itself."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    try:
+        licserver.main(arguments, prog_name="licserver", standalone_mode=False)
+        code = 0
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        click.echo(help_wanted.message, err=True)
+        code = EXIT_WRONG_USE
+    except click.ClickException as wrong:
+        code = _fail(wrong.format_message(), EXIT_WRONG_USE)
+    except LicserverError as problem:
+        code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, WrongUse) else EXIT_FAILED)
+    except BrokenPipeError:  # the reader of our output has what it wanted
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - or the interpreter complains at exit
+        code = EXIT_FAILED
+    except OSError as problem:
+        where = f": {problem.filename}" if problem.filename else ""
+        code = _fail(f"{problem.strerror or problem}{where}", EXIT_FAILED)
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted", EXIT_INTERRUPTED)
+    sys.exit(code)
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"licserver: {' '.join(message.split())}", err=True)
+    return code

@@ -1,0 +1,137 @@
+"""Commands on products and their releases."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licserver.cli.common import Printer, vendor_command
+from licserver.errors import WrongUse
+from licserver.model import EnvironmentPolicy, Product, Release
+from licserver.vendor import Vendor
+
+
+@click.group("product")
+def product_group() -> None:
+    """Add, list and rename products."""
+
+
+@product_group.command("add")
+@click.argument("slug")
+@click.option("--name", required=True, help="What customers read.")
+@click.option(
+    "--environment",
+    type=click.Choice([policy.value for policy in EnvironmentPolicy]),
+    default=EnvironmentPolicy.STRICT.value,
+    show_default=True,
+    help="What makes a machine known to a key: domain and IP, the domain alone (desktop apps), or either.",
+)
+@click.option("--support-policy", is_flag=True, help="End update downloads with a license's support period.")
+@vendor_command
+def add(
+    vendor: Vendor, printer: Printer, slug: str, name: str, environment: str, *, support_policy: bool
+) -> None:
+    """Add the product SLUG."""
+    product = vendor.add_product(
+        slug, name, EnvironmentPolicy(environment), has_support_policy=support_policy
+    )
+    printer.one(_product(product), f"added {product.slug}: {product.name}")
+
+
+@product_group.command("list")
+@vendor_command
+def list_products(vendor: Vendor, printer: Printer) -> None:
+    """List all products."""
+    printer.rows(map(_product, vendor.products()), (24, 11, 14, 12, 0), "no products yet")
+
+
+@product_group.command("rename")
+@click.argument("slug")
+@click.option("--name", required=True, help="The new name; keys issued before keep the old one.")
+@vendor_command
+def rename(vendor: Vendor, printer: Printer, slug: str, name: str) -> None:
+    """Give the product SLUG another name."""
+    product = vendor.rename_product(slug, name)
+    printer.one(_product(product), f"renamed {product.slug}: {product.name}")
+
+
+@click.group("release")
+def release_group() -> None:
+    """Publish, list and withdraw versions."""
+
+
+@release_group.command("publish")
+@click.argument("slug")
+@click.argument("version")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--changelog", help="What is new, as plain text or basic HTML.")
+@click.option("--changelog-file", type=click.Path(path_type=Path), help="The same, from a UTF-8 file.")
+@vendor_command
+def publish(
+    vendor: Vendor,
+    printer: Printer,
+    slug: str,
+    version: str,
+    file: Path,
+    changelog: str | None,
+    changelog_file: Path | None,
+) -> None:
+    """Publish FILE as VERSION of the product SLUG."""
+    if changelog is not None and changelog_file is not None:
+        raise WrongUse("give --changelog or --changelog-file, not both")
+    if changelog_file is not None:
+        changelog = _read_text(changelog_file)
+    release = vendor.publish(slug, version, file, changelog or "")
+    record = _release(release)
+    printer.one(
+        record,
+        f"published {slug} {release.version}: {release.artifact.size} bytes, sha256 {record['sha256']}",
+    )
+
+
+@release_group.command("list")
+@click.argument("slug")
+@vendor_command
+def list_releases(vendor: Vendor, printer: Printer, slug: str) -> None:
+    """List the versions of the product SLUG."""
+    printer.rows(map(_release, vendor.releases(slug)), (14, 24, 24, 12, 30, 0), "no versions yet")
+
+
+@release_group.command("withdraw")
+@click.argument("slug")
+@click.argument("version")
+@vendor_command
+def withdraw(vendor: Vendor, printer: Printer, slug: str, version: str) -> None:
+    """Take VERSION of the product SLUG back; links to it stop working."""
+    release = vendor.withdraw(slug, version)
+    printer.one(_release(release), f"withdrew {slug} {release.version}")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise WrongUse(f"{path} is not UTF-8 text") from None
+    except OSError as problem:
+        raise WrongUse(f"cannot read {path}: {problem.strerror}") from None
+
+
+def _product(product: Product) -> dict[str, Any]:
+    return {
+        "slug": product.slug,
+        "environment": product.policy.value,
+        "support_policy": product.has_support_policy,
+        "latest": product.latest.version if product.latest else None,
+        "name": product.name,
+    }
+
+
+def _release(release: Release) -> dict[str, Any]:
+    return {
+        "version": release.version,
+        "published_at": release.published_at,
+        "withdrawn_at": release.withdrawn_at,
+        "size": release.artifact.size,
+        "file": release.artifact.file_name,
+        "sha256": release.artifact.sha256.hex(),
+    }

@@ -1,0 +1,48 @@
+"""The command that answers customers."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from licserver.cli.common import bind, data_dir_option, opened
+from licserver.errors import WrongUse
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port; 0 lets the system choose.",
+)
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@data_dir_option
+def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json: bool) -> None:
+    """Answer verify, update check and download until stopped (SIGTERM or Ctrl-C)."""
+    if workers > 1 and sys.platform == "win32":
+        raise WrongUse(
+            "--workers needs fork, which Windows does not have; run one worker, or several servers"
+        )
+    # Here, not at the top: they take half of the time that every other command needs.
+    from licserver.logs import set_up_logging  # noqa: PLC0415
+    from licserver.web import serving  # noqa: PLC0415
+
+    set_up_logging()
+    with opened(data_dir) as vendor:
+        settings = vendor.settings
+        with bind(host, port) as sock:
+            address = serving.address_of(sock)
+
+            def announce() -> None:
+                click.echo(f'{{"listening": "{address}"}}' if as_json else f"listening on {address}")
+
+            if workers == 1:
+                asyncio.run(serving.serve(vendor, sock, announce))
+                return
+            vendor.close()  # checked and set up; each worker opens it for itself
+            serving.serve_with_workers(settings, sock, workers, announce)

@@ -1,0 +1,224 @@
+"""Environments: when two domains are the same, when two addresses are, and what an entry covers.
+
+Pure text work. `rules` decides with it; `wire` refuses with it what can be no domain at all.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+import idna
+
+from licserver.model import Environment, EnvironmentPolicy
+
+MAX_DOMAIN_LENGTH = 253
+"""Characters of a normalised domain (D-06): the longest host name that DNS can carry."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_PORT = re.compile(r":\d{1,5}$")
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class BadDomain(ValueError):
+    """The text can be no domain; the message says why, in words for the caller (D-06)."""
+
+
+class BadEntry(ValueError):
+    """The text can be no allow-list entry; the message says why, in words for the owner (D-04)."""
+
+
+def is_printable(text: str) -> bool:
+    """Tell whether `text` is free of NUL, other control characters and lone surrogates (D-06)."""
+    return _UNPRINTABLE.search(text) is None
+
+
+def normalise_domain(text: str) -> str:
+    """Bring a domain into the one form in which it is stored and compared (D-06).
+
+    Args:
+        text: A host name, a URL, or any other text that names an installation.
+
+    Returns:
+        The host in lower-case A-labels, without user info, port and trailing dot. What is no host
+        name is returned trimmed and lower-cased: an installation id is as good as a domain.
+        ``www.`` is kept: two sites may differ in nothing else.
+
+    Raises:
+        BadDomain: for blank text, control characters, lone surrogates, or over 253 characters.
+    """
+    trimmed = text.strip()
+    if not is_printable(trimmed):
+        raise BadDomain("must not contain control characters")
+    host = _host_of_url(trimmed) if "://" in trimmed or trimmed.startswith("//") else None
+    domain = host or _host_name(trimmed) or trimmed.lower()
+    if not domain:
+        raise BadDomain("is required")
+    if len(domain) > MAX_DOMAIN_LENGTH:
+        raise BadDomain(f"must be at most {MAX_DOMAIN_LENGTH} characters long")
+    return domain
+
+
+def _host_of_url(url: str) -> str | None:
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:  # unbalanced brackets
+        return None
+    if not host:
+        return None
+    return _host_name(host) or host.rstrip(".").lower()
+
+
+def _host_name(text: str) -> str | None:
+    """Read ``host``, ``host:port`` or ``host/path``; None when `text` names no host."""
+    host = re.split(r"[/?#]", text, maxsplit=1)[0]
+    if address := parse_ip(host.strip("[]")):
+        return str(address)
+    host = _PORT.sub("", host).rstrip(".")
+    if address := parse_ip(host.strip("[]")):
+        return str(address)
+    if not host or len(host) > MAX_DOMAIN_LENGTH:  # the length also keeps idna's work small
+        return None
+    try:
+        return idna.encode(host, uts46=True).decode("ascii").lower()
+    except (idna.IDNAError, UnicodeError):
+        return None
+
+
+def parse_ip(text: str) -> IpAddress | None:
+    """Read an address; None when `text` is not exactly one (a zone such as ``%eth0`` is not part of it).
+
+    An IPv4 address inside IPv6 (``::ffff:192.0.2.1``) is returned as IPv4 (D-05).
+    """
+    if "%" in text:
+        return None
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def normalise_ip(address: IpAddress, v6_prefix: int = 128) -> str:
+    """Bring an address into the one form in which it is stored and compared (D-05).
+
+    Args:
+        address: As `parse_ip` returned it.
+        v6_prefix: How many leading bits of an IPv6 address tell environments apart, 1 to 128.
+
+    Returns:
+        The address as text; of an IPv6 address only the prefix is kept, the rest is zero.
+    """
+    if address.version == 6 and v6_prefix < 128:  # noqa: PLR2004 - the widths of IPv6
+        return str(ipaddress.IPv6Network((int(address), v6_prefix), strict=False).network_address)
+    return str(address)
+
+
+def connection_ip(peer: str, forwarded_for: Iterable[str], trusted: Sequence[IpNetwork]) -> str:
+    """Find the address that a call really came from (D-05).
+
+    The header is walked from the right, because each proxy appends the hop that it saw itself;
+    what stands further left was written by somebody we have no reason to believe.
+
+    Args:
+        peer: The other end of the connection.
+        forwarded_for: The values of all ``X-Forwarded-For`` headers, in order.
+        trusted: The configured proxies; with none of them as `peer` the header is ignored.
+
+    Returns:
+        The right-most hop that is no trusted proxy. A hop that is no address ends the walk: the
+        last address believed until then is returned. When all hops are trusted, the left-most.
+    """
+    believed = peer
+    hops = [hop.strip() for value in forwarded_for for hop in value.split(",")]
+    while _is_trusted(believed, trusted) and hops:
+        hop = parse_ip(hops.pop())
+        if hop is None:
+            break
+        believed = str(hop)
+    return believed
+
+
+def _is_trusted(text: str, trusted: Sequence[IpNetwork]) -> bool:
+    address = parse_ip(text)
+    return address is not None and any(address in network for network in trusted)
+
+
+def parse_entry(text: str) -> str:
+    """Read an owner's allow-list entry into its canonical text (D-04).
+
+    Args:
+        text: A domain, ``*.domain``, an address, or a network such as ``203.0.113.0/24``.
+
+    Returns:
+        The text in the form that `covers` compares.
+
+    Raises:
+        BadEntry: when it is none of these.
+    """
+    trimmed = text.strip()
+    if address := parse_ip(trimmed):
+        return str(address)
+    if "/" in trimmed and "://" not in trimmed:
+        try:
+            return str(ipaddress.ip_network(trimmed, strict=False))
+        except ValueError:
+            raise BadEntry(f"{text!r} is not a network; write it like 203.0.113.0/24") from None
+    wildcard, _, rest = trimmed.rpartition("*.")
+    if wildcard or ("*" in trimmed and not trimmed.startswith("*.")):
+        raise BadEntry(f"{text!r}: a pattern is '*.' followed by a domain")
+    try:
+        domain = normalise_domain(rest)
+    except BadDomain as problem:
+        raise BadEntry(f"{text!r}: a domain {problem}") from None
+    return f"*.{domain}" if trimmed.startswith("*.") else domain
+
+
+@lru_cache(maxsize=4096)
+def _network(entry: str) -> IpNetwork | None:
+    try:
+        return ipaddress.ip_network(entry)
+    except ValueError:
+        return None
+
+
+def covers_domain(entry: str, domain: str) -> bool:
+    """Tell whether an owner's entry covers a domain; ``*.`` stands for one or more labels (D-04)."""
+    if entry.startswith("*."):
+        return domain.endswith(entry[1:]) and len(domain) > len(entry) - 1
+    return entry == domain
+
+
+def covers_ip(entry: str, ip: str) -> bool:
+    """Tell whether an owner's entry covers an address (D-04)."""
+    network = _network(entry)
+    address = parse_ip(ip)
+    return network is not None and address is not None and address in network
+
+
+def is_known(
+    environment: Environment,
+    policy: EnvironmentPolicy,
+    allowed: Sequence[str],
+    activations: Sequence[Environment],
+) -> bool:
+    """Tell whether an environment is in a license's allow-list (D-03, D-04).
+
+    The halves are looked up apart: under ``strict`` both must be known, but they may have become
+    known by different activations.
+    """
+    domain_known = any(known.domain == environment.domain for known in activations) or any(
+        covers_domain(entry, environment.domain) for entry in allowed
+    )
+    if policy is EnvironmentPolicy.DOMAIN:
+        return domain_known
+    if policy is EnvironmentPolicy.STRICT and not domain_known:
+        return False
+    if policy is EnvironmentPolicy.EITHER and domain_known:
+        return True
+    return any(known.ip == environment.ip for known in activations) or any(
+        covers_ip(entry, environment.ip) for entry in allowed
+    )

@@ -1,0 +1,37 @@
+"""What can go wrong beside a request, sorted by what the vendor can do about it.
+
+::
+
+    LicserverError
+    ├── WrongUse             the vendor asked for something that cannot be   → say it differently
+    │   └── SettingsError    a setting cannot be used                        → mend the variable it names
+    ├── VaultError           the secrets are missing, broken or others       → restore them
+    └── StoreError           the database cannot be used                     → mend what it says
+        └── StoreUnavailable   … now: it is away, full or locked             → try again
+
+Every message is one sentence for the vendor, and none carries a license key or a secret.
+"""
+
+
+class LicserverError(Exception):
+    """The base of all; never raised itself."""
+
+
+class WrongUse(LicserverError):
+    """The vendor asked for something that cannot be; the message says what would be right."""
+
+
+class SettingsError(WrongUse):
+    """A setting cannot be used; the message names the variable and says what would be right."""
+
+
+class VaultError(LicserverError):
+    """The secrets cannot be read, or are not those of this database."""
+
+
+class StoreError(LicserverError):
+    """The database cannot do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database is away, full or locked; the same call may succeed later."""

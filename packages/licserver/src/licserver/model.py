@@ -1,0 +1,104 @@
+"""The records that the rooms hand to each other: frozen, without behaviour, standard library only.
+
+Instants end in ``_at`` and are aware datetimes in UTC; dates end in ``_on`` or ``_until``, name a
+whole UTC day, and that day is included.
+"""
+
+import enum
+from dataclasses import dataclass
+from datetime import date, datetime
+
+
+class EnvironmentPolicy(enum.StrEnum):
+    """What makes an environment known to a license; chosen by the vendor per product (D-03)."""
+
+    STRICT = "strict"
+    DOMAIN = "domain"
+    EITHER = "either"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Where a copy of the software runs: both halves normalised by `licserver.environment`."""
+
+    domain: str
+    ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class License:
+    """One issued key with what is needed to judge it; the key itself is not part of it.
+
+    Args:
+        id: The key's 16-byte index (`licserver.vault`); opaque, gives no key away.
+        product_id: The product that the key was issued for.
+        product_name: That product's name on the day of issue (D-12).
+        policy: The product's environment policy as it is now (D-03).
+        expires_on: Last day of validity, or None for no expiry (D-09).
+        lifetime: True wins over every date and subscription (D-10).
+        revoked_at: When the vendor revoked it, or None.
+        slots: How many environments may be activated; None is unlimited (D-07).
+        slots_used: How many activations the license holds.
+        allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot (D-04).
+        activations: The activations that share a domain or an IP with the environments asked about;
+            others may be missing, which is why `slots_used` is told separately.
+        subscription_ended_at: When the linked subscription ended or will end, or None.
+        support_until: Last day of the support period, or None for no period stored (D-25).
+    """
+
+    id: bytes
+    product_id: int
+    product_name: str
+    policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
+    expires_on: date | None = None
+    lifetime: bool = False
+    revoked_at: datetime | None = None
+    slots: int | None = 1
+    slots_used: int = 0
+    allowed: tuple[str, ...] = ()
+    activations: tuple[Environment, ...] = ()
+    subscription_ended_at: datetime | None = None
+    support_until: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """The bytes of a release as they lie in the artifact store."""
+
+    file_name: str
+    size: int
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One published file version of a product; it never changes, it can only be withdrawn."""
+
+    id: int
+    product_id: int
+    version: str
+    changelog: str
+    published_at: datetime
+    artifact: Artifact
+    withdrawn_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product as update-check sees it.
+
+    Args:
+        id: The store's number for it.
+        slug: Names it in update-check; never changes.
+        name: What customers read; may change.
+        policy: Its environment policy (D-03).
+        has_support_policy: Whether update downloads end with a license's support period (D-25).
+        latest: The release that update-check offers (D-23), or None when there is none.
+    """
+
+    id: int
+    slug: str
+    name: str
+    policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
+    has_support_policy: bool = False
+    latest: Release | None = None

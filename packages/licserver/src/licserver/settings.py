@@ -1,0 +1,104 @@
+"""What a vendor can set, read once from the environment and frozen."""
+
+import difflib
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import platformdirs
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from licserver.errors import SettingsError
+
+PREFIX = "LICSERVER_"
+
+
+class Settings(BaseSettings):
+    """The server's settings; each is the environment variable ``LICSERVER_`` + its name in capitals.
+
+    Args:
+        data_dir: Folder of the database, the secrets and the artifacts.
+        database_url: SQLAlchemy URL; absent, a SQLite file in the data folder.
+        base_url: The address under which customers reach the server, without a trailing slash; it
+            begins every download link (D-30). Absent, the ``Host`` of each request is believed,
+            which is right only as long as nobody else can reach the server.
+        trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` is
+            believed (D-05).
+        ipv6_prefix: Leading bits of an IPv6 address that tell environments apart (D-05).
+        secrets: The content of the secrets file, for vendors who keep it elsewhere.
+        access_log: Whether every request is logged (never with its query).
+        body_timeout: Seconds within which a request's body must have arrived.
+        drain_timeout: Seconds that running requests and downloads get when the server stops.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    data_dir: Path = Field(default_factory=lambda: platformdirs.user_data_path("licserver", appauthor=False))
+    database_url: SecretStr | None = None  # it may hold a password
+    base_url: str | None = None
+    trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
+    ipv6_prefix: int = Field(default=128, ge=1, le=128)
+    secrets: SecretStr | None = None
+    access_log: bool = False
+    body_timeout: float = Field(default=10.0, gt=0, le=600)
+    drain_timeout: float = Field(default=30.0, ge=0, le=3600)
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split_commas(cls, value: Any) -> Any:
+        return (
+            tuple(part.strip() for part in value.split(",") if part.strip())
+            if isinstance(value, str)
+            else value
+        )
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must look like https://licenses.example.com")
+        return value.rstrip("/")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _expand_home(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @property
+    def database(self) -> str:
+        """The SQLAlchemy URL to use; may hold a password, so it is not for printing."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite+pysqlite:///{self.data_dir / 'licserver.sqlite3'}"
+
+
+def load_settings(**given: Any) -> Settings:
+    """Read the settings from the environment.
+
+    Args:
+        **given: Settings named on the command line; they win, and None means not given.
+
+    Returns:
+        The frozen settings.
+
+    Raises:
+        SettingsError: for a value that cannot be used, and for a ``LICSERVER_*`` variable that is
+            none of ours: a misspelt setting must not be silently without effect.
+    """
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in os.environ:
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
+            raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as invalid:
+        problem = invalid.errors(include_input=False, include_url=False)[0]
+        where = PREFIX + str(problem["loc"][0]).upper() if problem["loc"] else "settings"
+        raise SettingsError(f"{where}: {problem['msg'].removeprefix('Value error, ')}") from None

@@ -1,0 +1,82 @@
+"""Signed download links: pure, given the secrets and `now` (D-30)."""
+
+import hmac
+import math
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from licserver.rules import DownloadRefusal
+
+LINK_LIFETIME: Final = timedelta(hours=1)
+"""How long a download link is good, from signing (spec 8)."""
+
+_CONTEXT: Final = b"licserver download link v1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSecret:
+    """A secret that signs links, with the id by which links name it."""
+
+    id: str
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSubject:
+    """What a link gives: one release's file, to the holder of one license."""
+
+    license_id: bytes
+    release_id: int
+
+
+def sign_link(base: str, subject: LinkSubject, secret: LinkSecret, now: datetime) -> str:
+    """Write the address under which a release can be downloaded for one hour (D-30).
+
+    Args:
+        base: Everything before the query, ``{base_url}/api/v1/update-download``.
+        subject: What the link gives; only opaque ids go into it, never the license key.
+        secret: The secret that signs now.
+        now: The instant of signing. Part seconds are rounded up: an hour is never shorter.
+    """
+    parameters = [
+        ("license", subject.license_id.hex()),
+        ("release", str(subject.release_id)),
+        ("expires", str(math.ceil((now + LINK_LIFETIME).timestamp()))),
+        ("key", secret.id),
+    ]
+    return f"{base}?{urlencode([*parameters, ('signature', _signature(parameters, secret))])}"
+
+
+def read_link(query: str, secrets: Sequence[LinkSecret], now: datetime) -> LinkSubject | DownloadRefusal:
+    """Read a link's query, believing nothing that is not signed (D-30, D-31).
+
+    Args:
+        query: The raw query string.
+        secrets: All secrets still good, so that a new one can sign while older links live on.
+        now: The instant of the call.
+
+    Returns:
+        What the link gives, or `INVALID_LINK` for anything changed, added, left out or signed by
+        a secret unknown here, or `LINK_EXPIRED` from the instant that its hour is over.
+    """
+    pairs = parse_qsl(query, keep_blank_values=True) if query.isascii() else []
+    values = dict(pairs)
+    signature = values.pop("signature", "")
+    secret = next((known for known in secrets if known.id == values.get("key")), None)
+    if secret is None or len(pairs) != len(values) + 1:  # a repeated parameter is a changed link
+        return DownloadRefusal.INVALID_LINK
+    if not hmac.compare_digest(_signature(values.items(), secret).encode(), signature.encode()):
+        return DownloadRefusal.INVALID_LINK
+    if now.timestamp() >= int(values["expires"]):
+        return DownloadRefusal.LINK_EXPIRED
+    return LinkSubject(bytes.fromhex(values["license"]), int(values["release"]))
+
+
+def _signature(parameters: Iterable[tuple[str, str]], secret: LinkSecret) -> str:
+    """HMAC-SHA-256 over all parameters, their order set aside."""
+    signed = _CONTEXT + urlencode(sorted(parameters)).encode()
+    return urlsafe_b64encode(hmac.digest(secret.secret, signed, "sha256")).rstrip(b"=").decode()

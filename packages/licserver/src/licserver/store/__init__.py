@@ -1,0 +1,22 @@
+"""The database: the only room that knows SQLAlchemy.
+
+Synchronous, and one code path for every engine. `BatchStore` answers the public endpoints, many
+requests at a time; `Records` keeps the vendor's books; both stand on one `Database`.
+"""
+
+from licserver.store.batch import BatchStore, Claim, Sighting, UpdateAsk
+from licserver.store.engine import Database
+from licserver.store.records import IssuedLicense, NewLicense, Records
+from licserver.store.schema import open_database
+
+__all__ = [
+    "BatchStore",
+    "Claim",
+    "Database",
+    "IssuedLicense",
+    "NewLicense",
+    "Records",
+    "Sighting",
+    "UpdateAsk",
+    "open_database",
+]

@@ -1,0 +1,114 @@
+"""Opening the database: what SQLite must be told, and what a failure is called outside this room."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from licserver.errors import StoreError, StoreUnavailable
+
+_WRITES: Final = "licserver_writes"
+_BUSY_TIMEOUT_MS: Final = 10_000
+
+
+def connect(url: str) -> Engine:
+    """Make the engine for a database URL.
+
+    Raises:
+        StoreError: for a URL that names no database we know.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise StoreError("LICSERVER_DATABASE_URL is not a database URL") from None
+    if parsed.get_backend_name() != "sqlite":
+        raise StoreError(
+            f"LICSERVER_DATABASE_URL: {parsed.get_backend_name()!r} is not supported; use sqlite"
+        )
+    if not parsed.database or parsed.database == ":memory:":
+        raise StoreError(
+            "LICSERVER_DATABASE_URL: name a file; several threads and processes share the database"
+        )
+    if not Path(parsed.database).parent.is_dir():
+        raise StoreError(f"LICSERVER_DATABASE_URL: there is no folder {Path(parsed.database).parent}")
+    try:
+        # hide_parameters: an error's text must not carry what was being stored
+        engine = create_engine(parsed, hide_parameters=True)
+    except (NoSuchModuleError, ArgumentError):
+        raise StoreError(f"LICSERVER_DATABASE_URL: there is no driver {parsed.drivername!r}") from None
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
+    for pragma in (
+        f"busy_timeout = {_BUSY_TIMEOUT_MS}",  # first: the next ones may meet a lock
+        "journal_mode = WAL",  # readers never wait for the writer
+        "synchronous = FULL",  # an acknowledged activation survives a power cut
+        "foreign_keys = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that writes takes the lock at its first statement. A deferred one would read,
+    # then fail with "locked" on the upgrade, and two could judge the same free slot.
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+class Database:
+    """One database with its two kinds of transaction; safe to share among threads.
+
+    Args:
+        engine: From `connect`.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a transaction that reads one consistent state.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        with _failures_named(), self.engine.connect() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Open a transaction that writes; it commits at the end, or leaves no trace.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        with (
+            _failures_named(),
+            self.engine.connect().execution_options(**{_WRITES: True}) as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+@contextlib.contextmanager
+def _failures_named() -> Iterator[None]:
+    """Turn the library's errors into ours, without the statement and the values."""
+    try:
+        yield
+    except DBAPIError as error:
+        first_line = str(error.orig).partition("\n")[0]  # further lines of PostgreSQL quote values
+        raise StoreUnavailable(f"the database failed: {first_line}") from None
+    except SQLAlchemyError as error:
+        raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None

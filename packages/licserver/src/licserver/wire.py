@@ -1,0 +1,341 @@
+"""The protocol's text: paths, field names and every sentence and status of the specified answers.
+
+Bytes and queries come in and become a call or an `Invalid`; verdicts come in and become an `Answer`.
+Pure: nothing here talks HTTP, and nothing here decides.
+"""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+from licserver.environment import BadDomain, is_printable, normalise_domain, parse_ip
+from licserver.model import Release
+from licserver.rules import (
+    DownloadRefusal,
+    Offer,
+    UpdateRefusal,
+    Valid,
+    VerifyRefusal,
+    expiry_shown,
+)
+
+VERIFY_PATH: Final = "/api/v1/licenses/verify"
+UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
+DOWNLOAD_PATH: Final = "/api/v1/update-download"
+
+MAX_BODY_BYTES: Final = 16 * 1024
+"""Longest request body that is read (D-11)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status and a JSON body, ready to be sent by whoever talks HTTP."""
+
+    status: int
+    body: Mapping[str, Any]
+
+    def to_bytes(self) -> bytes:
+        """Write the body as compact UTF-8 JSON, fields in the order of the specification."""
+        return json.dumps(self.body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class VerifyCall:
+    """A well-formed verify request (spec 2); has no repr, because it holds a license key."""
+
+    license_key: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UpdateCall:
+    """A well-formed update check (spec 4.2); has no repr, because it holds a license key.
+
+    The installed version and the domain are required and checked, then not needed (D-22, D-24).
+    """
+
+    license_key: str
+    slug: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A malformed request: for every faulty field, what is wrong with it (D-11)."""
+
+    errors: Mapping[str, list[str]]
+
+    @property
+    def message(self) -> str:
+        """One sentence for the whole: the first problem, and how many more there are."""
+        problems = [problem for found in self.errors.values() for problem in found]
+        more = len(problems) - 1
+        if more <= 0:
+            return problems[0]
+        return f"{problems[0]} (and {more} more {'error' if more == 1 else 'errors'})"
+
+
+class _BadField(ValueError):
+    """What is wrong with one field, as the end of the sentence 'The x field …'."""
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _BadField("is required." if value is None else "must be a string.")
+    if not value.strip():
+        raise _BadField("is required.")
+    return value
+
+
+def _printable_text(value: Any) -> str:
+    text = _text(value)
+    if not is_printable(text):
+        raise _BadField("must not contain control characters.")
+    return text
+
+
+def _domain(value: Any) -> str:
+    try:
+        return normalise_domain(_text(value))
+    except BadDomain as problem:
+        raise _BadField(f"{problem}.") from None
+
+
+def _ip(value: Any) -> str:
+    text = _text(value)
+    if parse_ip(text) is None:
+        raise _BadField("must be a valid IP address.")
+    return text
+
+
+# A key is text and no more: what is no key is refused by `rules`, in its turn (D-01).
+_VERIFY_FIELDS: Final = {"license_key": _text, "domain": _domain, "ip": _ip}
+_UPDATE_FIELDS: Final = {
+    "license_key": _text,
+    "slug": _printable_text,
+    "current_version": _printable_text,
+    "domain": _domain,
+}
+
+
+def _read_fields(
+    fields: Mapping[str, Callable[[Any], str]], values: Mapping[str, Any]
+) -> dict[str, str] | Invalid:
+    """Read every field, and name all faulty ones at once (D-11)."""
+    read: dict[str, str] = {}
+    errors: dict[str, list[str]] = {}
+    for name, reader in fields.items():
+        try:
+            read[name] = reader(values.get(name))
+        except _BadField as problem:
+            errors[name] = [f"The {name.replace('_', ' ')} field {problem}"]
+    return Invalid(errors) if errors else read
+
+
+def parse_verify(body: bytes) -> VerifyCall | Invalid:
+    """Read the body of a verify request (spec 2, D-11).
+
+    Args:
+        body: At most `MAX_BODY_BYTES`; whatever was sent, of whatever content type.
+
+    Returns:
+        The call, or `Invalid` naming every faulty field. A body that is no JSON object lacks all of them.
+    """
+    try:
+        values = json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):  # no UTF-8, no JSON, a number too long, nested too deep
+        values = None
+    fields = _read_fields(_VERIFY_FIELDS, values if isinstance(values, dict) else {})
+    if isinstance(fields, Invalid):
+        return fields
+    return VerifyCall(fields["license_key"], fields["domain"])
+
+
+def parse_update_check(query: str) -> UpdateCall | Invalid:
+    """Read the query of an update check (spec 4.2, D-21); of a repeated parameter the first counts.
+
+    Args:
+        query: The raw query string, still percent-encoded.
+    """
+    fields = _read_fields(_UPDATE_FIELDS, parse_query(query))
+    if isinstance(fields, Invalid):
+        return fields
+    return UpdateCall(fields["license_key"], fields["slug"])
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """Read a raw query string; of a repeated parameter the first counts, bad UTF-8 becomes U+FFFD."""
+    return dict(reversed(parse_qsl(query, keep_blank_values=True, errors="replace")))
+
+
+# --- answers: verify --------------------------------------------------------------------------
+
+_VERIFY_REFUSALS: Final = {  # spec 7, word for word
+    VerifyRefusal.FORMAT: (403, "Invalid license format."),
+    VerifyRefusal.NOT_FOUND: (404, "License not found."),
+    VerifyRefusal.REVOKED: (403, "License has been revoked."),
+    VerifyRefusal.EXPIRED: (403, "License expired."),
+    VerifyRefusal.ENVIRONMENT: (403, "Max activations exceeded or unrecognized environment."),
+}
+
+
+def answer_verify(verdict: Valid | VerifyRefusal) -> Answer:
+    """Put a verdict on a key into words (spec 2, spec 7)."""
+    if isinstance(verdict, VerifyRefusal):
+        status, reason = _VERIFY_REFUSALS[verdict]
+        return Answer(status, {"valid": False, "reason": reason})
+    license_ = verdict.license
+    expiry = expiry_shown(license_)
+    return Answer(
+        200,
+        {
+            "valid": True,
+            "product": license_.product_name,
+            "expiry": expiry.isoformat() if expiry else None,
+            "lifetime": license_.lifetime,
+        },
+    )
+
+
+def answer_invalid_verify(invalid: Invalid) -> Answer:
+    """Put a malformed verify request into words (spec 4.1)."""
+    return Answer(422, {"message": invalid.message, "errors": dict(invalid.errors)})
+
+
+# --- answers: update-check --------------------------------------------------------------------
+
+_UPDATE_REFUSALS: Final = {  # spec 7
+    UpdateRefusal.INVALID_LICENSE: (401, "invalid_license", "The license key is not valid."),
+    UpdateRefusal.LICENSE_EXPIRED: (401, "license_expired", "The license has expired."),
+    UpdateRefusal.PRODUCT_MISMATCH: (403, "product_mismatch", "The license was issued for another product."),
+    UpdateRefusal.PRODUCT_NOT_FOUND: (404, "product_not_found", "There is no product with this slug."),
+    UpdateRefusal.NO_VERSIONS: (404, "no_versions", "The product has no published version yet."),
+}
+
+
+def answer_update(verdict: Offer | UpdateRefusal, download_url: str | None) -> Answer:
+    """Put a verdict on an update check into words (spec 2, spec 7).
+
+    Args:
+        verdict: From `rules.judge_update`.
+        download_url: The signed link; None leaves the field out altogether (D-25).
+    """
+    if isinstance(verdict, UpdateRefusal):
+        status, code, message = _UPDATE_REFUSALS[verdict]
+        return answer_error(status, code, message)
+    release = verdict.release
+    return Answer(
+        200,
+        {
+            "name": verdict.product.name,
+            "slug": verdict.product.slug,
+            "version": release.version,
+            **({} if download_url is None else {"download_url": download_url}),
+            "sections": {"changelog": release.changelog},
+            "last_updated": release.published_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),  # D-26
+            "requires": None,
+            "tested": None,
+        },
+    )
+
+
+def answer_invalid_update(invalid: Invalid) -> Answer:
+    """Put a malformed update check into words (D-21)."""
+    return Answer(422, {"error": "validation", "message": invalid.message, "errors": dict(invalid.errors)})
+
+
+# --- answers: download, and everything else ---------------------------------------------------
+
+_DOWNLOAD_REFUSALS: Final = {  # D-31, D-33
+    DownloadRefusal.INVALID_LINK: (403, "invalid_link", "This download address is not valid."),
+    DownloadRefusal.LINK_EXPIRED: (
+        403,
+        "link_expired",
+        "This download address has run out; check for the update again.",
+    ),
+    DownloadRefusal.LICENSE_REVOKED: (403, "license_revoked", "The license has been revoked."),
+    DownloadRefusal.RELEASE_WITHDRAWN: (404, "release_withdrawn", "This version has been withdrawn."),
+}
+
+
+def answer_download_refusal(refusal: DownloadRefusal) -> Answer:
+    """Put the refusal of a download address into words (D-31)."""
+    return answer_error(*_DOWNLOAD_REFUSALS[refusal])
+
+
+def answer_error(status: int, code: str, message: str) -> Answer:
+    """Write an error in the one shape that all endpoints but verify share (spec 7)."""
+    return Answer(status, {"error": code, "message": message})
+
+
+def download_headers(release: Release) -> dict[str, str]:
+    """Name the headers that go with a release's file, whole or in part (D-32)."""
+    artifact = release.artifact
+    return {
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": _attachment(artifact.file_name),
+        "Content-Type": "application/octet-stream",
+        "ETag": etag(release),
+        "Repr-Digest": f"sha-256=:{b64encode(artifact.sha256).decode()}:",  # RFC 9530
+    }
+
+
+def etag(release: Release) -> str:
+    """The strong validator of a release's file: its digest, the same on every node."""
+    return f'"{release.artifact.sha256.hex()}"'
+
+
+def _attachment(file_name: str) -> str:
+    """Write a Content-Disposition (RFC 6266): plain ASCII for old clients, the real name beside it."""
+    plain = re.sub(r"[^ !#-\[\]-~]", "_", file_name)
+    if plain == file_name:
+        return f'attachment; filename="{plain}"'
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file_name, safe='')}"
+
+
+# --- ranges -----------------------------------------------------------------------------------
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of bytes: where it begins, and how many there are."""
+
+    start: int
+    length: int
+
+
+def parse_range(value: str | None, if_range: str | None, etag_: str, size: int) -> Span | None:
+    """Decide which bytes of a file a request asks for (D-32, RFC 9110 section 14).
+
+    Args:
+        value: The ``Range`` header.
+        if_range: The ``If-Range`` header; anything but our ETag asks for the whole file.
+        etag_: The file's ETag.
+        size: The file's size in bytes.
+
+    Returns:
+        The span; None for the whole file, which is also the answer to what is malformed or asks
+        for several ranges at once. A span of length 0 cannot be satisfied.
+    """
+    found = _RANGE.fullmatch((value or "").strip())
+    if found is None or (if_range is not None and if_range.strip() != etag_):
+        return None
+    first, last = found.groups()
+    if first:
+        start, end = int(first), min(int(last), size - 1) if last else size - 1
+        if last and int(last) < int(first):
+            return None
+        return Span(start, end - start + 1) if start < size else Span(size, 0)
+    if not last:
+        return None
+    length = min(int(last), size)
+    return Span(size - length, length)
