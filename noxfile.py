@@ -1,0 +1,58 @@
+"""What CI checks beside the tests, each in an environment of its own: `uv run --group dev nox -l`."""
+
+import shutil
+
+import nox
+
+nox.options.default_venv_backend = "uv"
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["lint", "types", "alone", "docs"]
+
+PACKAGES = ["licclient", "licserver"]
+
+
+def sync(session: nox.Session, *arguments: str) -> None:
+    """Install what the lock file says into the session's environment, and nothing else."""
+    session.run_install(
+        "uv", "sync", "--locked", *arguments, env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location}
+    )
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, unused and undeclared dependencies, and who may import whom."""
+    sync(session, "--no-default-groups", "--group", "lint")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("lint-imports")
+    for package in PACKAGES:
+        with session.chdir(f"packages/{package}"):
+            session.run("deptry", "src")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict, on both packages and the tests between them."""
+    sync(session, "--group", "lint", "--group", "dev")
+    session.run("mypy")
+
+
+@nox.session
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def alone(session: nox.Session, package: str) -> None:
+    """One package without the other, with its own tests and its own dependencies only."""
+    sync(session, "--package", package, "--group", "test")
+    (other,) = set(PACKAGES) - {package}
+    stranger = f"import {package}, importlib.util as u; assert u.find_spec('{other}') is None"
+    session.run("python", "-c", stranger)
+    session.run("pytest", f"packages/{package}/tests", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as a site; every warning is an error."""
+    sync(session, "--group", "docs")
+    shutil.rmtree("docs/_build", ignore_errors=True)
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
+    session.log("built docs/_build/html/index.html")

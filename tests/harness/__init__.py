@@ -1,0 +1,1 @@
+"""What the cross-package tests share: the vectors as objects, a vendor to play with, a real server."""

@@ -1,0 +1,215 @@
+"""A vendor with records of our making, a clock that moves when told, and a real server on a real socket."""
+
+import asyncio
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from packaging.utils import canonicalize_version
+
+from harness.vectors import instant
+from licserver.model import Environment, EnvironmentPolicy
+from licserver.rules import Valid, draw_key, parse_version
+from licserver.settings import Settings
+from licserver.store import BatchStore, Claim, NewLicense, Records, Sighting
+from licserver.vendor import Vendor
+from licserver.web import create_app
+
+
+class MovableClock:
+    """A clock that stands still until it is moved; both packages take it."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Read it."""
+        return self.now
+
+    def forward(self, **by: float) -> None:
+        """Move on (or back, by a negative span)."""
+        self.now += timedelta(**by)
+
+
+class World:
+    """One vendor's data folder, stocked with what a test needs.
+
+    Args:
+        folder: An empty folder.
+        clock: The server's.
+        **settings: What differs from the defaults.
+    """
+
+    def __init__(self, folder: Path, clock: MovableClock, **settings: Any) -> None:
+        self.clock = clock
+        self.folder = folder
+        self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock)
+        self.records = Records(self.vendor.database)
+        self.files: dict[str, bytes] = {}
+
+    def close(self) -> None:
+        """Close the vendor's database."""
+        self.vendor.close()
+
+    # --- stocking -----------------------------------------------------------------------------
+
+    def stock(self, given: dict[str, Any]) -> None:
+        """Write a vector's records into the books."""
+        for product in given["products"]:
+            self.records.add_product(
+                product["slug"],
+                product["name"],
+                EnvironmentPolicy(product["environment"]),
+                self.clock(),
+                has_support_policy=product["support_policy"],
+            )
+            for release in product["releases"]:
+                self.publish(product["slug"], **release)
+        for license_ in given["licenses"]:
+            self.sell(**license_)
+
+    def publish(
+        self,
+        slug: str,
+        version: str,
+        published_at: str,
+        changelog: str = "",
+        *,
+        withdrawn: bool = False,
+        size: int = 0,
+    ) -> bytes:
+        """Publish a file of our making; returns its bytes."""
+        product = self.vendor.product(slug)
+        content = f"{slug} {version}\n".encode() * max(1, size // 16)
+        self.files[version] = content
+        artifact = self.vendor.artifacts.store(io.BytesIO(content), f"{slug}-{version}.zip")
+        parsed = parse_version(version)
+        assert parsed is not None
+        key = canonicalize_version(parsed)
+        assert self.records.add_release(product.id, version, key, changelog, artifact, instant(published_at))
+        if withdrawn:
+            self.vendor.withdraw(slug, version)
+        return content
+
+    def sell(
+        self,
+        key: str,
+        product: str,
+        *,
+        product_name: str | None = None,
+        expires_on: str | None = None,
+        support_until: str | None = None,
+        subscription_ended_at: str | None = None,
+        revoked: bool = False,
+        activations: list[list[str]] | None = None,
+        slots: int | None = 1,
+        lifetime: bool = False,
+        allowed: list[str] | None = None,
+        subscription_id: str | None = None,
+    ) -> str:
+        """Write one license into the books; returns its key."""
+        sold = self.vendor.product(product)
+        license_id = self.vendor.vault.license_id(key)
+        new = NewLicense(
+            id=license_id,
+            sealed_key=self.vendor.vault.seal(key),
+            product_id=sold.id,
+            product_name=product_name or sold.name,
+            issued_at=self.clock(),
+            expires_on=date.fromisoformat(expires_on) if expires_on else None,
+            lifetime=lifetime,
+            slots=slots,
+            allowed=tuple(allowed or ()),
+            subscription_id=subscription_id,
+            subscription_ended_at=instant(subscription_ended_at) if subscription_ended_at else None,
+            support_until=date.fromisoformat(support_until) if support_until else None,
+        )
+        self.records.issue([new])
+        for domain, ip in activations or ():
+            self._activate(license_id, Environment(domain, ip))
+        if revoked:
+            self.vendor.revoke(key)
+        return key
+
+    def _activate(self, license_id: bytes, environment: Environment) -> None:
+        claim = Claim(
+            Sighting(license_id, environment),
+            lambda license_: Valid(license_, takes_slot=True) if license_ else _missing(),
+            self.clock(),
+        )
+        (verdict,) = BatchStore(self.vendor.database).admit([claim])
+        assert isinstance(verdict, Valid), verdict
+
+    def activations(self, key: str) -> list[list[str]]:
+        """What a license holds, as `[domain, ip]`, sorted."""
+        held = self.records.activations(self.vendor.vault.license_id(key))
+        return sorted([environment.domain, environment.ip] for environment, _ in held)
+
+    def new_key(self, product: str, **terms: Any) -> str:
+        """Sell a fresh key."""
+        return self.sell(draw_key(), product, **terms)
+
+    # --- serving ------------------------------------------------------------------------------
+
+    @contextmanager
+    def serving(self, port: int = 0) -> Iterator["Server"]:
+        """Serve this vendor on a real socket, in a thread with an event loop of its own."""
+        server = Server(self, port)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def _missing() -> Valid:
+    raise LookupError("the license to activate is not in the books")
+
+
+class Server:
+    """A running `licserver` application; can be stopped and started again on the same port."""
+
+    def __init__(self, world: World, port: int = 0) -> None:
+        self._world = world
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Listen; returns once it answers."""
+        ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(ready)), name="licserver")
+        self._thread.start()
+        assert ready.wait(10)
+
+    def stop(self) -> None:
+        """End it; returns once the port is closed."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(10)
+
+    async def _run(self, ready: threading.Event) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        runner = web.AppRunner(
+            create_app(self._world.vendor, self._world.clock), access_log=None, shutdown_timeout=1
+        )
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", self.port)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        ready.set()
+        await self._stop.wait()
+        await runner.cleanup()
+
+
+def utc(*parts: int) -> datetime:
+    """Write an instant in UTC."""
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc] # year, month, day, hour …
