@@ -1,0 +1,94 @@
+"""Filling a data folder with licenses, and remembering some of their keys."""
+
+import io
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from licserver.clock import system_clock
+from licserver.model import EnvironmentPolicy
+from licserver.rules import draw_key
+from licserver.settings import Settings
+from licserver.store import NewLicense, Records
+from licserver.store.tables import activations
+from licserver.vendor import Vendor
+from sqlalchemy import func, insert, select
+
+SLUG: Final = "bench-notes"
+DOMAIN: Final = "home.example"
+PEER: Final = "127.0.0.1"
+SAMPLE: Final = 50_000
+_BATCH: Final = 20_000
+
+
+def stock(settings: Settings, count: int) -> list[str]:
+    """Bring a data folder to `count` licenses, each activated for our one environment.
+
+    Args:
+        settings: The data folder and database; kept between runs, because filling takes a while.
+        count: How many licenses it shall hold.
+
+    Returns:
+        Up to 50,000 keys, drawn evenly from all.
+    """
+    sample_file = settings.data_dir / "sample.json"
+    if sample_file.exists():
+        keys: list[str] = json.loads(sample_file.read_text())
+        return keys
+    vendor = Vendor(settings)
+    try:
+        vendor.add_product(SLUG, "Bench Notes", EnvironmentPolicy.STRICT)
+        for version in ("1.0.0", "1.1.0"):
+            _publish(vendor, version)
+        keys = []
+        for batch in _issue(vendor, count):
+            keys += random.sample(batch, max(1, len(batch) * SAMPLE // max(count, SAMPLE)))
+    finally:
+        vendor.close()
+    sample_file.write_text(json.dumps(keys))
+    return keys
+
+
+def _publish(vendor: Vendor, version: str) -> None:
+    artifact = vendor.artifacts.store(io.BytesIO(b"zip"), f"{SLUG}-{version}.zip")
+    product = vendor.product(SLUG)
+    Records(vendor.database).add_release(
+        product.id, version, version, "<ul><li>Faster.</li></ul>", artifact, system_clock()
+    )
+
+
+def _issue(vendor: Vendor, count: int) -> Iterator[list[str]]:
+    product, records = vendor.product(SLUG), Records(vendor.database)
+    for done in range(0, count, _BATCH):
+        now = system_clock()
+        keys = [draw_key() for _ in range(min(_BATCH, count - done))]
+        new = [
+            NewLicense(
+                id=vendor.vault.license_id(key),
+                sealed_key=vendor.vault.seal(key),
+                product_id=product.id,
+                product_name=product.name,
+                issued_at=now,
+                expires_on=None,
+                lifetime=False,
+                slots=2_000_000_000,
+                allowed=(),
+                subscription_id=None,
+                subscription_ended_at=None,
+                support_until=None,
+            )
+            for key in keys
+        ]
+        records.issue(new)
+        rows = [{"license_id": one.id, "domain": DOMAIN, "ip": PEER, "activated_at": now} for one in new]
+        with vendor.database.writing() as connection:
+            connection.execute(insert(activations), sorted(rows, key=lambda row: row["license_id"]))
+        yield keys
+
+
+def count_activations(vendor: Vendor) -> int:
+    """How many activations the books hold, to see that a round of new ones really wrote them."""
+    with vendor.database.reading() as connection:
+        return connection.scalar(select(func.count()).select_from(activations)) or 0
