@@ -1,0 +1,205 @@
+"""The only room that touches the disk for state: atomic, private, locked across processes, never raising.
+
+Whatever goes wrong with the disk, an app that holds a good license keeps running: what cannot be read is a
+miss, and what cannot be written is remembered in this process alone.
+"""
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import sleep
+from typing import Final
+
+from licclient._records import Document, seal, unseal
+
+MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
+"""Longer files are not read: what is remembered has at most 1 MiB, and JSON may write it longer."""
+
+LOCK_SECONDS: Final = 2.0
+"""How long to wait for another process; a write takes a millisecond."""
+
+_REPLACE_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Windows refuses to replace a file that a virus scanner or another reader has open; it is soon done."""
+
+_Signature = tuple[int, int, int, int]
+_Edit = Callable[[Document | None], Document | None]
+
+
+class StateFolder:
+    """The records of one folder. Safe to share among threads; other processes' writes are seen at once.
+
+    Args:
+        folder: Where the records are; None for the platform's folder for application state. It is made,
+            private to the user, when the first record is written.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._given = folder
+        self._found: Path | None = None
+        self._guard = threading.Lock()
+        # name → what the file looked like, and what it said; also what could not be written.
+        self._memory: dict[str, tuple[_Signature | None, Document | None]] = {}
+
+    def load(self, name: str) -> Document | None:
+        """Return a record, or None when there is none that can be read. Never raises, never waits."""
+        path = self._path(name)
+        signature = _signature(path)
+        known = self._memory.get(name)
+        if known is not None and known[0] == signature:
+            return known[1]
+        raw = None if path is None or signature is None else read_private(path)
+        document = None if raw is None else unseal(name, raw)
+        self._memory[name] = signature, document
+        return document
+
+    def change(self, name: str, edit: _Edit) -> Document | None:
+        """Read a record, edit it and write it, with no other process or thread between. Never raises.
+
+        Args:
+            name: As from `record_name`.
+            edit: Given the record or None; returns the new one, None to remove it, or the very object that it
+                was given to leave it. May be called once only, and must not change what it is given.
+
+        Returns:
+            The record now in force: in this process also when it could not be written.
+        """
+        with self._alone() as may_write:
+            before = self.load(name)
+            after = edit(before)
+            if after is before:
+                return after
+            if after is None:
+                self._remove(name)  # also without the lock: a refusal must not be lost to a busy disk
+            elif may_write:
+                self._write(name, after)
+            self._memory[name] = _signature(self._path(name)), after
+            return after
+
+    # --- the disk -----------------------------------------------------------------------------
+
+    def _folder(self) -> Path | None:
+        if self._found is None and self._given is None:
+            from platformdirs import user_state_path  # noqa: PLC0415 - often not needed
+
+            with suppress(OSError, RuntimeError):  # such as: no home folder
+                self._found = user_state_path("licclient", appauthor=False)
+        elif self._found is None:
+            self._found = self._given
+        return self._found
+
+    def _path(self, name: str) -> Path | None:
+        folder = self._folder()
+        return None if folder is None else folder / f"{name}.state"
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Hold the folder's lock around the block; yields whether records may be written in it."""
+        if not self._guard.acquire(timeout=LOCK_SECONDS):
+            yield False
+            return
+        try:
+            with self._file_lock() as may_write:
+                yield may_write
+        finally:
+            self._guard.release()
+
+    @contextmanager
+    def _file_lock(self) -> Iterator[bool]:
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
+
+        folder = self._folder()
+        if folder is None:
+            yield False
+            return
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = FileLock(folder / "licclient.lock", timeout=LOCK_SECONDS, mode=0o600)
+            lock.acquire()
+        except Timeout:
+            yield False
+            return
+        except (OSError, NotImplementedError):
+            # A file system without locks, or one that cannot be written: the write itself will tell which.
+            yield True
+            return
+        try:
+            yield True
+        finally:
+            with suppress(OSError):
+                lock.release()
+
+    def _write(self, name: str, document: Document) -> None:
+        path = self._path(name)
+        if path is None:
+            return
+        draft = path.with_suffix(".draft")
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            with open(os.open(draft, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+                file.write(seal(name, document))
+                file.flush()
+                os.fsync(file.fileno())
+            replace_file(draft, path)
+
+    def _remove(self, name: str) -> None:
+        path = self._path(name)
+        if path is not None:
+            with suppress(OSError):
+                _patiently(lambda: path.unlink(missing_ok=True))
+
+
+def replace_file(source: Path, target: Path) -> None:
+    """Give a finished file its name at one stroke, over whatever file had it before.
+
+    Raises:
+        OSError: It cannot be done, also not after waiting out another reader.
+    """
+    _patiently(lambda: source.replace(target))
+
+
+def _patiently(act: Callable[[], object]) -> None:
+    for pause in _REPLACE_PAUSES:
+        try:
+            act()
+            return
+        except PermissionError:
+            if os.name != "nt":
+                raise
+            sleep(pause)
+    act()
+
+
+def _signature(path: Path | None) -> _Signature | None:
+    """Say what a file looks like from outside; changes whenever the file is replaced."""
+    if path is None:
+        return None
+    try:
+        status = path.lstat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def read_private(path: Path) -> bytes | None:
+    """Read a plain file of bearable size; None for links, folders, pipes, devices and everything else."""
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+    # A pipe without a writer would wait forever, and a link may lead anywhere.
+    flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_RECORD_BYTES:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_RECORD_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,251 @@
+"""The command `licclient`: verify a key, look for an update, download it.
+
+Exit status: 0 valid, offered, downloaded; 1 a definite no; 2 wrong use; 3 no trustworthy answer; 130
+interrupted. Neither the license key nor a download link is ever printed.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import licclient
+from licclient._client import LicenseClient
+from licclient._clock import real_clock
+from licclient._errors import InvalidRequest, LicclientError, LicenseRefused
+from licclient._model import License, Source, Update
+from licclient._steps import NoUpdate
+
+YES: Final = 0
+NO: Final = 1
+WRONG_USE: Final = 2
+NO_ANSWER: Final = 3
+INTERRUPTED: Final = 130
+
+_STDIN: Final = "-"
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints do not repeat a license key."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(re.sub(r"CP-[A-Z0-9-]+", "CP-…", message, flags=re.IGNORECASE))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: Arguments without the program's name; those of the process when None.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        told = _parser().parse_args(argv)
+        if told.key == _STDIN:
+            told.key = sys.stdin.readline()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    try:
+        with _client(told) as client:
+            run: Callable[[argparse.Namespace, LicenseClient], int] = told.run
+            return run(told, client)
+    except LicclientError as problem:
+        return _say_failure(told, problem)
+    except (ValueError, OSError) as problem:
+        return _say_error(told, WRONG_USE, "wrong_use", str(problem))
+    except KeyboardInterrupt:
+        print("licclient: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+# --- the three commands -----------------------------------------------------------------------
+
+
+def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
+    found = client.verify(told.key, recheck=told.recheck)
+    document = {
+        "valid": True,
+        "product": found.product,
+        "expiry": found.expiry.isoformat() if found.expiry else None,
+        "lifetime": found.lifetime,
+        "checked_at": found.checked_at.isoformat(),
+        "source": found.source.value,
+    }
+    _say(told, document, f"Valid: {found.product}, {_term(found)} ({_origin(found, real_clock())}).")
+    return YES
+
+
+def _check(told: argparse.Namespace, client: LicenseClient) -> int:
+    found = client._look_for_update(told.key, force=told.force)  # noqa: SLF001 - tells no from no answer
+    match found:
+        case Update():
+            lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
+            lines += [found.changelog] if found.changelog.strip() else []
+            _say(told, {"update": _shown(found)}, *lines)
+            return YES
+        case NoUpdate():
+            _say(told, {"update": None, "message": found.message}, found.message)
+            return NO
+        case _:
+            return _say_failure(told, found)
+
+
+def _download(told: argparse.Namespace, client: LicenseClient) -> int:
+    # Somebody who runs this wants it now, so the cadence does not apply.
+    found = client._look_for_update(told.key, force=True)  # noqa: SLF001 - as above
+    match found:
+        case Update():
+            result = client._download(found, Path(told.to), None)  # noqa: SLF001 - with size and digest
+            document = {
+                "path": result.path,
+                "size": result.size,
+                "sha256": result.sha256,
+                "version": found.version,
+            }
+            _say(told, document, result.path, f"{result.size} bytes, sha256 {result.sha256}")
+            return YES
+        case NoUpdate():
+            _say(told, {"update": None, "message": found.message}, found.message)
+            return NO
+        case _:
+            return _say_failure(told, found)
+
+
+# --- what people read -------------------------------------------------------------------------
+
+
+def _say(told: argparse.Namespace, document: dict[str, Any], *lines: str) -> None:
+    if told.json:
+        print(json.dumps(document))
+        return
+    for line in lines:
+        print(_printable(line))
+
+
+def _say_failure(told: argparse.Namespace, problem: LicclientError) -> int:
+    if isinstance(problem, LicenseRefused):
+        document = {"valid": False, "reason": problem.reason.value, "message": problem.message}
+        _say(told, document, f"Refused: {problem.message}")
+        return NO
+    if isinstance(problem, InvalidRequest):
+        return _say_error(told, WRONG_USE, "invalid_request", str(problem))
+    kind = "untrusted" if isinstance(problem, licclient.UntrustedAnswer) else "unavailable"
+    return _say_error(told, NO_ANSWER, kind, str(problem))
+
+
+def _say_error(told: argparse.Namespace, status: int, kind: str, message: str) -> int:
+    if told.json:
+        print(json.dumps({"error": kind, "message": message}))
+    else:
+        print(f"licclient: {_printable(message)}", file=sys.stderr)
+    return status
+
+
+def _shown(update: Update) -> dict[str, str]:
+    return {
+        "name": update.name,
+        "slug": update.slug,
+        "version": update.version,
+        "changelog": update.changelog,
+        "last_updated": f"{update.last_updated:%Y-%m-%d %H:%M:%S}",
+    }
+
+
+def _term(found: License) -> str:
+    if found.expiry is not None:
+        return f"valid through {found.expiry.isoformat()} UTC"
+    return "lifetime license" if found.lifetime else "no expiry"
+
+
+def _origin(found: License, now: datetime) -> str:
+    match found.source:
+        case Source.SERVER:
+            return "confirmed by the server just now"
+        case Source.CACHE:
+            return f"from the cache, checked {_ago(now - found.checked_at)}"
+        case Source.GRACE:
+            return f"in the grace period: no answer since {_ago(now - found.checked_at)}"
+
+
+def _ago(span: timedelta) -> str:
+    minutes = max(0, int(span.total_seconds() // 60))
+    for size, unit in ((24 * 60, "day"), (60, "hour"), (1, "minute")):
+        if minutes >= size:
+            count = minutes // size
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "less than a minute ago"
+
+
+def _printable(text: str) -> str:
+    """Take out of a server's text what would steer a terminal, and what its encoding cannot show."""
+    shown = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return shown.encode(encoding, errors="replace").decode(encoding)
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+def _client(told: argparse.Namespace) -> LicenseClient:
+    return LicenseClient(
+        told.server,
+        product=told.product,
+        slug=told.slug,
+        version=told.installed,
+        domain=told.domain,
+        state_dir=told.state_dir,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="licclient", description="Verify a license key, and find and download updates.")
+    parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
+    parser.add_argument("--server", required=True, metavar="URL", help="address of the license service")
+    parser.add_argument("--state-dir", metavar="DIR", help="where to keep cache and installation id")
+    parser.set_defaults(product=None, slug=None, installed=None, domain=None)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    verify = _command(commands, "verify", _verify, "tell whether a license key is valid")
+    verify.add_argument("--product", metavar="NAME", help="refuse a key that is for another product")
+    _add_domain(verify)
+    verify.add_argument("--recheck", action="store_true", help="ask the server also when the cache is fresh")
+
+    check = _command(commands, "check", _check, "tell whether there is a newer version")
+    _add_installed(check)
+    _add_domain(check)
+    check.add_argument("--force", action="store_true", help="ask the server now")
+
+    download = _command(commands, "download", _download, "download the newest version")
+    _add_installed(download)
+    _add_domain(download)
+    download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
+    return parser
+
+
+def _command(commands: Any, name: str, run: Callable[..., int], purpose: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=purpose, description=purpose.capitalize() + "."
+    )
+    command.add_argument(
+        "key", metavar="KEY", help="the license key, or - to read it from the standard input"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_installed(command: argparse.ArgumentParser) -> None:
+    command.add_argument("slug", metavar="SLUG", help="slug of the product")
+    command.add_argument("installed", metavar="VERSION", help="the version that is installed")
+
+
+def _add_domain(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--domain", metavar="D", help="where it is installed; default: an id of this installation"
+    )

@@ -1,0 +1,312 @@
+"""The two clients, side by side: the same few lines around the same steps. Keep them alike.
+
+They differ in one thing: the asynchronous one waits for the network in the loop and for the disk on threads.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from licclient._clock import Clock, real_clock
+from licclient._errors import LicclientError, ServiceUnavailable
+from licclient._model import Downloaded, License, Update
+from licclient._settings import read_settings
+from licclient._steps import NoUpdate, Steps
+
+if TYPE_CHECKING:
+    from licclient._download import Job
+    from licclient._transport import AsyncTransport, Transport
+
+Progress = Callable[[int, int | None], object]
+
+_T = TypeVar("_T")
+
+
+class _Client:
+    """What both flavours are made of; the arguments are told in `LicenseClient`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        product: str | None = None,
+        slug: str | None = None,
+        version: str | None = None,
+        domain: str | None = None,
+        state_dir: str | PathLike[str] | None = None,
+        cache_for: timedelta = timedelta(hours=24),
+        grace: timedelta = timedelta(hours=72),
+        check_every: timedelta = timedelta(hours=12),
+        timeout: float | timedelta = 10.0,
+        clock: Clock | None = None,
+    ) -> None:
+        settings = read_settings(
+            base_url,
+            product=product,
+            slug=slug,
+            version=version,
+            domain=domain,
+            cache_for=cache_for,
+            grace=grace,
+            check_every=check_every,
+            timeout=timeout,
+        )
+        if clock is not None and not callable(clock):
+            raise TypeError("clock must be callable and return an aware datetime")
+        folder = None if state_dir is None else Path(state_dir)
+        self._steps = Steps(settings, clock or real_clock, folder)
+        self._opening = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._steps.settings.server!r})"
+
+
+class LicenseClient(_Client):
+    """Verifies license keys, and finds and downloads updates.
+
+    Safe to share among threads. Use it as a context manager, or call `close`; a closed client opens again
+    with the next call.
+
+    Args:
+        base_url: Address of the license service: `https` (or `http`), host, optional port and path prefix.
+        product: Product name that licenses must be for; another one is refused (D-44).
+        slug: Product slug; update checks need it.
+        version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
+            cannot read.
+        domain: Where the product is installed. By default a random id of this installation, made once and
+            kept in the state folder (D-45).
+        state_dir: Folder for the state; by default the platform's folder for application state.
+        cache_for: How long a success holds without asking again; at least 24 hours (D-41).
+        grace: How long it holds beyond that while the service gives no answer; may be zero (D-42).
+        check_every: Least time between two update checks; at least 12 hours (D-46).
+        timeout: Most time for a call as a whole, in seconds or as a timedelta. A download has it for its
+            head, and then for every read.
+        clock: Returns the present instant as an aware datetime; for tests.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: An argument is out of range, or no usable address.
+    """
+
+    _open_transport: "Transport | None" = None
+
+    def verify(self, key: str, recheck: bool = False) -> License:
+        """Return the license if the key holds: from a fresh cache (D-41), else from the server.
+
+        Args:
+            key: As a person typed it: white space and lower case are repaired (D-02).
+            recheck: Ask the server also when the cache is fresh.
+
+        Raises:
+            LicenseRefused: The server said no, or the key is for another product.
+            InvalidRequest: There is no key in `key`, or the server called the request malformed.
+            ServiceUnavailable: No answer, and neither cache nor grace holds.
+        """
+        known = self._steps.begin_verify(key, recheck=recheck)
+        if isinstance(known, License):
+            return known
+        transport = self._transport()
+        reply = transport.send(self._steps.verify_call(known, transport.own_ip()))
+        return self._steps.end_verify(known, reply)
+
+    def check_for_update(self, key: str, force: bool = False) -> Update | None:
+        """Return a newer version that the customer may download, or None.
+
+        Refusals and outages are None as well. Without `force` the server is asked at most once per
+        `check_every`; in between, what it offered is returned again (D-46, D-48).
+
+        Args:
+            key: As in `verify`.
+            force: Ask now: the person wants to know.
+
+        Raises:
+            ValueError: The client was made without `slug` or `version`.
+        """
+        found = self._look_for_update(key, force=force)
+        return found if isinstance(found, Update) else None
+
+    def download(self, update: Update, to: str | PathLike[str], progress: Progress | None = None) -> Path:
+        """Download an update, verified, into a folder; goes on where an earlier try was cut off (D-48).
+
+        Args:
+            update: From `check_for_update`.
+            to: The folder; made if it is missing. A file of the same name is replaced.
+            progress: Called with the bytes that are there and the bytes in all (None: unknown), not backwards
+                unless the server replaced the file meanwhile. What it raises ends the download; the part
+                stays.
+
+        Returns:
+            The file, under the name that the server gave it, made safe.
+
+        Raises:
+            LicenseRefused: The key is refused by now, or its support is over.
+            InvalidRequest: The server called the request malformed.
+            ServiceUnavailable: No answer, or cut off too often; what has come stays for the next try.
+            UntrustedAnswer: The file is not what the server declared; nothing of it is kept.
+            OSError: The folder cannot be written, or the disk is full.
+            ValueError: The client was made without `slug` or `version`.
+        """
+        return Path(self._download(update, Path(to), progress).path)
+
+    def close(self) -> None:
+        """Close what is open."""
+        with self._opening:
+            transport, self._open_transport = self._open_transport, None
+        if transport is not None:
+            transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _transport(self) -> "Transport":
+        from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
+
+        with self._opening:
+            if self._open_transport is None:
+                settings = self._steps.settings
+                self._open_transport = Transport(settings.server, settings.timeout)
+            return self._open_transport
+
+    def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
+        known = self._steps.begin_check(key, force=force)
+        if isinstance(known, (Update, NoUpdate, LicclientError)):
+            return known
+        return self._steps.end_check(known, self._transport().send(self._steps.check_call(known)))
+
+    def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
+        with self._steps.open_download(update, to) as job:
+            while not job.complete:
+                link = job.link or self._fresh_link(update, job)
+                try:
+                    self._try_download(job, link, progress)
+                except ServiceUnavailable as cut:
+                    time.sleep(job.retry_after(cut))
+            return job.finish()
+
+    def _try_download(self, job: "Job", link: str, progress: Progress | None) -> None:
+        with self._transport().stream(link, job.headers()) as (head, chunks):
+            job.begin(head)
+            for chunk in chunks:
+                job.write(chunk)
+                if progress is not None:
+                    progress(job.done, job.size)
+            job.end()
+
+    def _fresh_link(self, update: Update, job: "Job") -> str:
+        asking = self._steps.begin_link(update)
+        job.link = self._steps.end_link(asking, self._transport().send(self._steps.check_call(asking)))
+        return job.link
+
+
+class AsyncLicenseClient(_Client):
+    """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
+
+    Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
+    call. `progress` is called in the event loop.
+    """
+
+    _open_transport: "AsyncTransport | None" = None
+
+    async def verify(self, key: str, recheck: bool = False) -> License:
+        """Return the license if the key holds; as `LicenseClient.verify`."""
+        known = await _in_thread(self._steps.begin_verify, key, recheck=recheck)
+        if isinstance(known, License):
+            return known
+        transport = self._transport()
+        reply = await transport.send(self._steps.verify_call(known, await transport.own_ip()))
+        return await _in_thread(self._steps.end_verify, known, reply)
+
+    async def check_for_update(self, key: str, force: bool = False) -> Update | None:
+        """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
+        found = await self._look_for_update(key, force=force)
+        return found if isinstance(found, Update) else None
+
+    async def download(
+        self, update: Update, to: str | PathLike[str], progress: Progress | None = None
+    ) -> Path:
+        """Download an update, verified, into a folder; as `LicenseClient.download`."""
+        return Path((await self._download(update, Path(to), progress)).path)
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        with self._opening:
+            transport, self._open_transport = self._open_transport, None
+        if transport is not None:
+            await transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _transport(self) -> "AsyncTransport":
+        from licclient._transport import AsyncTransport  # noqa: PLC0415 - loads httpx
+
+        with self._opening:
+            if self._open_transport is None:
+                settings = self._steps.settings
+                self._open_transport = AsyncTransport(settings.server, settings.timeout)
+            return self._open_transport
+
+    async def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
+        known = await _in_thread(self._steps.begin_check, key, force=force)
+        if isinstance(known, (Update, NoUpdate, LicclientError)):
+            return known
+        reply = await self._transport().send(self._steps.check_call(known))
+        return await _in_thread(self._steps.end_check, known, reply)
+
+    async def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
+        import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
+
+        opened = self._steps.open_download(update, to)
+        job = await _in_thread(opened.__enter__)
+        try:
+            while not job.complete:
+                link = job.link or await self._fresh_link(update, job)
+                try:
+                    await self._try_download(job, link, progress)
+                except ServiceUnavailable as cut:
+                    await asyncio.sleep(job.retry_after(cut))
+            return await _in_thread(job.finish)
+        finally:
+            opened.__exit__(None, None, None)
+
+    async def _try_download(self, job: "Job", link: str, progress: Progress | None) -> None:
+        async with self._transport().stream(link, job.headers()) as (head, chunks):
+            await _in_thread(job.begin, head)
+            async for chunk in chunks:
+                await _in_thread(job.write, chunk)
+                if progress is not None:
+                    progress(job.done, job.size)
+            await _in_thread(job.end)
+
+    async def _fresh_link(self, update: Update, job: "Job") -> str:
+        asking = await _in_thread(self._steps.begin_link, update)
+        reply = await self._transport().send(self._steps.check_call(asking))
+        job.link = await _in_thread(self._steps.end_link, asking, reply)
+        return job.link
+
+
+async def _in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+    """Do what waits for the disk on a thread, and see it through: a cancelled caller must not overtake it."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    work = asyncio.ensure_future(asyncio.to_thread(step, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

@@ -1,0 +1,344 @@
+"""One download on the disk: a part that grows, is cut off, goes on, is verified, and then gets its name.
+
+A `Job` never talks to the network; a client drives it (D-48)::
+
+    with open_job(…) as job:
+        while not job.complete:
+            if job.link is None: job.link = a fresh one
+            begin(head) → write(chunk)… → end()      or, when the connection breaks: retry_after(cut)
+        job.finish()
+
+Beside the part lies a sealed note of what the server said about the file, so that a later run, after a crash
+or a `kill`, asks only for the rest. Both are locked while in use: a second download of the same file at the
+same time works on a part of its own. `OSError` from the target folder is the app's matter and escapes.
+"""
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from licclient._cache import read_private, replace_file
+from licclient._errors import LicenseRefused, ServiceUnavailable, UntrustedAnswer
+from licclient._headers import file_name, read_content_range, read_length, read_sha256, safe_name, strong_etag
+from licclient._model import Downloaded, Reason
+from licclient._records import seal, unseal
+from licclient._wire import Head, Reply, no_word, read_refusal
+
+MAX_IDLE_TRIES: Final = 3
+"""How many tries in a row may bring no new byte."""
+
+MAX_TRIES: Final = 20
+"""How many tries there are at all: a server that cuts after every byte must not keep us forever."""
+
+RETRY_SECONDS: Final = 0.2
+"""Pause before the next try; doubles with every one in a row that brought nothing."""
+
+_PARALLEL: Final = 8
+_HASH_BLOCK: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What the server said about the file: enough to ask for the rest of the same file."""
+
+    name: str
+    size: int | None
+    sha256: str | None
+    etag: str | None
+
+    @property
+    def resumable(self) -> bool:
+        """A strong entity tag tells that the rest fits what is there; a size, when it is all."""
+        return self.etag is not None and self.size is not None
+
+
+@contextmanager
+def open_job(
+    folder: Path, part: str, link: str | None, fallback_name: str, license_key: str
+) -> Generator["Job"]:
+    """Take up the download of one file into one folder, where an earlier run left it.
+
+    Args:
+        folder: Where the file shall be; made if it is missing.
+        part: Name for the part file, as from `record_name`: the same for the same file.
+        link: Address to fetch from, or None: a fresh one is needed.
+        fallback_name: The file's name should the server tell none.
+        license_key: Masked in what the server says.
+
+    Raises:
+        OSError: The folder cannot be used.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        slot = _lock_a_slot(folder, part, stack)
+        job = Job(folder, slot, link, fallback_name, license_key)
+        stack.callback(job.close)
+        job.take_up()
+        yield job
+
+
+def _lock_a_slot(folder: Path, part: str, stack: ExitStack) -> str:
+    """Return a part name that is ours alone until the stack ends."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only downloads need it
+
+    for number in range(_PARALLEL):
+        slot = f".licclient-{part}-{number}"
+        # Not bound to a thread: the asynchronous client hands the job from one to another.
+        path = folder / f"{slot}.lock"
+        lock = FileLock(path, timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            continue
+        except (OSError, NotImplementedError):
+            break  # no locks here; if the folder cannot be written at all, opening the part will say so
+        stack.callback(_unlock, lock, path)
+        return slot
+    return f".licclient-{part}-{os.urandom(8).hex()}"
+
+
+def _unlock(lock: Any, path: Path) -> None:
+    with suppress(OSError):
+        # While it is held: who waits for it then finds it gone, and makes a new one.
+        path.unlink()
+    with suppress(OSError):
+        lock.release()
+
+
+class Job:
+    """The state of one download.
+
+    Attributes:
+        link: Address to fetch from; None when a fresh one is needed.
+        complete: The whole file is there and verified.
+        done: Bytes that are on the disk.
+    """
+
+    def __init__(
+        self, folder: Path, slot: str, link: str | None, fallback_name: str, license_key: str
+    ) -> None:
+        self._folder = folder
+        self._slot = slot
+        self._part = folder / f"{slot}.part"
+        self._note_path = folder / f"{slot}.note"
+        self._fallback_name = fallback_name
+        self._license_key = license_key
+        self._note: _Note | None = None
+        self._file: BinaryIO | None = None
+        self._hash = sha256()
+        self._resumed = False
+        self._receiving = False
+        self._renewed_at: int | None = None
+        self._tries = self._idle = self._best = 0
+        self.link = link
+        self.complete = False
+        self.done = 0
+
+    @property
+    def size(self) -> int | None:
+        """Bytes that the whole file has; None while nobody knows."""
+        return self._note.size if self._note else None
+
+    # --- what an earlier run left -------------------------------------------------------------
+
+    def take_up(self) -> None:
+        """Go on where an earlier run was interrupted, if it left a part and a note that belong together."""
+        self._note = _read_sealed_note(self._slot, read_private(self._note_path))
+        if self._note is None or not self._note.resumable or not _is_plain_file(self._part):
+            self._start_over()
+            return
+        self._file = _open_part(self._part)
+        while block := self._file.read(_HASH_BLOCK):
+            self._hash.update(block)
+            self.done += len(block)
+        self._best = self.done
+        self._resumed = self.done > 0
+        if self.done > (self._note.size or 0):
+            self._start_over()
+        elif self.done == self._note.size:
+            self._judge_whole()
+
+    def _start_over(self) -> None:
+        self.close()
+        for path in (self._note_path, self._part):
+            path.unlink(missing_ok=True)
+        self._note = None
+        self._hash = sha256()
+        self._resumed = self.complete = False
+        self.done = 0
+
+    # --- one try ------------------------------------------------------------------------------
+
+    def headers(self) -> dict[str, str]:
+        """Return what to ask with: for the rest, if the file is still the same (RFC 9110 13.1.5)."""
+        self._receiving = False
+        if self.done and self._note is not None and self._note.etag is not None:
+            return {"Range": f"bytes={self.done}-", "If-Range": self._note.etag}
+        return {}
+
+    def begin(self, head: Head) -> None:
+        """Take the head of an answer.
+
+        Raises:
+            LicenseRefused: The key was revoked within the hour (D-31).
+            ServiceUnavailable: No file, or not the part that was asked for.
+        """
+        match head.status:
+            case 200:
+                self._begin_whole(head)
+            case 206:
+                self._begin_rest(head)
+            case 403:
+                self._judge_refusal(head)
+            case 416:
+                self._start_over()
+                raise no_word(head.status)
+            case _:
+                raise no_word(head.status)
+
+    def _begin_whole(self, head: Head) -> None:
+        told = _read_note(head, self._fallback_name)
+        if told.size is None and told.sha256 is None:
+            raise ServiceUnavailable(
+                "The file came without length and digest: nothing would show that it is whole."
+            )
+        self._start_over()
+        self._note = told
+        self._file = _open_part(self._part)
+        if told.resumable:
+            self._note_path.write_bytes(seal(self._slot, asdict(told)))
+        self._receiving = True
+
+    def _begin_rest(self, head: Head) -> None:
+        told, span = (
+            _read_note(head, self._fallback_name),
+            read_content_range(head.headers.get("Content-Range")),
+        )
+        note = self._note
+        same = note is not None and told.etag in (None, note.etag) and told.sha256 in (None, note.sha256)
+        if not same or note is None or span != (self.done, (note.size or 0) - 1, note.size):
+            self._start_over()
+            raise ServiceUnavailable("The service sent another part of the file than was asked for.")
+        self._receiving = True
+
+    def _judge_refusal(self, head: Head) -> None:
+        """Ask for a fresh link, once; again only when the last one brought the file further."""
+        refusal = read_refusal(Reply(head.status, head.refusal), self._license_key)
+        if refusal is not None and refusal.reason is Reason.REVOKED:
+            raise LicenseRefused(refusal.reason, refusal.message)
+        if self._renewed_at is not None and self.done <= self._renewed_at:
+            raise ServiceUnavailable("The service does not accept its own download link.")
+        self._renewed_at = self.done
+        self.link = None
+
+    def write(self, chunk: bytes) -> None:
+        """Put the next bytes at the end of the part.
+
+        Raises:
+            UntrustedAnswer: More came than the server said; the part is gone.
+            OSError: The disk is full, for one; the part stays.
+        """
+        if self._file is None or (self.size is not None and self.done + len(chunk) > self.size):
+            self._start_over()
+            raise UntrustedAnswer("The file is longer than the service said.")
+        self._file.write(chunk)
+        self._file.flush()  # so that what came is there, also after a kill
+        self._hash.update(chunk)
+        self.done += len(chunk)
+
+    def end(self) -> None:
+        """Take the end of an answer.
+
+        Raises:
+            ServiceUnavailable: Too early; the part stays.
+            UntrustedAnswer: The digest is wrong; the part is gone.
+        """
+        if not self._receiving:
+            return
+        if self.size is not None and self.done < self.size:
+            raise ServiceUnavailable("The download was cut off.")
+        self._judge_whole()
+
+    def _judge_whole(self) -> None:
+        wanted = self._note.sha256 if self._note else None
+        if wanted is None or wanted == self._hash.hexdigest():
+            self.complete = True
+            return
+        resumed = self._resumed
+        self._start_over()
+        # What an earlier run left may have been damaged on this disk: fetch it all once before crying wolf.
+        if not resumed:
+            raise UntrustedAnswer("The file is not the one that the service promised: its digest differs.")
+
+    def retry_after(self, cut: ServiceUnavailable) -> float:
+        """Decide whether to try again after a failure.
+
+        Returns:
+            How long to wait before; in seconds.
+
+        Raises:
+            ServiceUnavailable: The failure itself; what has come so far stays for another day.
+        """
+        self._tries += 1
+        self._idle = 0 if self.done > self._best else self._idle + 1
+        self._best = max(self._best, self.done)
+        if self._idle >= MAX_IDLE_TRIES or self._tries >= MAX_TRIES:
+            raise cut from None
+        return RETRY_SECONDS * 2.0**self._idle if self._idle else 0.0
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def finish(self) -> Downloaded:
+        """Give the verified file its name, over an older one of that name.
+
+        Raises:
+            OSError: It cannot have it, such as when a folder has that name.
+        """
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+        self.close()
+        target = self._folder / (self._note.name if self._note else self._fallback_name)
+        replace_file(self._part, target)
+        self._note_path.unlink(missing_ok=True)
+        return Downloaded(str(target), self.done, self._hash.hexdigest())
+
+    def close(self) -> None:
+        """Close the part; it stays where it is."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _read_note(head: Head, fallback_name: str) -> _Note:
+    told = head.headers
+    return _Note(
+        name=file_name(told.get("Content-Disposition"), fallback_name),
+        size=read_length(told.get("Content-Length")),
+        sha256=read_sha256(told.get("Repr-Digest")),
+        etag=strong_etag(told.get("ETag")),
+    )
+
+
+def _read_sealed_note(slot: str, raw: bytes | None) -> _Note | None:
+    match unseal(slot, raw or b""):
+        case {"name": str(name), "size": int(size), "sha256": str() | None as digest, "etag": str(etag)}:
+            return _Note(safe_name(name), size, digest, etag)
+        case _:
+            return None
+
+
+def _open_part(path: Path) -> BinaryIO:
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    return open(os.open(path, flags, 0o666), "r+b")  # noqa: PTH123 - a descriptor; `close` closes it
+
+
+def _is_plain_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,105 @@
+"""Pure: the headers of a download, and the file names that may be made from them (D-32)."""
+
+import re
+import unicodedata
+from base64 import b64decode
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+MAX_NAME_BYTES: Final = 180
+"""Longest file name given to a download, in UTF-8: leaves room below the 255 of common file systems."""
+
+MAX_ENDING_BYTES: Final = 20
+"""What is longer after the last dot is no file type that needs to survive."""
+
+_WINDOWS_DEVICES: Final = frozenset(
+    ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"]
+    + [f"{device}{digit}" for device in ("COM", "LPT") for digit in "0123456789¹²³"]
+)
+_EXTENDED_NAME: Final = re.compile(r"""filename\*\s*=\s*(utf-8|iso-8859-1)'[^']*'([^\s;"]+)""", re.IGNORECASE)
+_QUOTED_NAME: Final = re.compile(r'filename\s*=\s*"((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_BARE_NAME: Final = re.compile(r'filename\s*=\s*([^\s;"]+)', re.IGNORECASE)
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+_SHA256_MEMBER: Final = re.compile(r"(?:^|,)[ \t]*sha-256=:([A-Za-z0-9+/=]*):[ \t]*(?:;[^,]*)?(?=,|$)")
+_SHA256_BYTES: Final = 32
+
+
+def file_name(content_disposition: str | None, fallback: str) -> str:
+    """Make the name under which a download is kept.
+
+    Args:
+        content_disposition: The server's header; `filename*` wins over `filename` (RFC 6266).
+        fallback: Used, made safe as well, when the header names nothing usable.
+
+    Returns:
+        One path component that is legal and harmless on Windows, macOS and Linux.
+    """
+    return safe_name(_told_name(content_disposition or "")) or safe_name(fallback) or "download"
+
+
+def safe_name(told: str) -> str:
+    """Reduce a name from outside to a harmless path component; empty when nothing is left.
+
+    Gone are folders, drive letters, control and invisible characters, what Windows forbids, leading dots
+    (hidden files, and the names of our own part files), trailing dots and spaces; devices such as `NUL.zip`
+    get a prefix.
+    """
+    last = re.split(r"[/\\:]", unicodedata.normalize("NFC", told))[-1]
+    visible = "".join(letter for letter in last if not unicodedata.category(letter).startswith("C"))
+    name = _shortened(re.sub(r'[<>"|?*]', "_", visible).lstrip(". ")).rstrip(". ")
+    stem = name.partition(".")[0].rstrip().upper()
+    return f"_{name}" if stem in _WINDOWS_DEVICES else name
+
+
+def read_length(value: str | None) -> int | None:
+    """Read a Content-Length; None when it is absent or no plain number."""
+    return int(value) if value and re.fullmatch(r"[0-9]{1,18}", value) else None
+
+
+def read_content_range(value: str | None) -> tuple[int, int, int] | None:
+    """Read `bytes first-last/total` (RFC 9110 14.4); None when absent, open-ended or contradictory."""
+    match = _CONTENT_RANGE.fullmatch(value or "")
+    if match is None:
+        return None
+    first, last, total = (int(number) for number in match.groups())
+    return (first, last, total) if first <= last < total else None
+
+
+def read_sha256(repr_digest: str | None) -> str | None:
+    """Read the `sha-256` member of a Repr-Digest (RFC 9530).
+
+    Returns:
+        The digest of the whole file in lower-case hex; None when there is none that can be read.
+    """
+    match = _SHA256_MEMBER.search(repr_digest or "")
+    if match is None:
+        return None
+    try:
+        digest = b64decode(match[1], validate=True)
+    except ValueError:
+        return None
+    return digest.hex() if len(digest) == _SHA256_BYTES else None
+
+
+def strong_etag(value: str | None) -> str | None:
+    """Return a tag that `If-Range` may carry: weak ones promise no equal bytes (RFC 9110 13.1.5)."""
+    return value if value and re.fullmatch(r'"[\x21\x23-\x7e]*"', value) else None
+
+
+def _told_name(header: str) -> str:
+    if (extended := _EXTENDED_NAME.search(header)) is not None:
+        return unquote_to_bytes(extended[2]).decode(extended[1], errors="replace")
+    if (quoted := _QUOTED_NAME.search(header)) is not None:
+        return re.sub(r"\\(.)", r"\1", quoted[1])
+    bare = _BARE_NAME.search(header)
+    return bare[1] if bare else ""
+
+
+def _shortened(name: str) -> str:
+    """Cut a long name in its stem, so that its ending stays what it is."""
+    if len(name.encode()) <= MAX_NAME_BYTES:
+        return name
+    stem, dot, ending = name.rpartition(".")
+    tail = f"{dot}{ending}" if stem and len(ending.encode()) <= MAX_ENDING_BYTES else ""
+    room = MAX_NAME_BYTES - len(tail.encode())
+    return name.encode()[:room].decode(errors="ignore") + tail

@@ -1,0 +1,218 @@
+"""Pure: every decision of the client. Values and `now` in, verdict out.
+
+The life of one success, with `checked_at` as its start::
+
+    checked_at ──── fresh: cache_for ────┬──── grace ────┬──── over
+                                         └ ask the server; no answer: still a License
+    whatever comes first: the end (UTC) of the key's own expiry day
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Final
+
+from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
+from licclient._model import Held, License, Listing, Reason, Round, Settings, Source, Verified
+
+CLOCK_TOLERANCE: Final = timedelta(minutes=5)
+"""How far the clock may be behind the latest instant seen: time servers nudge clocks by less (D-43)."""
+
+MARK_EVERY: Final = timedelta(minutes=5)
+"""How far the latest instant seen must have moved before it is worth a write (D-43)."""
+
+LINK_GOOD_FOR: Final = timedelta(minutes=55)
+"""A link lives one hour (spec 8); the rest is for clocks that go apart, and for the call itself (D-48)."""
+
+MAX_SPREAD: Final = 0.1
+"""By which part of itself, at most, the wait between two update checks is lengthened (D-46)."""
+
+
+class Standing(Enum):
+    """How a remembered success stands at an instant."""
+
+    FRESH = auto()
+    GRACE = auto()
+    OVER = auto()
+    CLOCK_SET_BACK = auto()
+
+
+def judge_held(held: Held, now: datetime, settings: Settings) -> Standing:
+    """Say how a remembered success stands (D-41, D-42, D-43).
+
+    Args:
+        held: The success, with the latest instant seen since.
+        now: Aware, UTC.
+        settings: `cache_for` and `grace`.
+
+    Returns:
+        `CLOCK_SET_BACK` when the clock is more than `CLOCK_TOLERANCE` behind the latest instant seen.
+        Within the tolerance the ends are judged by that latest instant, so a clock set back never brings a
+        success back.
+    """
+    if now < held.seen_at - CLOCK_TOLERANCE:
+        return Standing.CLOCK_SET_BACK
+    at = max(now, held.seen_at)
+    if held.verified.expiry is not None and at.date() > held.verified.expiry:
+        return Standing.OVER
+    age = at - held.checked_at
+    if age < settings.cache_for:
+        return Standing.FRESH
+    return Standing.GRACE if age < settings.cache_for + settings.grace else Standing.OVER
+
+
+def recall(held: Held | None, now: datetime, settings: Settings) -> License | None:
+    """Answer from the cache, if it may answer without a call (D-41, D-44).
+
+    Returns:
+        The license, or None: ask the server.
+    """
+    if held is None or _other_product(held.verified, settings):
+        return None
+    return _license(held, Source.CACHE) if judge_held(held, now, settings) is Standing.FRESH else None
+
+
+def mark(held: Held, now: datetime, settings: Settings) -> Held:
+    """Move the latest instant seen forward, when that is worth a write (D-43).
+
+    It is when `MARK_EVERY` has passed, or when an end was crossed: then a clock set back a little must not
+    step back over it.
+
+    Returns:
+        The very same object when nothing is to be written.
+    """
+    if now <= held.seen_at:
+        return held
+    moved = replace(held, seen_at=now)
+    crossed = judge_held(moved, now, settings) is not judge_held(held, held.seen_at, settings)
+    return moved if crossed or now - held.seen_at > MARK_EVERY else held
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a verify comes to: what the caller gets, and what is remembered from now on."""
+
+    result: License | LicclientError
+    held: Held | None
+
+
+def settle(
+    answer: Verified | LicclientError, held: Held | None, now: datetime, settings: Settings
+) -> Settled:
+    """Decide what an answer to a verify means, given what is remembered.
+
+    A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
+    clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). Another product is
+    refused and nothing changes (D-44): the success may belong to another app. A 422 says nothing about the
+    key, so it neither grants nor removes. Without an answer the last success holds through cache and grace
+    (D-42).
+
+    Args:
+        answer: As from `_wire.read_verify`, or the failure of the transport.
+        held: What is remembered for this server, key and domain.
+        now: After the call; aware, UTC.
+        settings: The client's.
+    """
+    match answer:
+        case Verified() if _other_product(answer, settings):
+            words = f"This license is for {answer.product}, not for {settings.product}."
+            return Settled(LicenseRefused(Reason.OTHER_PRODUCT, words), held)
+        case Verified():
+            fresh = Held(answer, checked_at=now, seen_at=now)
+            return Settled(_license(fresh, Source.SERVER), fresh)
+        case LicenseRefused():
+            return Settled(answer, None)
+        case InvalidRequest():
+            return Settled(answer, held)
+        case _:
+            return Settled(_fall_back(answer, held, now, settings), held)
+
+
+def _fall_back(
+    failure: LicclientError, held: Held | None, now: datetime, settings: Settings
+) -> License | LicclientError:
+    if held is None or _other_product(held.verified, settings):
+        return failure
+    match judge_held(held, now, settings):
+        case Standing.FRESH:
+            return _license(held, Source.CACHE)
+        case Standing.GRACE:
+            return _license(held, Source.GRACE)
+        case Standing.OVER:
+            return ServiceUnavailable(f"{failure} The last confirmed license has run out.")
+        case Standing.CLOCK_SET_BACK:
+            return ServiceUnavailable(f"{failure} The clock of this computer has been set back.")
+
+
+def _license(held: Held, source: Source) -> License:
+    told = held.verified
+    return License(told.product, told.expiry, told.lifetime, held.checked_at, source)
+
+
+def _other_product(told: Verified, settings: Settings) -> bool:
+    return settings.product is not None and told.product != settings.product
+
+
+# --- updates ----------------------------------------------------------------------------------
+
+
+def is_due(last: Round | None, now: datetime, settings: Settings) -> bool:
+    """Tell whether an update check may be made (D-46).
+
+    It is due when there was none, when the wait is over, and when the last one lies in the future: a clock
+    that was ahead must not silence checks until it gets there again.
+    """
+    if last is None or now < last.checked_at - CLOCK_TOLERANCE:
+        return True
+    return now - last.checked_at >= settings.check_every * (1 + last.spread)
+
+
+def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
+    """Count an attempt before it is made, so that two processes never both make it (D-46).
+
+    Args:
+        last: The round before; its offer stays until an answer replaces it.
+        now: Aware, UTC.
+        spread: A random number from 0 to 1: how much of `MAX_SPREAD` this wait gets.
+    """
+    return Round(now, spread * MAX_SPREAD, answered=False, listing=last.listing if last else None)
+
+
+def end_round(claimed: Round, answer: Listing | LicclientError, installed: str) -> Round:
+    """Say what is remembered of an update check (D-46, D-48).
+
+    An offer is remembered, the server's no forgets the one before, and no answer (nor a 422) leaves it.
+    """
+    match answer:
+        case Listing():
+            kept = replace(answer, download_url=None) if is_offer(answer, installed) else None
+            return replace(claimed, answered=True, listing=kept)
+        case LicenseRefused():
+            return replace(claimed, answered=True, listing=None)
+        case _:
+            return claimed
+
+
+def is_offer(listing: Listing, installed: str) -> bool:
+    """Tell whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
+    return listing.download_url is not None and is_newer(listing.version, installed)
+
+
+def is_newer(offered: str, installed: str) -> bool:
+    """Compare two versions by PEP 440 (D-47).
+
+    Returns:
+        False also when either cannot be read, and for a pre-release unless a pre-release is installed.
+    """
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - not needed by most starts
+
+    try:
+        new, old = Version(offered), Version(installed)
+    except InvalidVersion:
+        return False
+    return new > old and (old.is_prerelease or not new.is_prerelease)
+
+
+def is_link_good(offered_at: datetime | None, now: datetime) -> bool:
+    """Tell whether a link of that age can still be used (D-48); never when the clock went backwards."""
+    return offered_at is not None and timedelta(0) <= now - offered_at < LINK_GOOD_FOR

@@ -1,0 +1,150 @@
+"""Pure: what is remembered, as bytes. A damaged, renamed, copied or foreign file reads as nothing (D-41).
+
+A record is two lines: a SHA-256 over the record's name and its content, then the content as JSON. The name is
+itself a digest over everything that the record belongs to (server, key, domain), so one check covers both
+damage and a file moved to another place. It is no signature: whoever can edit the file can also redo the sum.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from licclient._model import Held, Listing, Round, Verified
+from licclient._wire import read_date
+
+SCHEMA: Final = 1
+"""Raised when the content changes its meaning; records of another schema read as nothing."""
+
+Document = Mapping[str, Any]
+
+
+def record_name(kind: str, *belongs_to: str) -> str:
+    """Name a record after what it belongs to, without telling any of it.
+
+    Args:
+        kind: `license`, `update`, `installation`, `download`.
+        belongs_to: Server, license key, domain, slug …: whatever sets this record apart.
+
+    Returns:
+        A file name without ending; the same for the same arguments on every machine.
+    """
+    # As JSON, because two different lists never come out as the same text.
+    told = json.dumps(["licclient", SCHEMA, kind, *belongs_to])
+    return f"{kind}-{sha256(told.encode()).hexdigest()[:40]}"
+
+
+def seal(name: str, document: Document) -> bytes:
+    """Write a record; `unseal` with the same name gives the document back."""
+    content = json.dumps({"schema": SCHEMA, **document}, sort_keys=True).encode()
+    return _sum(name, content) + b"\n" + content + b"\n"
+
+
+def unseal(name: str, raw: bytes) -> Document | None:
+    """Read a record; None for anything but what `seal` wrote under this very name and schema."""
+    told, _, rest = raw.partition(b"\n")
+    content = rest.removesuffix(b"\n")
+    if not rest.endswith(b"\n") or told != _sum(name, content):
+        return None
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+
+
+def _sum(name: str, content: bytes) -> bytes:
+    return sha256(name.encode() + b"\0" + content).hexdigest().encode()
+
+
+# --- the three kinds --------------------------------------------------------------------------
+
+
+def write_held(held: Held) -> Document:
+    """Write the last success for a key."""
+    verified = held.verified
+    return {
+        "product": verified.product,
+        "expiry": verified.expiry.isoformat() if verified.expiry else None,
+        "lifetime": verified.lifetime,
+        "checked_at": held.checked_at.isoformat(),
+        "seen_at": held.seen_at.isoformat(),
+    }
+
+
+def read_held(document: Document | None) -> Held | None:
+    """Read the last success for a key; None when there is none that makes sense."""
+    match document:
+        case {
+            "product": str(product),
+            "expiry": expiry,
+            "lifetime": bool(lifetime),
+            "checked_at": str(checked),
+            "seen_at": str(seen),
+        }:
+            expires_on = read_date(expiry)
+            checked_at, seen_at = _instant(checked), _instant(seen)
+            if checked_at is None or seen_at is None or seen_at < checked_at:
+                return None
+            if expiry is not None and (expires_on is None or lifetime):
+                return None
+            return Held(Verified(product, expires_on, lifetime), checked_at, seen_at)
+        case _:
+            return None
+
+
+def write_round(done: Round) -> Document:
+    """Write the last update check; the listing's link stays out: it is a credential."""
+    listing = done.listing
+    return {
+        "checked_at": done.checked_at.isoformat(),
+        "spread": done.spread,
+        "answered": done.answered,
+        "listing": listing
+        and {
+            "name": listing.name,
+            "slug": listing.slug,
+            "version": listing.version,
+            "changelog": listing.changelog,
+            "last_updated": listing.last_updated.isoformat(),
+        },
+    }
+
+
+def read_round(document: Document | None) -> Round | None:
+    """Read the last update check; None when there is none that makes sense."""
+    match document:
+        case {
+            "checked_at": str(checked),
+            "spread": float(spread) | int(spread),
+            "answered": bool(answered),
+            "listing": listing,
+        } if 0 <= spread <= 1:
+            checked_at = _instant(checked)
+            return Round(checked_at, float(spread), answered, _read_listing(listing)) if checked_at else None
+        case _:
+            return None
+
+
+def _read_listing(document: Any) -> Listing | None:
+    match document:
+        case {
+            "name": str(name),
+            "slug": str(slug),
+            "version": str(version),
+            "changelog": str(changelog),
+            "last_updated": str(updated),
+        }:
+            updated_at = _instant(updated)
+            return Listing(name, slug, version, changelog, updated_at, None) if updated_at else None
+        case _:
+            return None
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at.astimezone(UTC) if at.utcoffset() is not None else None

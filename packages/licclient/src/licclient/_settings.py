@@ -1,0 +1,119 @@
+"""Pure: a constructor's arguments → checked `Settings`, or an error that says what is wrong."""
+
+import math
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+from licclient._model import Settings
+
+MIN_CACHE_FOR: Final = timedelta(hours=24)
+"""A success is cached for at least this long (spec 8, D-41)."""
+
+MIN_CHECK_EVERY: Final = timedelta(hours=12)
+"""The shortest cycle of update checks (spec 8, D-46)."""
+
+MAX_SPAN: Final = timedelta(days=36_500)
+"""Longer spans are refused: they are slips, and sums of dates would overflow."""
+
+MAX_DOMAIN: Final = 253
+"""The longest domain that the service takes (D-06)."""
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def read_settings(
+    base_url: str,
+    *,
+    product: str | None,
+    slug: str | None,
+    version: str | None,
+    domain: str | None,
+    cache_for: timedelta,
+    grace: timedelta,
+    check_every: timedelta,
+    timeout: float | timedelta,
+) -> Settings:
+    """Check what a client was constructed with; the arguments are those of `LicenseClient`.
+
+    Raises:
+        TypeError: A value is of the wrong type.
+        ValueError: A value is out of its range, or no usable URL.
+    """
+    return Settings(
+        server=read_server(base_url),
+        product=_text("product", product, printable=False),
+        slug=_text("slug", slug),
+        version=_text("version", version),
+        domain=_domain(domain),
+        cache_for=_span("cache_for", cache_for, MIN_CACHE_FOR),
+        grace=_span("grace", grace, timedelta(0)),
+        check_every=_span("check_every", check_every, MIN_CHECK_EVERY),
+        timeout=_timeout(timeout),
+    )
+
+
+def read_server(base_url: str) -> str:
+    """Normalise the address of the service, so that two spellings of it share one state.
+
+    Args:
+        base_url: `http` or `https`, a host, an optional port and path prefix; a trailing slash is fine.
+
+    Raises:
+        TypeError: Not a string.
+        ValueError: Another scheme, no host, user info, a query, a fragment, or characters that no URL holds.
+    """
+    if not isinstance(base_url, str):
+        raise TypeError(f"base_url must be a string, not {type(base_url).__name__}")
+    if any(character.isspace() or not character.isprintable() for character in base_url):
+        raise ValueError("base_url must not contain white space or control characters")
+    try:
+        parts = urlsplit(base_url)
+        host, port = parts.hostname, parts.port
+    except ValueError as problem:
+        raise ValueError(f"base_url is not a URL: {problem}") from None
+    if parts.scheme not in _DEFAULT_PORTS or not host:
+        raise ValueError("base_url must be an http:// or https:// address with a host")
+    if "@" in parts.netloc:
+        raise ValueError("base_url must not hold a user name or password")
+    if "?" in base_url or "#" in base_url:
+        raise ValueError("base_url must have no query and no fragment")
+    host = f"[{host}]" if ":" in host else host
+    shown_port = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
+    return f"{parts.scheme}://{host}{shown_port}{parts.path.rstrip('/')}"
+
+
+def _text(name: str, value: str | None, *, printable: bool = True) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{name} must not be blank")
+    if printable and not value.isprintable():
+        raise ValueError(f"{name} must not contain control characters")
+    return value
+
+
+def _domain(value: str | None) -> str | None:
+    domain = _text("domain", value)
+    if domain is not None and len(domain) > MAX_DOMAIN:
+        raise ValueError(f"domain must have at most {MAX_DOMAIN} characters")
+    return domain
+
+
+def _span(name: str, value: timedelta, least: timedelta) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise TypeError(f"{name} must be a timedelta, not {type(value).__name__}")
+    if not least <= value <= MAX_SPAN:
+        raise ValueError(f"{name} must be at least {least} and at most {MAX_SPAN.days} days")
+    return value
+
+
+def _timeout(value: float | timedelta) -> timedelta:
+    if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
+        raise TypeError(f"timeout must be seconds or a timedelta, not {type(value).__name__}")
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if not (math.isfinite(seconds) and 0 < seconds <= MAX_SPAN.total_seconds()):
+        raise ValueError("timeout must be more than zero and finite")
+    return timedelta(seconds=seconds)

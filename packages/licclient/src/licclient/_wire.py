@@ -1,0 +1,319 @@
+"""Pure: the protocol's text. Settings → call; reply → what it says, or the error that it comes to.
+
+Only 200, 401, 403, 404 and 422 with the specified body are the server's word; everything else is no answer
+and becomes `ServiceUnavailable` (D-40). Types are checked strictly: `"true"` is not `true`.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
+from licclient._model import Listing, Reason, Settings, Verified
+
+VERIFY_PATH: Final = "/api/v1/licenses/verify"
+UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
+
+MAX_VERIFY_BYTES: Final = 64 * 1024
+"""Longest answer to a verify that is read: a real one has some hundred bytes."""
+
+MAX_UPDATE_BYTES: Final = 1024 * 1024
+"""Longest answer to an update check that is read: a changelog can be long."""
+
+MIN_MASKED: Final = 10
+"""Shortest text that is taken for a license key when the server repeats it."""
+
+_JSON_HEADERS: Final = {"Accept": "application/json"}
+
+# spec 7: the sentences of a refused verify.
+_VERIFY_REASONS: Final = {
+    "Invalid license format.": Reason.INVALID_FORMAT,
+    "License not found.": Reason.NOT_FOUND,
+    "License has been revoked.": Reason.REVOKED,
+    "License expired.": Reason.EXPIRED,
+    "Max activations exceeded or unrecognized environment.": Reason.ENVIRONMENT,
+}
+
+# spec 7 and D-31: the codes of a refused update check or download. `invalid_license` covers unknown,
+# malformed and revoked keys alike, so it can be no more precise than OTHER.
+_UPDATE_REASONS: Final = {
+    "license_expired": Reason.EXPIRED,
+    "license_revoked": Reason.REVOKED,
+    "product_mismatch": Reason.OTHER_PRODUCT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to one of the two endpoints; what holds the license key is not in its repr."""
+
+    method: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str]
+    body: bytes | None = field(repr=False)
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, read to its end: `body` is at most the call's `max_bytes` long and not encoded."""
+
+    status: int
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of an answer to a download; `refusal` is the body when it is no file, at most 64 KiB of it."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    refusal: bytes = field(default=b"", repr=False)
+
+
+# --- calls ------------------------------------------------------------------------------------
+
+
+def tidy_key(typed: str) -> str | InvalidRequest:
+    """Repair what a person typed: white space goes, letters become upper case (D-02).
+
+    Args:
+        typed: What the app was given. Its shape is for the server to judge.
+
+    Returns:
+        The key to send, or `InvalidRequest` when nothing is left or it is no Unicode text.
+
+    Raises:
+        TypeError: Not a string.
+    """
+    if not isinstance(typed, str):
+        raise TypeError(f"a license key is a string, not {type(typed).__name__}")
+    key = "".join(typed.split()).upper()
+    if not key:
+        return InvalidRequest({"license_key": ["The license key is empty."]})
+    if not _is_text(key):
+        return InvalidRequest({"license_key": ["The license key is not readable text."]})
+    return key
+
+
+def verify_call(settings: Settings, key: str, domain: str, ip: str) -> Call:
+    """Write a verify request (spec 4.1).
+
+    Args:
+        settings: Where to send it.
+        key: As from `tidy_key`.
+        domain: The app's domain, or the installation id (D-45).
+        ip: Our own address; the server checks its syntax only (D-05).
+    """
+    body = json.dumps({"license_key": key, "domain": domain, "ip": ip})
+    headers = {**_JSON_HEADERS, "Content-Type": "application/json"}
+    return Call("POST", settings.server + VERIFY_PATH, headers, body.encode(), MAX_VERIFY_BYTES)
+
+
+def update_call(settings: Settings, key: str, slug: str, version: str, domain: str) -> Call:
+    """Write an update check (spec 4.2); arguments as for `verify_call`."""
+    fields = {"license_key": key, "slug": slug, "current_version": version, "domain": domain}
+    url = f"{settings.server}{UPDATE_CHECK_PATH}?{urlencode(fields, quote_via=quote)}"
+    return Call("GET", url, _JSON_HEADERS, None, MAX_UPDATE_BYTES)
+
+
+def shown_ip(address: str) -> str:
+    """Write a socket's address as the `ip` of a verify: without a zone, `0.0.0.0` when it is none (D-45)."""
+    try:
+        return str(ip_address(address.partition("%")[0]))
+    except ValueError:
+        return "0.0.0.0"  # noqa: S104 - "no address" on the wire; nothing is bound to it
+
+
+# --- replies ----------------------------------------------------------------------------------
+
+
+def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
+    """Read the answer to a verify (spec 4.1, D-40).
+
+    Args:
+        reply: Any status, any bytes.
+        key: The key that was asked about; masked in the server's words should it occur there.
+
+    Returns:
+        The success; or `LicenseRefused`, `InvalidRequest`, or `ServiceUnavailable` when this is not the
+        server's word.
+    """
+    body = _json_object(reply.body)
+    match reply.status, body:
+        case 200, {"valid": True, "product": str(product), "expiry": expiry, "lifetime": bool(lifetime)} if (
+            _is_text(product)
+        ):
+            return _verified(product, expiry, lifetime=lifetime)
+        case 403 | 404, {"valid": False, "reason": str(reason)} if _is_text(reason):
+            return LicenseRefused(_VERIFY_REASONS.get(reason, Reason.OTHER), _masked(reason, key))
+        case 422, {"message": str(), "errors": dict(errors)}:
+            return _invalid(errors, key)
+        case _:
+            return no_word(reply.status)
+
+
+def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listing | LicclientError:
+    """Read the answer to an update check (spec 4.2, D-40).
+
+    Args:
+        reply: Any status, any bytes.
+        settings: Whose server answered: says which download addresses are safe.
+        slug: The slug that was asked about; an answer about another one is no answer.
+        key: As in `read_verify`.
+
+    Returns:
+        The listing; or `LicenseRefused`, `InvalidRequest`, `ServiceUnavailable`.
+    """
+    body = _json_object(reply.body)
+    match reply.status, body:
+        case 200, {"slug": str(told), "sections": {"changelog": str(changelog)}} if told == slug:
+            return _listing(body, changelog, settings) or no_word(200)
+        case 401 | 403 | 404, _:
+            return read_refusal(reply, key) or no_word(reply.status)
+        case 422, {"message": str(), "errors": dict(errors)}:
+            return _invalid(errors, key)
+        case _:
+            return no_word(reply.status)
+
+
+def read_refusal(reply: Reply, key: str) -> LicenseRefused | None:
+    """Read a body of the shape `{error, message}` (spec 7, D-31), or None when it has another shape."""
+    match _json_object(reply.body):
+        case {"error": str(code), "message": str(message)} if _is_text(code) and _is_text(message):
+            return LicenseRefused(_UPDATE_REASONS.get(code, Reason.OTHER), _masked(message, key))
+        case _:
+            return None
+
+
+def no_word(status: int) -> ServiceUnavailable:
+    """Say that something answered, but not as the service does (D-40)."""
+    return ServiceUnavailable(f"The license service gave no usable answer (HTTP status {status}).")
+
+
+def is_safe_link(link: str, server: str) -> bool:
+    """Tell whether a file may be fetched from this address.
+
+    It must be `https`, unless the service itself is reached by plain `http` or the address is this very
+    machine.
+    """
+    try:
+        parts = urlsplit(link)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if not host or "@" in parts.netloc or not link.isprintable() or " " in link:
+        return False
+    return parts.scheme == "https" or (
+        parts.scheme == "http" and (server.startswith("http://") or _is_loopback(host))
+    )
+
+
+def redirect_target(link: str, location: str, server: str) -> str | None:
+    """Follow one redirect of a download: never from `https` to `http`, and only to a safe address.
+
+    Returns:
+        The absolute address, or None when it must not be followed.
+    """
+    try:
+        target = urljoin(link, location)
+    except ValueError:
+        return None
+    downgrade = link.startswith("https:") and not target.startswith("https:")
+    return None if downgrade or not is_safe_link(target, server) else target
+
+
+# --- the fields -------------------------------------------------------------------------------
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object; anything else is the empty one, which no rule above accepts."""
+    try:
+        value = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, an endless number, too deep
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | ServiceUnavailable:
+    if expiry is None:
+        return Verified(product, None, lifetime)
+    expires_on = read_date(expiry)
+    # D-10: a key that never expires has no date, so an answer with both is not the service's.
+    return no_word(200) if expires_on is None or lifetime else Verified(product, expires_on, lifetime)
+
+
+def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | None:
+    link = body.get("download_url")
+    if "download_url" in body and not (isinstance(link, str) and is_safe_link(link, settings.server)):
+        return None
+    match body:
+        case {"name": str(name), "slug": str(slug), "version": str(version), "last_updated": str(stamp)}:
+            updated_at = read_timestamp(stamp)
+            if updated_at is None or not all(map(_is_text, (name, slug, version, changelog))):
+                return None
+            return Listing(name, slug, version, changelog, updated_at, link)
+        case _:
+            return None
+
+
+def read_date(value: object) -> date | None:
+    """Read `YYYY-MM-DD`, naming a day that exists; None for anything else."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        return None
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        return None
+
+
+def read_timestamp(value: str) -> datetime | None:
+    """Read `YYYY-MM-DD HH:MM:SS` as an instant, UTC (D-26); None for anything else."""
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}", value):
+        return None
+    try:
+        return datetime.fromisoformat(value).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _invalid(errors: dict[str, Any], key: str) -> InvalidRequest | ServiceUnavailable:
+    read: dict[str, list[str]] = {}
+    for name, problems in errors.items():
+        if not isinstance(problems, list) or not all(
+            isinstance(one, str) and _is_text(one) for one in problems
+        ):
+            return no_word(422)
+        read[_masked(name, key)] = [_masked(one, key) for one in problems]
+    return InvalidRequest(read)
+
+
+def _masked(words: str, key: str) -> str:
+    """Take the license key out of the server's words, should they repeat it.
+
+    What is much shorter than a key was never one, and may well be a word that people need to read.
+    """
+    if len(key) < MIN_MASKED:
+        return words
+    return re.sub(re.escape(key), "…", words, flags=re.IGNORECASE)
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether this can be written anywhere: JSON lets halves of surrogate pairs through."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
