@@ -18,6 +18,7 @@ MAX_DOMAIN_LENGTH = 253
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PORT = re.compile(r":\d{1,5}$")
+_MAPPED_PREFIX = 96  # bits before the IPv4 address in ::ffff:a.b.c.d
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -67,7 +68,7 @@ def _host_of_url(url: str) -> str | None:
         host = urlsplit(url).hostname
     except ValueError:  # unbalanced brackets
         return None
-    if not host:
+    if not host or any(char.isspace() for char in host):
         return None
     return _host_name(host) or host.rstrip(".").lower()
 
@@ -83,7 +84,8 @@ def _host_name(text: str) -> str | None:
     if not host or len(host) > MAX_DOMAIN_LENGTH:  # the length also keeps idna's work small
         return None
     try:
-        return idna.encode(host, uts46=True).decode("ascii").lower()
+        # UTS 46 makes full stops of other scripts into dots, so only now is the last one seen.
+        return idna.encode(host, uts46=True).decode("ascii").lower().rstrip(".")
     except (idna.IDNAError, UnicodeError):
         return None
 
@@ -147,11 +149,29 @@ def _is_trusted(text: str, trusted: Sequence[IpNetwork]) -> bool:
     return address is not None and any(address in network for network in trusted)
 
 
-def parse_entry(text: str) -> str:
+def parse_network(text: str) -> IpNetwork:
+    """Read a network, or an address as the network of itself; bits beyond the prefix are dropped.
+
+    IPv4 inside IPv6 is IPv4, as in `parse_ip` (D-05).
+
+    Raises:
+        ValueError: when `text` is neither.
+    """
+    if "%" in text:
+        raise ValueError("a zone is not part of a network")
+    network = ipaddress.ip_network(text, strict=False)
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is None or network.prefixlen < _MAPPED_PREFIX:
+        return network
+    return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_PREFIX))
+
+
+def parse_entry(text: str, v6_prefix: int = 128) -> str:
     """Read an owner's allow-list entry into its canonical text (D-04).
 
     Args:
         text: A domain, ``*.domain``, an address, or a network such as ``203.0.113.0/24``.
+        v6_prefix: As in `normalise_ip`: an entry cannot tell apart what environments do not.
 
     Returns:
         The text in the form that `covers` compares.
@@ -161,20 +181,23 @@ def parse_entry(text: str) -> str:
     """
     trimmed = text.strip()
     if address := parse_ip(trimmed):
-        return str(address)
+        return normalise_ip(address, v6_prefix)
     if "/" in trimmed and "://" not in trimmed:
         try:
-            return str(ipaddress.ip_network(trimmed, strict=False))
+            network = parse_network(trimmed)
         except ValueError:
             raise BadEntry(f"{text!r} is not a network; write it like 203.0.113.0/24") from None
-    wildcard, _, rest = trimmed.rpartition("*.")
-    if wildcard or ("*" in trimmed and not trimmed.startswith("*.")):
+        if network.version == 6 and network.prefixlen > v6_prefix:  # noqa: PLR2004 - IPv6
+            network = network.supernet(new_prefix=v6_prefix)
+        return str(network)
+    wildcard = "*." if trimmed.startswith("*.") else ""
+    rest = trimmed.removeprefix(wildcard)
+    if "*" in rest:
         raise BadEntry(f"{text!r}: a pattern is '*.' followed by a domain")
     try:
-        domain = normalise_domain(rest)
+        return wildcard + normalise_domain(rest)
     except BadDomain as problem:
         raise BadEntry(f"{text!r}: a domain {problem}") from None
-    return f"*.{domain}" if trimmed.startswith("*.") else domain
 
 
 @lru_cache(maxsize=4096)

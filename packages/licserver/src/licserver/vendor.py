@@ -364,7 +364,7 @@ class Vendor:
 
     def _entry(self, text: str) -> str:
         try:
-            return parse_entry(text)
+            return parse_entry(text, self.settings.ipv6_prefix)
         except BadEntry as problem:
             raise WrongUse(str(problem)) from None
 

@@ -1,0 +1,269 @@
+"""What the tests share: a clock that is moved by hand, a stocked vendor, servers and processes."""
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from packaging.utils import canonicalize_version
+
+from licserver.model import Environment, EnvironmentPolicy, Release
+from licserver.rules import draw_key
+from licserver.settings import Settings
+from licserver.store import Records
+from licserver.vendor import LicenseTerms, Vendor
+from licserver.web import create_app
+from licserver.web.serving import AccessLogger
+
+NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no LICSERVER_* variable of the machine reach a test."""
+    for name in os.environ:
+        if name.upper().startswith("LICSERVER_"):
+            monkeypatch.delenv(name)
+
+
+class MovableClock:
+    """Stands still until it is moved."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Tell the time."""
+        return self.now
+
+    def forward(self, **by: float) -> None:
+        """Move on."""
+        self.now += timedelta(**by)
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    """The world's clock: noon of 2026-06-15 until a test moves it."""
+    return MovableClock()
+
+
+class World:
+    """A vendor with one product `app`, and short words for what tests do with it."""
+
+    def __init__(self, folder: Path, clock: MovableClock, **settings: Any) -> None:
+        self.clock = clock
+        self.folder = folder
+        self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock)
+        self.records = Records(self.vendor.database)
+
+    def product(self, slug: str = "app", policy: str = "strict", **more: Any) -> str:
+        """Add a product."""
+        self.vendor.add_product(slug, slug.title(), EnvironmentPolicy(policy), **more)
+        return slug
+
+    def key(self, slug: str = "app", **terms: Any) -> str:
+        """Sell one key."""
+        ((key,),) = self.vendor.issue(slug, LicenseTerms(**terms))
+        return key
+
+    def publish(self, version: str, content: bytes = b"zip", slug: str = "app", **more: Any) -> Release:
+        """Publish a file whose bytes the test knows."""
+        product, name = self.vendor.product(slug), more.pop("name", f"{slug}-{version}.zip")
+        artifact = self.vendor.artifacts.store(io.BytesIO(content), name)
+        changelog = more.get("changelog", "")
+        key = canonicalize_version(version)
+        assert self.records.add_release(product.id, version, key, changelog, artifact, self.clock())
+        return next(found for found in self.vendor.releases(slug) if found.version == version)
+
+    def held(self, key: str) -> list[tuple[str, str]]:
+        """The activations of a key, as (domain, ip), sorted."""
+        found = self.records.activations(self.vendor.vault.license_id(key))
+        return sorted((environment.domain, environment.ip) for environment, _ in found)
+
+
+@pytest.fixture
+def make_world(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., World]]:
+    """Make a world whose settings differ from the defaults."""
+    made: list[World] = []
+
+    def make(**settings: Any) -> World:
+        made.append(World(tmp_path / f"world{len(made)}", clock, **settings))
+        made[-1].product()
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.vendor.close()
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """A world with default settings."""
+    return make_world()
+
+
+class Site:
+    """A running server, and a customer who calls it from any loopback address."""
+
+    def __init__(self, world: World, port: int, stack: AsyncExitStack) -> None:
+        self.world, self.port, self.url = world, port, f"http://127.0.0.1:{port}"
+        self._stack, self._sessions = stack, dict[str, aiohttp.ClientSession]()
+
+    async def session(self, source: str = "127.0.0.1") -> aiohttp.ClientSession:
+        """The customer's HTTP session that calls from `source`."""
+        if source not in self._sessions:
+            connector = aiohttp.TCPConnector(local_addr=(source, 0), limit=0)
+            session = aiohttp.ClientSession(self.url, connector=connector, auto_decompress=False)
+            self._sessions[source] = await self._stack.enter_async_context(session)
+        return self._sessions[source]
+
+    async def call(
+        self, method: str, path: str, source: str = "127.0.0.1", **more: Any
+    ) -> tuple[int, Any, Any]:
+        """Send a request; returns the status, the headers and the body: read JSON, or raw bytes."""
+        session = await self.session(source)
+        async with session.request(method, path, **more) as answer:
+            body: Any = await answer.read()
+            if answer.content_type == "application/json" and body:
+                body = await answer.json()
+            return answer.status, answer.headers, body
+
+    async def verify(
+        self, key: Any, domain: Any = "a.example", source: str = "127.0.0.1", **more: Any
+    ) -> tuple[int, Any]:
+        """Verify a key; returns the status and the body."""
+        body = {"license_key": key, "domain": domain, "ip": "192.0.2.1"}
+        status, _, answer = await self.call(
+            "POST", "/api/v1/licenses/verify", source, **{"json": body, **more}
+        )
+        return status, answer
+
+    async def check(self, key: str, slug: str = "app", **more: Any) -> tuple[int, Any]:
+        """Check for an update; returns the status and the body."""
+        query = {"license_key": key, "slug": slug, "current_version": "1.0", "domain": "a.example"}
+        status, _, answer = await self.call("GET", "/api/v1/update-check", params=query, **more)
+        return status, answer
+
+    async def link(self, key: str) -> str:
+        """The path and query of a fresh download link."""
+        status, answer = await self.check(key)
+        assert status == 200, answer
+        link: str = answer["download_url"]
+        return link[link.index("/api/") :]
+
+    async def raw(self, data: bytes, *, end: bool = True) -> bytes:
+        """Send bytes as they are; returns all that comes back until the server closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(data)
+            await writer.drain()
+            if end:
+                writer.write_eof()
+            return await asyncio.wait_for(reader.read(), 20)
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def open_site() -> AsyncIterator[Callable[[World], Any]]:
+    """Start a server for a world, on a real socket."""
+    async with AsyncExitStack() as stack:
+
+        async def start(world: World) -> Site:
+            runner = web.AppRunner(
+                create_app(world.vendor, world.clock), access_log_class=AccessLogger, shutdown_timeout=2
+            )
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            return Site(world, runner.addresses[0][1], stack)
+
+        yield start
+
+
+@pytest.fixture
+async def site(open_site: Callable[[World], Any], world: World) -> Site:
+    """A running server of the default world."""
+    found: Site = await open_site(world)
+    return found
+
+
+@pytest.fixture
+def new_key() -> Callable[[], str]:
+    """Draw a key that nobody was sold."""
+    return draw_key
+
+
+@pytest.fixture
+def environment() -> Callable[..., Environment]:
+    """Name an environment briefly."""
+
+    def make(domain: str = "a.example", ip: str = "192.0.2.1") -> Environment:
+        return Environment(domain, ip)
+
+    return make
+
+
+class Program:
+    """The installed command line as a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environ = {**os.environ, "LICSERVER_DATA_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        self.command = [sys.executable, "-X", "dev", "-m", "licserver"]
+
+    def run(self, *arguments: str, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        more.setdefault("env", self.environ)
+        done = subprocess.run(
+            [*self.command, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            encoding="utf-8",
+            **more,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    @contextmanager
+    def start(self, *arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
+        """Start a command; it is ended, if need be, with the test."""
+        more.setdefault("env", self.environ)
+        process = subprocess.Popen(
+            [*self.command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    @contextmanager
+    def serve(self, *arguments: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+        """Start `licserver serve` on a free port; gives the process and its address once it answers."""
+        with self.start("serve", "--port", "0", *arguments, **more) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on http://"), (line, process.stderr and process.stderr.read())
+            yield process, line.removeprefix("listening on ").strip()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """The command line on an empty data folder."""
+    return Program(tmp_path / "vendor")

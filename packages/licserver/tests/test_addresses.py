@@ -1,0 +1,107 @@
+"""Which address a call came from, and when two addresses are the same (D-05)."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.environment import connection_ip, normalise_ip, parse_ip
+
+ADDRESSES = {
+    "IPv4": ("192.0.2.7", "192.0.2.7"),
+    "IPv6": ("2001:DB8:0:0::1", "2001:db8::1"),
+    "IPv4 in IPv6": ("::ffff:192.0.2.7", "192.0.2.7"),
+    "IPv4 in IPv6, in hexadecimal": ("::FFFF:c000:207", "192.0.2.7"),
+    "IPv4-compatible is another thing": ("::192.0.2.7", "::c000:207"),
+    "unspecified": ("0.0.0.0", "0.0.0.0"),  # noqa: S104 - read, not listened on
+    "empty": ("", None),
+    "blank around": (" 192.0.2.7", None),
+    "newline": ("192.0.2.7\n", None),
+    "leading zero": ("192.0.2.07", None),
+    "three numbers": ("192.0.2", None),
+    "too large": ("192.0.2.256", None),
+    "a number": ("3221225991", None),
+    "hexadecimal": ("0xc0000207", None),
+    "network": ("192.0.2.0/24", None),
+    "port": ("192.0.2.7:80", None),
+    "brackets": ("[2001:db8::1]", None),
+    "zone": ("fe80::1%eth0", None),
+    "empty zone": ("fe80::1%", None),
+    "other digits": ("١٩٢.0.2.7", None),
+    "lone surrogate": ("192.0.2.\udcff", None),
+    "host name": ("localhost", None),
+}
+
+
+@pytest.mark.parametrize(("text", "read"), ADDRESSES.values(), ids=ADDRESSES.keys())
+def test_an_address_is_exactly_one_address(text, read):
+    """Only the two plain notations are an address, and IPv4 inside IPv6 is IPv4."""
+    assert parse_ip(text) == (None if read is None else ip_address(read))
+
+
+PREFIXES = {
+    "whole": ("2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"),
+    "64 bits": ("2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::"),
+    "48 bits": ("2001:db8:1:2:3:4:5:6", 48, "2001:db8:1::"),
+    "1 bit": ("ffff::1", 1, "8000::"),
+    "IPv4 has no prefix": ("192.0.2.7", 64, "192.0.2.7"),
+}
+
+
+@pytest.mark.parametrize(("text", "prefix", "normal"), PREFIXES.values(), ids=PREFIXES.keys())
+def test_ipv6_can_be_told_apart_by_prefix(text, prefix, normal):
+    """A provider's customer who moves within a prefix stays the same environment; IPv4 is compared whole."""
+    address = parse_ip(text)
+    assert address is not None
+    assert normalise_ip(address, prefix) == normal
+
+
+CUSTOMER, STRANGER = "198.51.100.7", "203.0.113.66"
+PROXIES = [ip_network("10.0.0.0/8"), ip_network("2001:db8:ffff::/48")]
+WALKS = {
+    "no proxy: the header is somebody's claim": (CUSTOMER, [STRANGER], [], CUSTOMER),
+    "a proxy that is not ours": (CUSTOMER, [STRANGER], PROXIES, CUSTOMER),
+    "ours, no header": ("10.0.0.1", [], PROXIES, "10.0.0.1"),
+    "ours, one hop": ("10.0.0.1", [CUSTOMER], PROXIES, CUSTOMER),
+    "left of the customer stands a lie": ("10.0.0.1", [f"{STRANGER}, {CUSTOMER}"], PROXIES, CUSTOMER),
+    "the lie names our own proxy": ("10.0.0.1", [f"10.9.9.9, {CUSTOMER}"], PROXIES, CUSTOMER),
+    "two of ours": ("10.0.0.1", [f"{STRANGER}, {CUSTOMER}, 10.0.0.2"], PROXIES, CUSTOMER),
+    "two headers are one list": ("10.0.0.1", [STRANGER, f"{CUSTOMER}, 10.0.0.2"], PROXIES, CUSTOMER),
+    "the second header is the nearer one": ("10.0.0.1", [CUSTOMER, STRANGER], PROXIES, STRANGER),
+    "all hops ours": ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], PROXIES, "10.0.0.3"),
+    "rubbish ends the walk": ("10.0.0.1", [f"{CUSTOMER}, rubbish, 10.0.0.2"], PROXIES, "10.0.0.2"),
+    "rubbish at the right": ("10.0.0.1", [f"{CUSTOMER}, unknown"], PROXIES, "10.0.0.1"),
+    "an empty hop ends the walk": ("10.0.0.1", [f"{CUSTOMER},, 10.0.0.2"], PROXIES, "10.0.0.2"),
+    "an empty header": ("10.0.0.1", [""], PROXIES, "10.0.0.1"),
+    "a hop with a port": ("10.0.0.1", [f"{CUSTOMER}:4711"], PROXIES, "10.0.0.1"),
+    "a hop with a zone": ("10.0.0.1", ["fe80::1%eth0"], PROXIES, "10.0.0.1"),
+    "IPv6 proxy": ("2001:db8:ffff::1", [CUSTOMER], PROXIES, CUSTOMER),
+    "IPv6 customer": ("10.0.0.1", ["2001:DB8::7"], PROXIES, "2001:db8::7"),
+    "our proxy, seen as IPv4 in IPv6": ("::ffff:10.0.0.1", [CUSTOMER], PROXIES, CUSTOMER),
+    "a hop as IPv4 in IPv6": ("10.0.0.1", [f"::ffff:{CUSTOMER}"], PROXIES, CUSTOMER),
+    "one of ours as IPv4 in IPv6": ("10.0.0.1", [f"{CUSTOMER}, ::ffff:10.0.0.2"], PROXIES, CUSTOMER),
+    "no address at all (a Unix socket)": ("", [CUSTOMER], PROXIES, ""),
+}
+
+
+@pytest.mark.parametrize(("peer", "header", "trusted", "found"), WALKS.values(), ids=WALKS.keys())
+def test_the_address_is_the_right_most_hop_that_is_no_proxy_of_ours(peer, header, trusted, found):
+    """Nothing that a caller writes into X-Forwarded-For makes it another caller."""
+    assert connection_ip(peer, header, trusted) == found
+
+
+ANY_HOP = st.one_of(st.ip_addresses().map(str), st.just("10.0.0.5"), st.text(max_size=10))
+
+
+@given(st.lists(ANY_HOP.map(lambda hop: hop.replace(",", "")), max_size=6))
+def test_what_the_caller_wrote_never_counts(claims):
+    """Behind one trusted proxy, which appends what it saw, a caller is who it is whatever it claims."""
+    header = ", ".join([*claims, CUSTOMER])
+    assert connection_ip("10.0.0.1", [header], PROXIES) == CUSTOMER
+
+
+@given(st.ip_addresses(), st.lists(ANY_HOP, max_size=4))
+def test_without_a_trusted_proxy_the_header_is_nothing(peer, claims):
+    """With no proxies configured the connection's other end is the caller."""
+    assert connection_ip(str(peer), claims, []) == str(peer)
