@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import licclient
 from licclient._clock import Clock, real_clock
 from licclient._errors import LicclientError, ServiceUnavailable
 from licclient._model import Downloaded, License, Update
@@ -61,6 +62,10 @@ class _Client:
         folder = None if state_dir is None else Path(state_dir)
         self._steps = Steps(settings, clock or real_clock, folder)
         self._opening = threading.Lock()
+
+    def _transport_options(self) -> tuple[str, timedelta, str]:
+        settings = self._steps.settings
+        return settings.server, settings.timeout, f"licclient/{licclient.__version__}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._steps.settings.server!r})"
@@ -173,8 +178,7 @@ class LicenseClient(_Client):
 
         with self._opening:
             if self._open_transport is None:
-                settings = self._steps.settings
-                self._open_transport = Transport(settings.server, settings.timeout)
+                self._open_transport = Transport(*self._transport_options())
             return self._open_transport
 
     def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
@@ -257,8 +261,7 @@ class AsyncLicenseClient(_Client):
 
         with self._opening:
             if self._open_transport is None:
-                settings = self._steps.settings
-                self._open_transport = AsyncTransport(settings.server, settings.timeout)
+                self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport
 
     async def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:

@@ -22,7 +22,6 @@ from typing import Any, Final
 import httpx
 import truststore
 
-import licclient
 from licclient._errors import ServiceUnavailable
 from licclient._sockets import Line, own_ip, within
 from licclient._wire import Call, Head, Reply, no_word, redirect_target, shown_ip
@@ -70,14 +69,14 @@ def _unlogged() -> Generator[None]:
 # --- what both flavours share -----------------------------------------------------------------
 
 
-def _options(timeout: timedelta) -> dict[str, Any]:
+def _options(timeout: timedelta, agent: str) -> dict[str, Any]:
     return {
         "verify": _trust(),
         "timeout": timeout.total_seconds(),
         "follow_redirects": False,
         # One call or two a day: a kept connection would only be stale.
         "limits": httpx.Limits(max_keepalive_connections=0),
-        "headers": {"User-Agent": f"licclient/{licclient.__version__}", "Accept-Encoding": "identity"},
+        "headers": {"User-Agent": agent, "Accept-Encoding": "identity"},
     }
 
 
@@ -126,16 +125,18 @@ class Transport:
     Args:
         server: Base URL, normalised.
         timeout: For a whole call; for a download, until its head is there and then for every read.
+        agent: What we call ourselves.
     """
 
-    def __init__(self, server: str, timeout: timedelta) -> None:
+    def __init__(self, server: str, timeout: timedelta, agent: str) -> None:
         self._server = server
+        self._agent = agent
         self._timeout = timeout
         self._seconds = timeout.total_seconds()
 
     @cached_property
     def _http(self) -> httpx.Client:
-        return httpx.Client(**_options(self._timeout))
+        return httpx.Client(**_options(self._timeout, self._agent))
 
     def own_ip(self) -> str:
         """Return our address on the way to the service, without waiting long for it (D-45)."""
@@ -256,14 +257,15 @@ def _chunks(response: httpx.Response) -> Iterator[bytes]:
 class AsyncTransport:
     """Makes calls for `AsyncLicenseClient`; arguments as for `Transport`."""
 
-    def __init__(self, server: str, timeout: timedelta) -> None:
+    def __init__(self, server: str, timeout: timedelta, agent: str) -> None:
         self._server = server
+        self._agent = agent
         self._timeout = timeout
         self._seconds = timeout.total_seconds()
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(**_options(self._timeout))
+        return httpx.AsyncClient(**_options(self._timeout, self._agent))
 
     async def own_ip(self) -> str:
         """Return our address on the way to the service, without waiting long for it (D-45)."""

@@ -1,0 +1,223 @@
+"""A scripted service on a real socket, a clock that tests move, and both flavours of the client behind one face."""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import licclient
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@dataclass
+class Request:
+    """What arrived."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def answer(status: int, body: Any = b"", **headers: str) -> bytes:
+    """Write an HTTP answer that closes the connection; a body that is not bytes goes out as JSON."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    told = {"Content_Type": "application/json", "Content_Length": str(len(raw)), "Connection": "close", **headers}
+    lines = [f"HTTP/1.1 {status} X", *(f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value)]
+    return "\r\n".join([*lines, "", ""]).encode() + raw
+
+
+Script = Callable[[Request], bytes | Iterable[bytes]]
+
+
+@dataclass
+class Service:
+    """A license service that says what it is told to say, and remembers what it was asked."""
+
+    script: Script = lambda _: answer(500)
+    requests: list[Request] = field(default_factory=list)
+    url: str = ""
+
+    def says(self, status: int, body: Any = b"", **headers: str) -> None:
+        """Answer everything the same way from now on."""
+        self.script = lambda _: answer(status, body, **headers)
+
+    def grants(self, product: str = "Notes", expiry: str | None = None, *, lifetime: bool = False) -> None:
+        """Answer every verify with a success."""
+        self.says(200, {"valid": True, "product": product, "expiry": expiry, "lifetime": lifetime})
+
+    def refuses(self, status: int, reason: str) -> None:
+        """Answer every verify with a refusal."""
+        self.says(status, {"valid": False, "reason": reason})
+
+    def offers(self, version: str = "2.0", **changes: Any) -> None:
+        """Answer every update check with this version."""
+        self.says(200, self.listing(version, **changes))
+
+    def listing(self, version: str = "2.0", **changes: Any) -> dict[str, Any]:
+        """Return the body of a successful update check; a change to None takes the field away."""
+        body = {
+            "name": "Notes",
+            "slug": "notes",
+            "version": version,
+            "download_url": f"{self.url}/api/v1/update-download?id=7&sig=SECRETSIG",
+            "sections": {"changelog": "Faster."},
+            "last_updated": "2026-11-20 10:11:12",
+            "requires": None,
+            "tested": None,
+        }
+        return {name: value for name, value in (body | changes).items() if value is not None or name == "requires"}
+
+    def goes_down(self) -> None:
+        """Hang up on everybody from now on."""
+        self.script = lambda _: b""
+
+    def count(self, path: str = "") -> int:
+        return sum(request.path.endswith(path) for request in self.requests)
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            line = self.rfile.readline().decode().split()
+            headers: dict[str, str] = {}
+            while (header := self.rfile.readline().decode().strip()) != "":
+                name, _, value = header.partition(":")
+                headers[name.lower()] = value.strip()
+            body = self.rfile.read(int(headers.get("content-length", 0)))
+            target = urlsplit(line[1])
+            query = {name: values[0] for name, values in parse_qs(target.query).items()}
+            request = Request(line[0], target.path, query, headers, body)
+            service: Service = self.server.service  # type: ignore[attr-defined]
+            service.requests.append(request)
+            reply = service.script(request)
+            for piece in [reply] if isinstance(reply, bytes) else reply:
+                self.wfile.write(piece)
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+
+@pytest.fixture
+def service():
+    """A running service; `.url` is its base URL."""
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        served = Service(url=f"http://127.0.0.1:{server.server_address[1]}")
+        server.service = served  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield served
+        server.shutdown()
+        thread.join()
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, **span: float) -> None:
+        self.now += timedelta(**span)
+
+
+@pytest.fixture
+def clock():
+    """A clock that stands at NOW."""
+    return Clock()
+
+
+class Driver:
+    """Either flavour of client, driven the same way: every method is awaited."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.client, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            result = method(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+
+        return call
+
+    async def close(self) -> None:
+        if isinstance(self.client, licclient.LicenseClient):
+            self.client.close()
+        else:
+            await self.client.aclose()
+
+
+@pytest.fixture(params=["sync", "async"])
+def flavour(request):
+    """Every test that asks for a client runs once per flavour."""
+    return {"sync": licclient.LicenseClient, "async": licclient.AsyncLicenseClient}[request.param]
+
+
+@pytest.fixture
+async def make_client(flavour, service, clock, tmp_path):
+    """Make a client of the flavour under test; what is not said is set up for this test's service and folder."""
+    made: list[Driver] = []
+
+    def make(base_url: str | None = None, **options: Any) -> Driver:
+        options = {"state_dir": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"} | options
+        driver = Driver(flavour(base_url or service.url, **options))
+        made.append(driver)
+        return driver
+
+    yield make
+    for driver in made:
+        await driver.close()
+    await asyncio.sleep(0)
+
+
+@pytest.fixture
+def client(make_client):
+    """A client of the flavour under test."""
+    return make_client()
+
+
+@pytest.fixture
+def key():
+    """A license key as it is issued."""
+    return KEY
+
+
+@pytest.fixture
+def http_answer():
+    """The function that writes raw HTTP answers, for scripts."""
+    return answer
+
+
+@pytest.fixture
+def dead_url():
+    """A base URL where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"

@@ -1,0 +1,254 @@
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from licclient import LicenseClient, LicenseRefused, ServiceUnavailable
+
+
+async def test_a_newer_version_is_offered(client, service, key):
+    """The answer of the specification becomes an Update that hides its credentials (spec 2)."""
+    service.offers()
+    update = await client.check_for_update(key)
+    assert (update.name, update.slug, update.version) == ("Notes", "notes", "2.0")
+    assert update.changelog == "Faster."
+    assert update.last_updated == datetime(2026, 11, 20, 10, 11, 12, tzinfo=UTC)
+    assert update.license_key == key
+    assert key not in repr(update)
+    assert "SECRETSIG" not in repr(update)
+
+
+async def test_the_request_is_the_specified_one(make_client, service, key):
+    """The four parameters of the specification, and nothing else, go out (spec 4.2)."""
+    service.offers()
+    await make_client(domain="app.example.org", version="1.0 beta&x").check_for_update(f" {key.lower()}\n")
+    [asked] = service.requests
+    assert (asked.method, asked.path) == ("GET", "/api/v1/update-check")
+    assert asked.query == {
+        "license_key": key,
+        "slug": "notes",
+        "current_version": "1.0 beta&x",
+        "domain": "app.example.org",
+    }
+    assert asked.headers["accept"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("installed", "offered", "expected"),
+    [
+        ("1.0", "1.0", None),
+        ("1.0", "1.0.0", None),
+        ("1.9", "1.10", "1.10"),
+        ("2.0", "1.9", None),
+        ("1.0", "1.1rc1", None),
+        ("1.1rc1", "1.1rc2", "1.1rc2"),
+        ("1.1rc1", "1.1", "1.1"),
+        ("1.0", "banana", None),
+        ("banana", "1.0", None),
+        ("1.0", "1.0.post1", "1.0.post1"),
+    ],
+)
+async def test_newer_is_what_pep_440_calls_newer(make_client, service, key, installed, offered, expected):
+    """Versions are compared, unreadable ones never offered, pre-releases only to who runs one (D-47)."""
+    service.offers(offered)
+    update = await make_client(version=installed).check_for_update(key)
+    assert (update and update.version) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (401, {"error": "invalid_license", "message": "No."}),
+        (401, {"error": "license_expired", "message": "No."}),
+        (403, {"error": "product_mismatch", "message": "No."}),
+        (404, {"error": "product_not_found", "message": "No."}),
+        (404, {"error": "no_versions", "message": "No."}),
+        (422, {"error": "validation", "message": "No.", "errors": {"slug": ["Missing."]}}),
+        (422, {}),
+        (500, {}),
+        (200, {}),
+    ],
+)
+async def test_anything_but_an_offer_is_no_update(client, service, key, status, body):
+    """Refusals and outages are None and raise nothing (D-46)."""
+    service.says(status, body)
+    assert await client.check_for_update(key) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"download_url": None},
+        {"download_url": 5},
+        {"download_url": "ftp://127.0.0.1/x"},
+        {"download_url": "file:///etc/passwd"},
+        {"slug": "paint"},
+        {"last_updated": "yesterday"},
+        {"last_updated": "2026-02-30 00:00:00"},
+        {"sections": []},
+        {"sections": {"changelog": None}},
+        {"version": 2},
+        {"name": "\ud800"},
+    ],
+)
+async def test_a_crooked_answer_is_no_update(client, service, key, changes):
+    """Without a link, or with a field that is not what it should be, nothing is offered (D-25, D-40)."""
+    service.offers(**changes)
+    assert await client.check_for_update(key) is None
+
+
+async def test_an_empty_key_is_no_update(client, service):
+    """Checking without a key asks nobody."""
+    assert await client.check_for_update(" ") is None
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("missing", ["slug", "version"])
+async def test_checking_needs_slug_and_version(make_client, key, missing):
+    """Forgetting them is the app's bug, and is told at once."""
+    with pytest.raises(ValueError, match="slug= and version="):
+        await make_client(**{missing: None}).check_for_update(key)
+
+
+# --- cadence (D-46, D-48) ---------------------------------------------------------------------
+
+
+async def test_the_offer_is_shown_again_without_a_call(make_client, service, clock, key):
+    """For twelve hours, also after a restart, what was offered is remembered, without its link."""
+    service.offers()
+    first = await make_client().check_for_update(key)
+    clock.move(hours=11, minutes=59)
+    again = await make_client().check_for_update(key)
+    assert again == first
+    assert again.download_url is None
+    assert service.count() == 1
+    clock.move(hours=1, minutes=13)  # jitter lengthens by up to a tenth
+    await make_client().check_for_update(key)
+    assert service.count() == 2
+
+
+async def test_a_remembered_offer_ends_with_its_installation(make_client, service, key):
+    """Who has installed the offered version is not told of it again."""
+    service.offers()
+    await make_client().check_for_update(key)
+    assert await make_client(version="2.0").check_for_update(key) is None
+    assert service.count() == 1
+
+
+@pytest.mark.parametrize("status", [401, 500])
+async def test_attempts_count_whatever_came_of_them(client, service, clock, key, status):
+    """A refusal or an outage does not make the client ask more often."""
+    service.says(status, {"error": "invalid_license", "message": "No."})
+    for _ in range(3):
+        assert await client.check_for_update(key) is None
+    assert service.count() == 1
+
+
+async def test_force_asks_now(client, service, key):
+    """When the person asks, the cadence does not matter."""
+    await client.check_for_update(key)
+    service.offers()
+    assert await client.check_for_update(key) is None
+    assert (await client.check_for_update(key, force=True)).version == "2.0"
+
+
+async def test_an_outage_keeps_the_offer_and_a_no_forgets_it(client, service, clock, key):
+    """An answer that never came changes nothing that was known; the server's no does."""
+    service.offers()
+    await client.check_for_update(key)
+    service.goes_down()
+    assert await client.check_for_update(key, force=True) is None
+    assert (await client.check_for_update(key)).version == "2.0"
+    service.says(401, {"error": "license_expired", "message": "No."})
+    assert await client.check_for_update(key, force=True) is None
+    assert await client.check_for_update(key) is None
+
+
+async def test_a_new_key_is_checked_at_once(client, service, key):
+    """The cadence counts per key."""
+    await client.check_for_update(key)
+    await client.check_for_update(key[:-1] + "9")
+    assert service.count() == 2
+
+
+async def test_a_check_is_due_after_the_first_success(client, service, key):
+    """A key that was refused when the app started is checked again right after it is accepted (D-46)."""
+    service.says(401, {"error": "invalid_license", "message": "No."})
+    await client.check_for_update(key)
+    service.grants()
+    await client.verify(key)
+    service.offers()
+    assert (await client.check_for_update(key)).version == "2.0"
+
+
+async def test_a_clock_that_was_ahead_does_not_silence_checks(client, service, clock, key):
+    """When the last check lies in the future, one is due."""
+    clock.move(days=1000)
+    await client.check_for_update(key)
+    clock.move(days=-1000)
+    await client.check_for_update(key)
+    assert service.count() == 2
+
+
+async def test_jitter_only_lengthens(make_client, service, clock, key, tmp_path):
+    """Of many installations none asks before twelve hours, and all have asked after thirteen and a bit."""
+    asked = []
+    for number in range(12):
+        client = make_client(state_dir=tmp_path / str(number))
+        await client.check_for_update(key)
+        asked.append(client)
+    clock.move(hours=12, seconds=-1)
+    for client in asked:
+        await client.check_for_update(key)
+    assert service.count() == 12
+    clock.move(hours=1.2, seconds=2)
+    for client in asked:
+        await client.check_for_update(key)
+    assert service.count() == 24
+
+
+async def test_threads_make_one_check(service, clock, key, tmp_path):
+    """Sixteen clients that find a check due at once make one call."""
+    service.offers()
+    clients = [
+        LicenseClient(service.url, state_dir=tmp_path, clock=clock, slug="notes", version="1.0") for _ in range(16)
+    ]
+    threads = [threading.Thread(target=client.check_for_update, args=(key,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for client in clients:
+        client.close()
+    assert service.count() == 1
+
+
+async def test_cadence_holds_without_a_disk(make_client, service, key, tmp_path):
+    """When nothing can be written, one process still asks once."""
+    (tmp_path / "state").write_text("in the way")
+    service.offers()
+    client = make_client()
+    await client.check_for_update(key)
+    assert (await client.check_for_update(key)).version == "2.0"
+    assert service.count() == 1
+
+
+async def test_a_longer_cadence_is_the_apps_choice(make_client, service, clock, key):
+    """`check_every` can be set upwards."""
+    client = make_client(check_every=timedelta(days=7))
+    await client.check_for_update(key)
+    clock.move(days=6)
+    await client.check_for_update(key)
+    assert service.count() == 1
+
+
+async def test_verify_and_check_do_not_disturb_each_other(client, service, key):
+    """A refused update check leaves the verified license alone, and the other way round."""
+    service.grants()
+    await client.verify(key)
+    service.says(401, {"error": "invalid_license", "message": "No."})
+    await client.check_for_update(key)
+    service.goes_down()
+    assert (await client.verify(key)).product == "Notes"
+    with pytest.raises((LicenseRefused, ServiceUnavailable)):
+        await client.verify(key[:-1] + "9")
