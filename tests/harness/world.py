@@ -13,6 +13,7 @@ from aiohttp import web
 from packaging.utils import canonicalize_version
 
 from harness.vectors import instant
+from licserver import wire
 from licserver.model import Environment, EnvironmentPolicy
 from licserver.rules import Valid, draw_key, parse_version
 from licserver.settings import Settings
@@ -177,6 +178,27 @@ class Server:
     def __init__(self, world: World, port: int = 0) -> None:
         self._world = world
         self.port = port
+        self._seen: list[tuple[str, str | None, int]] = []
+
+    @property
+    def verifies(self) -> int:
+        """How many verify calls it has answered."""
+        return sum(path == wire.VERIFY_PATH for path, _, _ in self._seen)
+
+    @property
+    def checks(self) -> int:
+        """How many update checks it has answered."""
+        return sum(path == wire.UPDATE_CHECK_PATH for path, _, _ in self._seen)
+
+    @property
+    def downloads(self) -> list[int]:
+        """The statuses with which it has answered downloads."""
+        return [status for path, _, status in self._seen if path == wire.DOWNLOAD_PATH]
+
+    @property
+    def ranges(self) -> list[str | None]:
+        """The ``Range`` headers of the downloads it has answered."""
+        return [value for path, value, _ in self._seen if path == wire.DOWNLOAD_PATH]
 
     @property
     def url(self) -> str:
@@ -198,9 +220,9 @@ class Server:
 
     async def _run(self, ready: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        runner = web.AppRunner(
-            create_app(self._world.vendor, self._world.clock), access_log=None, shutdown_timeout=1
-        )
+        app = create_app(self._world.vendor, self._world.clock)
+        app.on_response_prepare.append(self._note)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.port)
         await site.start()
@@ -208,6 +230,9 @@ class Server:
         ready.set()
         await self._stop.wait()
         await runner.cleanup()
+
+    async def _note(self, request: web.Request, response: web.StreamResponse) -> None:
+        self._seen.append((request.path, request.headers.get("Range"), response.status))
 
 
 def utc(*parts: int) -> datetime:

@@ -1,0 +1,35 @@
+"""For all suites: remember what the run writes, so that its last test can search it for license keys."""
+
+import pytest
+
+WRITTEN = pytest.StashKey[list[tuple[str, str]]]()
+LAST = "test_no_key_is_written_anywhere"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with nothing remembered."""
+    config.stash[WRITTEN] = []
+    config.pluginmanager.register(_Recorder(config), "written-recorder")
+
+
+@pytest.fixture
+def written(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
+    """What the tests so far have written: where, and the text."""
+    return request.config.stash[WRITTEN]
+
+
+class _Recorder:
+    """Keeps each test's captured output, log and failure text."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._written = config.stash[WRITTEN]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember what a phase of a test has written."""
+        texts = [report.nodeid, *(text for _, text in report.sections), report.longreprtext]
+        self._written.append((f"{report.nodeid} ({report.when})", "\n".join(texts)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Play the search last, when all others have written what they write."""
+    items.sort(key=lambda item: item.name == LAST)

@@ -1,0 +1,79 @@
+"""What a newcomer does first: start the demo, and paste what it prints."""
+
+import hashlib
+import re
+import shlex
+import zipfile
+from pathlib import Path
+
+from harness.programs import SCRIPTS, run, serving
+from harness.sockets import Cable
+
+ROOT = Path(__file__).parents[1]
+
+
+def _commands(printed: str) -> dict[str, list[str]]:
+    """The commands that the demo prints, by what they are for."""
+    pattern = r"^  (?P<what>\S.*?) {2,}(?P<command>\S*licclient .*)$"
+    return {
+        found["what"]: shlex.split(found["command"]) for found in re.finditer(pattern, printed, re.MULTILINE)
+    }
+
+
+def test_the_printed_commands_work_as_pasted(tmp_path: Path) -> None:
+    """A license, two refusals, an update, a download, and the cache when the demo has stopped."""
+    home = tmp_path / "home"
+    with serving(["demo", "--port", "0"], home, cwd=ROOT) as (_, printed):
+        commands = _commands(printed)
+        assert set(commands) == {
+            "a valid license",
+            "an expired one",
+            "a revoked one",
+            "is there an update for 1.0.0",
+            "download it",
+        }
+        valid = run(commands["a valid license"], home, cwd=ROOT)
+        assert (valid.returncode, "Demo Notes" in valid.stdout) == (0, True), valid
+        expired = run(commands["an expired one"], home, cwd=ROOT)
+        assert (expired.returncode, "License expired." in expired.stdout + expired.stderr) == (1, True), (
+            expired
+        )
+        revoked = run(commands["a revoked one"], home, cwd=ROOT)
+        assert (revoked.returncode, "revoked" in revoked.stdout + revoked.stderr) == (1, True), revoked
+        update = run(commands["is there an update for 1.0.0"], home, cwd=ROOT)
+        assert (update.returncode, "1.1.0" in update.stdout) == (0, True), update
+        download = commands["download it"]
+        assert download[-2:] == ["--to", "."]
+        got = run([*download[:-1], str(tmp_path / "downloads")], home, cwd=ROOT)
+        assert got.returncode == 0, got
+    (file,) = (tmp_path / "downloads").iterdir()
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in got.stdout
+    with zipfile.ZipFile(file) as archive:
+        assert archive.testzip() is None
+        assert archive.read("demo_notes.py") == b'print("Demo Notes 1.1.0")\n'
+    offline = run(commands["a valid license"], home, cwd=ROOT)
+    assert (offline.returncode, "cache" in offline.stdout) == (0, True), offline
+
+
+def test_a_download_cut_half_way_from_the_shell(tmp_path: Path) -> None:
+    """With the connection cut half way, the command still ends with the right file."""
+    home, data = tmp_path / "home", str(tmp_path / "data")
+    file = tmp_path / "app.zip"
+    file.write_bytes(bytes(range(256)) * 16384)
+    server = [str(SCRIPTS / "licserver")]
+    for arguments in (
+        ["product", "add", "app", "--name", "App", "--environment", "domain"],
+        ["release", "publish", "app", "2.0", str(file)],
+    ):
+        done = run([*server, *arguments, "--data-dir", data], home)
+        assert done.returncode == 0, done
+    key = run([*server, "license", "issue", "app", "--data-dir", data], home).stdout.strip()
+    with serving(["serve", "--port", "0", "--data-dir", data], home) as (url, _):
+        port = int(url.rpartition(":")[2])
+        with Cable(port).plugged() as cable:
+            cable.cut_after = [2 << 20]
+            client = [str(SCRIPTS / "licclient"), "--server", cable.url]
+            done = run([*client, "download", key, "app", "1.0", "--to", str(tmp_path / "got")], home)
+    assert done.returncode == 0, done
+    assert cable.cuts == 1
+    assert (tmp_path / "got" / "app.zip").read_bytes() == file.read_bytes()
