@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from licserver.environment import is_known
 from licserver.model import Environment, License, Product, Release
@@ -185,7 +185,7 @@ def parse_version(text: str) -> Version | None:
     """Read a version by PEP 440; None when it cannot be read (D-23)."""
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, and what Python says to a number of thousands of digits
         return None
 
 

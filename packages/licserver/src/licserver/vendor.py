@@ -156,6 +156,7 @@ class Vendor:
             OSError: when the file cannot be read, or the copy not be written.
         """
         product = self.product(slug)
+        version = version.strip()
         key = self._version_key(version)
         if any(self._version_key(known.version) == key for known in self._records.releases(product.id)):
             raise self._published_already(slug, version)

@@ -139,6 +139,10 @@ def _read_fields(
     return Invalid(errors) if errors else read
 
 
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")  # Python's reader takes NaN and Infinity for numbers
+
+
 def parse_verify(body: bytes) -> VerifyCall | Invalid:
     """Read the body of a verify request (spec 2, D-11).
 
@@ -149,7 +153,7 @@ def parse_verify(body: bytes) -> VerifyCall | Invalid:
         The call, or `Invalid` naming every faulty field. A body that is no JSON object lacks all of them.
     """
     try:
-        values = json.loads(body.decode("utf-8-sig"))
+        values = json.loads(body.decode("utf-8-sig"), parse_constant=_no_constant)
     except (ValueError, RecursionError):  # no UTF-8, no JSON, a number too long, nested too deep
         values = None
     fields = _read_fields(_VERIFY_FIELDS, values if isinstance(values, dict) else {})
@@ -302,7 +306,7 @@ def _attachment(file_name: str) -> str:
 
 # --- ranges -----------------------------------------------------------------------------------
 
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,210 @@
+"""The edges of days and instants (D-09, D-10, D-25), the latest version (D-23), keys and slugs (D-02)."""
+
+import random
+import re
+import string
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.model import Artifact, License, Product, Release
+from licserver.rules import (
+    draw_key,
+    expiry_shown,
+    has_key_shape,
+    has_slug_shape,
+    is_expired,
+    is_support_over,
+    latest,
+    mask_key,
+    parse_version,
+)
+
+TICK = timedelta(microseconds=1)
+DAY = date(2026, 6, 15)
+MIDNIGHT = datetime(2026, 6, 16, tzinfo=UTC)
+ENDS = datetime(2026, 6, 15, 13, 30, tzinfo=UTC)
+NOW = ENDS
+
+
+def a_license(**terms: Any):
+    """A license in good order."""
+    return License(id=b"i" * 16, product_id=1, product_name="App", **terms)
+
+
+EXPIRY = {
+    "no date, no subscription": ({}, datetime(9999, 12, 31, tzinfo=UTC), False),
+    "first instant of the day": ({"expires_on": DAY}, MIDNIGHT - timedelta(days=1), False),
+    "last microsecond of the day": ({"expires_on": DAY}, MIDNIGHT - TICK, False),
+    "midnight": ({"expires_on": DAY}, MIDNIGHT, True),
+    "the last day there is": ({"expires_on": date.max}, datetime.max.replace(tzinfo=UTC), False),
+    "subscription, a microsecond before": ({"subscription_ended_at": ENDS}, ENDS - TICK, False),
+    "subscription, at the instant": ({"subscription_ended_at": ENDS}, ENDS, True),
+    "subscription ends before the date": ({"subscription_ended_at": ENDS, "expires_on": DAY}, ENDS, True),
+    "date ends before the subscription": (
+        {"subscription_ended_at": MIDNIGHT + timedelta(9), "expires_on": DAY},
+        MIDNIGHT,
+        True,
+    ),
+    "lifetime wins over the date": ({"lifetime": True, "expires_on": DAY}, MIDNIGHT, False),
+    "lifetime wins over the subscription": ({"lifetime": True, "subscription_ended_at": ENDS}, ENDS, False),
+}
+
+
+@pytest.mark.parametrize(("terms", "now", "expired"), EXPIRY.values(), ids=EXPIRY.keys())
+def test_a_key_expires_after_its_day_and_at_its_subscriptions_end(terms, now, expired):
+    """The named day counts to its last microsecond, a subscription to its instant, and lifetime for ever."""
+    assert is_expired(a_license(**terms), now) is expired
+
+
+def test_a_lifetime_key_shows_no_date():
+    """`lifetime: true` goes with `expiry: null`, whatever is stored (D-10)."""
+    assert expiry_shown(a_license(lifetime=True, expires_on=DAY)) is None
+    assert expiry_shown(a_license(expires_on=DAY)) == DAY
+    assert expiry_shown(a_license(subscription_ended_at=ENDS)) is None
+
+
+SUPPORT = {
+    "no policy": (False, date(2000, 1, 1), MIDNIGHT, False),
+    "policy, no period": (True, None, MIDNIGHT, False),
+    "last microsecond": (True, DAY, MIDNIGHT - TICK, False),
+    "midnight": (True, DAY, MIDNIGHT, True),
+}
+
+
+@pytest.mark.parametrize(("policy", "until", "now", "over"), SUPPORT.values(), ids=SUPPORT.keys())
+def test_support_ends_after_its_day_where_there_is_a_policy(policy, until, now, over):
+    """Without a policy, or without a period, support never ends (D-25)."""
+    app = Product(1, "app", "App", has_support_policy=policy)
+    assert is_support_over(app, a_license(support_until=until), now) is over
+
+
+def releases(*versions: str):
+    """Releases of these versions; one in parentheses is withdrawn."""
+    return [
+        Release(
+            number,
+            1,
+            text.strip("()"),
+            "",
+            NOW,
+            Artifact("a", 1, b""),
+            withdrawn_at=NOW if text[0] == "(" else None,
+        )
+        for number, text in enumerate(versions)
+    ]
+
+
+LATEST = {
+    "nothing published": ([], None),
+    "one": (["1.0"], "1.0"),
+    "numbers, not letters": (["1.9", "1.10", "1.2"], "1.10"),
+    "stable before a higher pre-release": (["1.0", "2.0rc1"], "1.0"),
+    "only pre-releases": (["2.0a1", "2.0rc1", "2.0b3"], "2.0rc1"),
+    "dev is a pre-release": (["1.0", "1.1.dev3"], "1.0"),
+    "dev below alpha": (["1.0.dev9", "1.0a1"], "1.0a1"),
+    "post is stable and higher": (["1.0", "1.0.post1"], "1.0.post1"),
+    "post of a pre-release is one": (["1.0", "1.1rc1.post2"], "1.0"),
+    "local is higher": (["1.0", "1.0+build.2"], "1.0+build.2"),
+    "epoch": (["2026.1", "1!0.1"], "1!0.1"),
+    "withdrawn does not count": (["1.0", "(2.0)"], "1.0"),
+    "the last stable one withdrawn": (["(1.0)", "2.0rc1"], "2.0rc1"),
+    "all withdrawn": (["(1.0)", "(2.0)"], None),
+    "unreadable is passed over": (["1.0", "banana"], "1.0"),
+    "a v before it": (["v1.1", "1.0"], "v1.1"),
+}
+
+
+@pytest.mark.parametrize(("published", "offered"), LATEST.values(), ids=LATEST.keys())
+def test_the_highest_stable_version_is_offered(published, offered):
+    """PEP 440 orders; a pre-release is offered only where nothing stable is; publication order is nothing."""
+    shuffled = releases(*published)
+    random.Random(7).shuffle(shuffled)
+    for order in (shuffled, shuffled[::-1]):
+        found = latest(order)
+        assert (found.version if found else None) == offered
+
+
+@pytest.mark.parametrize("text", ["", "banana", "1.0-", "1..0", "9" * 5000, "1.0\x00", "1,0"])
+def test_what_is_no_version_is_told_by_none(text):
+    """No text makes reading a version fail: it is one, or it is none."""
+    assert parse_version(text) is None
+
+
+KEY = "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST"
+SHAPES = {
+    "as issued": (KEY, True),
+    "digits alone": ("CP-" + "-".join(["000000"] * 5), True),
+    "lower case": (KEY.lower(), False),
+    "blank in front": (" " + KEY, False),
+    "newline behind": (KEY + "\n", False),
+    "no prefix": (KEY[3:], False),
+    "other prefix": ("CD" + KEY[2:], False),
+    "four groups": (KEY[:-7], False),
+    "six groups": (KEY + "-ABCDEF", False),
+    "a group of five": (KEY[:-1], False),
+    "a group of seven": (KEY + "A", False),
+    "other hyphens": (KEY.replace("-", "‐"), False),
+    "other digits": (KEY.replace("0", "٠"), False),
+    "an umlaut": (KEY.replace("A", "Ä"), False),
+    "NUL": (KEY[:-1] + "\0", False),
+    "empty": ("", False),
+}
+
+
+@pytest.mark.parametrize(("text", "fits"), SHAPES.values(), ids=SHAPES.keys())
+def test_a_key_has_one_exact_shape(text, fits):
+    """The server repairs nothing: the shape is met to the letter (D-02)."""
+    assert has_key_shape(text) is fits
+
+
+def test_drawn_keys_have_the_shape_and_use_every_character():
+    """Keys are drawn over all 36 characters, and none twice."""
+    keys = [draw_key() for _ in range(400)]
+    assert all(map(has_key_shape, keys))
+    assert len(set(keys)) == 400
+    assert set("".join(key[3:].replace("-", "") for key in keys)) == set(
+        string.ascii_uppercase + string.digits
+    )
+
+
+def test_a_masked_key_tells_six_characters_of_thirty():
+    """A masked key lets two be told apart and cannot be completed by trying."""
+    assert mask_key(KEY) == "CP-AB…QRST"
+
+
+SLUGS = {
+    "one word": ("app", True),
+    "words": ("my-app-2", True),
+    "a digit": ("7", True),
+    "100 characters": ("a" * 100, True),
+    "101 characters": ("a" * 101, False),
+    "upper case": ("App", False),
+    "underscore": ("my_app", False),
+    "double hyphen": ("my--app", False),
+    "hyphen in front": ("-app", False),
+    "hyphen behind": ("app-", False),
+    "slash": ("a/b", False),
+    "dot": ("a.b", False),
+    "blank": ("a b", False),
+    "newline": ("app\n", False),
+    "umlaut": ("äpp", False),
+    "surrogate": ("a\udcff", False),
+    "empty": ("", False),
+}
+
+
+@pytest.mark.parametrize(("text", "fits"), SLUGS.values(), ids=SLUGS.keys())
+def test_a_slug_is_lower_case_words(text, fits):
+    """A slug is what needs no quoting anywhere."""
+    assert has_slug_shape(text) is fits
+
+
+@given(st.from_regex(re.compile(r"[A-Za-z0-9.!+_\-]{1,20}"), fullmatch=True))
+def test_reading_a_version_never_fails(text):
+    """Version-like rubbish is read or is none, and what is read can be compared."""
+    version = parse_version(text)
+    assert version is None or version == parse_version(str(version))

@@ -1,0 +1,136 @@
+"""The order in which a call is refused (D-01, D-20, D-31), shown as whole truth tables."""
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+
+from licserver.model import Artifact, Environment, License, Product, Release
+from licserver.rules import (
+    DownloadRefusal,
+    Offer,
+    UpdateRefusal,
+    Valid,
+    VerifyRefusal,
+    judge_download,
+    judge_update,
+    judge_verify,
+)
+
+NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
+KEY = "CP-AAAAAA-BBBBBB-CCCCCC-DDDDDD-000001"
+HERE, ELSEWHERE = Environment("a.example", "192.0.2.1"), Environment("b.example", "192.0.2.2")
+RELEASE = Release(5, 1, "1.0", "", NOW, Artifact("app.zip", 3, b"d" * 32))
+
+
+def a_license(**terms: Any):
+    """A license of product 1 in good order."""
+    return License(id=b"i" * 16, product_id=1, product_name="App", **terms)
+
+
+BOTH = [False, True]
+
+
+@pytest.mark.parametrize(
+    ("bad_shape", "missing", "revoked", "expired", "full", "known"),
+    list(product(BOTH, repeat=6)),
+)
+def test_verify_names_the_first_refusal(bad_shape, missing, revoked, expired, full, known):
+    """Of all that is wrong with a key the first in the order of D-01 is told."""
+    license_ = a_license(
+        revoked_at=NOW if revoked else None,
+        expires_on=date(2026, 6, 14) if expired else None,
+        slots=1 if full else 2,
+        slots_used=1,
+        activations=(HERE,) if known else (ELSEWHERE,),
+    )
+    key = KEY.lower() if bad_shape else KEY
+    verdict = judge_verify(key, None if missing else license_, HERE, NOW)
+    order = [
+        (bad_shape, VerifyRefusal.FORMAT),
+        (missing, VerifyRefusal.NOT_FOUND),
+        (revoked, VerifyRefusal.REVOKED),
+        (expired, VerifyRefusal.EXPIRED),
+        (full and not known, VerifyRefusal.ENVIRONMENT),
+        (True, Valid(license_, takes_slot=not known)),
+    ]
+    assert verdict == next(answer for applies, answer in order if applies)
+
+
+SLOTS = {
+    "none at all": (0, 0, None),
+    "one free": (1, 0, True),
+    "last one free": (5, 4, True),
+    "full": (5, 5, None),
+    "over-full, because the vendor lowered it": (5, 9, None),
+    "unlimited": (None, 10**6, True),
+}
+
+
+@pytest.mark.parametrize(("slots", "used", "takes"), SLOTS.values(), ids=SLOTS.keys())
+def test_a_new_environment_takes_a_slot_if_there_is_one(slots, used, takes):
+    """Zero slots admit nobody, unlimited ones everybody, and N exactly N (D-07)."""
+    verdict = judge_verify(KEY, a_license(slots=slots, slots_used=used), HERE, NOW)
+    assert (verdict.takes_slot if isinstance(verdict, Valid) else None) is takes
+
+
+def test_a_known_environment_is_welcome_with_no_slots_left():
+    """An owner's entry lets an environment in though the key has no slots at all (D-04)."""
+    license_ = a_license(slots=0, allowed=("a.example", "192.0.2.0/24"))
+    assert judge_verify(KEY, license_, HERE, NOW) == Valid(license_, takes_slot=False)
+
+
+@pytest.mark.parametrize(
+    ("missing", "revoked", "expired", "no_product", "other_product", "no_release", "support_over"),
+    list(product(BOTH, repeat=7)),
+)
+def test_update_check_names_the_first_refusal(
+    missing, revoked, expired, no_product, other_product, no_release, support_over
+):
+    """The key's faults come before the product's (D-20); the end of support only takes the link (D-25)."""
+    license_ = a_license(
+        revoked_at=NOW if revoked else None,
+        subscription_ended_at=NOW if expired else None,
+        support_until=date(2026, 6, 14) if support_over else date(2026, 6, 15),
+        slots=0,  # D-22: no matter
+    )
+    wanted = Product(
+        2 if other_product else 1,
+        "app",
+        "App",
+        has_support_policy=True,
+        latest=None if no_release else RELEASE,
+    )
+    verdict = judge_update(None if missing else license_, None if no_product else wanted, NOW)
+    order = [
+        (missing, UpdateRefusal.INVALID_LICENSE),
+        (revoked, UpdateRefusal.INVALID_LICENSE),
+        (expired, UpdateRefusal.LICENSE_EXPIRED),
+        (no_product, UpdateRefusal.PRODUCT_NOT_FOUND),
+        (other_product, UpdateRefusal.PRODUCT_MISMATCH),
+        (no_release, UpdateRefusal.NO_VERSIONS),
+        (True, Offer(wanted, RELEASE, license_, downloadable=not support_over)),
+    ]
+    assert verdict == next(answer for applies, answer in order if applies)
+
+
+@pytest.mark.parametrize(
+    ("no_license", "no_release", "revoked", "withdrawn", "expired"), list(product(BOTH, repeat=5))
+)
+def test_download_names_the_first_refusal(no_license, no_release, revoked, withdrawn, expired):
+    """A revoked key and a withdrawn version stop a good link at once; an expiry after signing does not."""
+    license_ = a_license(
+        revoked_at=NOW if revoked else None, expires_on=date(2020, 1, 1) if expired else None
+    )
+    release = Release(
+        5, 1, "1.0", "", NOW, RELEASE.artifact, withdrawn_at=NOW - timedelta(1) if withdrawn else None
+    )
+    verdict = judge_download(None if no_license else license_, None if no_release else release)
+    order = [
+        (no_license or no_release, DownloadRefusal.INVALID_LINK),
+        (revoked, DownloadRefusal.LICENSE_REVOKED),
+        (withdrawn, DownloadRefusal.RELEASE_WITHDRAWN),
+        (True, release),
+    ]
+    assert verdict == next(answer for applies, answer in order if applies)

@@ -1,0 +1,170 @@
+"""Answers, byte for byte (spec 2, spec 7)."""
+
+import json
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver import wire
+from licserver.model import Artifact, License, Product, Release
+from licserver.rules import DownloadRefusal, Offer, UpdateRefusal, Valid, VerifyRefusal
+
+NOW = datetime(2026, 6, 15, 9, 5, 3, 999999, tzinfo=UTC)
+RELEASE = Release(
+    5, 1, "1.10", "<b>Größer & „besser“</b>\n\t\u2028", NOW, Artifact("app.zip", 3, b"\x00" * 32)
+)
+
+
+def a_license(expires_on=None, *, lifetime=False):
+    """A license named with quotes and an umlaut."""
+    return License(b"i" * 16, 1, 'Möbel "Pro"', expires_on=expires_on, lifetime=lifetime)
+
+
+SUCCESS = {
+    "dated": (a_license(date(2027, 1, 5)), '"expiry":"2027-01-05","lifetime":false'),
+    "no expiry": (a_license(), '"expiry":null,"lifetime":false'),
+    "lifetime": (a_license(lifetime=True), '"expiry":null,"lifetime":true'),
+    "lifetime over a date": (a_license(date(2027, 1, 5), lifetime=True), '"expiry":null,"lifetime":true'),
+}
+
+
+@pytest.mark.parametrize(("license_", "rest"), SUCCESS.values(), ids=SUCCESS.keys())
+@pytest.mark.parametrize("takes_slot", [False, True])
+def test_a_valid_key_is_answered_with_four_fields(license_, rest, takes_slot):
+    """The body does not tell whether a slot was taken."""
+    answer = wire.answer_verify(Valid(license_, takes_slot=takes_slot))
+    assert answer.status == 200
+    assert answer.to_bytes().decode() == '{"valid":true,"product":"Möbel \\"Pro\\"",' + rest + "}"
+
+
+REASONS = {
+    VerifyRefusal.FORMAT: (403, "Invalid license format."),
+    VerifyRefusal.NOT_FOUND: (404, "License not found."),
+    VerifyRefusal.REVOKED: (403, "License has been revoked."),
+    VerifyRefusal.EXPIRED: (403, "License expired."),
+    VerifyRefusal.ENVIRONMENT: (403, "Max activations exceeded or unrecognized environment."),
+}
+
+
+@pytest.mark.parametrize("refusal", VerifyRefusal)
+def test_a_refused_key_is_answered_with_the_specified_reason(refusal):
+    """Each reason has its status and its exact sentence."""
+    status, reason = REASONS[refusal]
+    answer = wire.answer_verify(refusal)
+    assert answer.status == status
+    assert answer.to_bytes() == b'{"valid":false,"reason":"' + reason.encode() + b'"}'
+
+
+def test_a_malformed_verify_is_answered_with_message_and_errors():
+    """The 422 of verify has two fields, and the errors are lists."""
+    answer = wire.answer_invalid_verify(wire.Invalid({"ip": ["No."], "domain": ["Nor this."]}))
+    assert answer.status == 422
+    assert answer.to_bytes() == (
+        b'{"message":"No. (and 1 more error)","errors":{"ip":["No."],"domain":["Nor this."]}}'
+    )
+
+
+def test_a_malformed_update_check_has_a_code_too():
+    """The 422 of update-check is of the shape of its other errors (D-21)."""
+    answer = wire.answer_invalid_update(wire.Invalid({"slug": ["No."]}))
+    assert answer.status == 422
+    assert answer.to_bytes() == b'{"error":"validation","message":"No.","errors":{"slug":["No."]}}'
+
+
+CODES = {
+    UpdateRefusal.INVALID_LICENSE: (401, "invalid_license"),
+    UpdateRefusal.LICENSE_EXPIRED: (401, "license_expired"),
+    UpdateRefusal.PRODUCT_MISMATCH: (403, "product_mismatch"),
+    UpdateRefusal.PRODUCT_NOT_FOUND: (404, "product_not_found"),
+    UpdateRefusal.NO_VERSIONS: (404, "no_versions"),
+    DownloadRefusal.INVALID_LINK: (403, "invalid_link"),
+    DownloadRefusal.LINK_EXPIRED: (403, "link_expired"),
+    DownloadRefusal.LICENSE_REVOKED: (403, "license_revoked"),
+    DownloadRefusal.RELEASE_WITHDRAWN: (404, "release_withdrawn"),
+}
+
+
+@pytest.mark.parametrize("refusal", [*UpdateRefusal, *DownloadRefusal])
+def test_every_other_refusal_has_its_code_and_a_sentence(refusal):
+    """Code and status are the specification's, the message is one sentence, and there is nothing else."""
+    answer = (
+        wire.answer_update(refusal, None)
+        if isinstance(refusal, UpdateRefusal)
+        else wire.answer_download_refusal(refusal)
+    )
+    status, code = CODES[refusal]
+    assert (answer.status, answer.body["error"]) == (status, code)
+    assert list(answer.body) == ["error", "message"]
+    assert re.fullmatch(r"[A-Z].*\.", answer.body["message"])
+
+
+def test_an_update_is_answered_in_the_order_of_the_specification():
+    """Name, slug, version, link, changelog, date, and two nulls; the changelog goes out as it was written."""
+    offer = Offer(Product(1, "app", "App"), RELEASE, a_license(), downloadable=True)
+    answer = wire.answer_update(offer, "https://x.example/?a=1&b=2")
+    assert answer.status == 200
+    assert answer.to_bytes().decode() == (
+        '{"name":"App","slug":"app","version":"1.10","download_url":"https://x.example/?a=1&b=2",'
+        '"sections":{"changelog":"<b>Größer & „besser“</b>\\n\\t\u2028"},'
+        '"last_updated":"2026-06-15 09:05:03","requires":null,"tested":null}'
+    )
+
+
+def test_without_support_the_link_is_absent_and_not_null():
+    """Nothing but the one field is missing (D-25)."""
+    offer = Offer(Product(1, "app", "App"), RELEASE, a_license(), downloadable=False)
+    with_link, without = wire.answer_update(offer, "x").body, wire.answer_update(offer, None).body
+    assert set(with_link) - set(without) == {"download_url"}
+
+
+def test_last_updated_is_utc():
+    """An instant noted in another zone is shown in UTC (D-26)."""
+    local = NOW.astimezone(timezone(timedelta(hours=14)))
+    release = Release(5, 1, "1.0", "", local, RELEASE.artifact)
+    offer = Offer(Product(1, "app", "App"), release, a_license(), downloadable=True)
+    assert wire.answer_update(offer, None).body["last_updated"] == "2026-06-15 09:05:03"
+
+
+def test_a_file_goes_with_its_headers():
+    """Digest, validator and name of the file are told, and that it can be had in parts (D-32)."""
+    assert wire.download_headers(RELEASE) == {
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": 'attachment; filename="app.zip"',
+        "Content-Type": "application/octet-stream",
+        "ETag": '"' + "00" * 32 + '"',
+        "Repr-Digest": "sha-256=:" + "A" * 43 + "=:",
+    }
+
+
+NAMES = {
+    "blank": ("my app.zip", 'attachment; filename="my app.zip"'),
+    "umlaut": ("möbel.zip", "attachment; filename=\"m_bel.zip\"; filename*=UTF-8''m%C3%B6bel.zip"),
+    "quote": ('a"b.zip', "attachment; filename=\"a_b.zip\"; filename*=UTF-8''a%22b.zip"),
+    "backslash": ("a\\b.zip", "attachment; filename=\"a_b.zip\"; filename*=UTF-8''a%5Cb.zip"),
+    "percent": ("100%.zip", 'attachment; filename="100%.zip"'),
+    "emoji": ("🎁.zip", "attachment; filename=\"_.zip\"; filename*=UTF-8''%F0%9F%8E%81.zip"),
+    "line break": ("a\r\nX: y", "attachment; filename=\"a__X: y\"; filename*=UTF-8''a%0D%0AX%3A%20y"),
+}
+
+
+@pytest.mark.parametrize(("name", "header"), NAMES.values(), ids=NAMES.keys())
+def test_a_file_name_is_told_to_old_clients_and_new(name, header):
+    """Plain ASCII stands first, the real name beside it, and nothing breaks out of the header."""
+    release = Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b""))
+    assert wire.download_headers(release)["Content-Disposition"] == header
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_file_name_survives_the_header(name):
+    """Whatever the file is called, the header is plain ASCII on one line, and gives the name back."""
+    header = wire.download_headers(Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b"")))[
+        "Content-Disposition"
+    ]
+    assert header.isascii()
+    assert header.isprintable()
+    _, _, extended = header.partition("; filename*=UTF-8''")
+    assert (unquote(extended, errors="strict") if extended else json.loads(header.partition("=")[2])) == name

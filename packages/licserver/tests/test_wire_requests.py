@@ -1,0 +1,241 @@
+"""Requests are read, or every faulty field is named (D-11, D-21)."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.wire import Invalid, UpdateCall, VerifyCall, parse_query, parse_update_check, parse_verify
+
+GOOD = {"license_key": "CP-X", "domain": "https://A.example/", "ip": "192.0.2.1"}
+REQUIRED = {
+    "license_key": "The license key field is required.",
+    "domain": "The domain field is required.",
+    "ip": "The ip field is required.",
+}
+ALL_THREE = {name: [sentence] for name, sentence in REQUIRED.items()}
+
+
+def faults(**fields: object):
+    """What is wrong with a body that differs from a good one in these fields; ``...`` leaves one out."""
+    body = {name: value for name, value in {**GOOD, **fields}.items() if value is not ...}
+    call = parse_verify(json.dumps(body).encode())
+    return dict(call.errors) if isinstance(call, Invalid) else call
+
+
+def test_a_good_body_becomes_a_call():
+    """The key is kept to the letter, the domain in its normal form; the body's ip is only checked (D-05)."""
+    call = faults()
+    assert isinstance(call, VerifyCall)
+    assert (call.license_key, call.domain) == ("CP-X", "a.example")
+    assert "CP-X" not in repr(call)
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("value", [..., None, "", "  \t"], ids=["missing", "null", "empty", "blank"])
+def test_a_field_that_says_nothing_is_required(name, value):
+    """Missing, null, empty and blank are one fault, told of the field alone."""
+    assert faults(**{name: value}) == {name: [REQUIRED[name]]}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("value", [True, False, 0, 7, 1.5, [], ["x"], {}, {"a": "b"}], ids=repr)
+def test_a_field_of_another_type_must_be_a_string(name, value):
+    """No number, boolean, list or object is taken for text."""
+    assert faults(**{name: value}) == {name: [f"The {name.replace('_', ' ')} field must be a string."]}
+
+
+CONTROL = "The domain field must not contain control characters."
+FAULTY = {
+    "ip": ({"ip": "192.0.2"}, {"ip": ["The ip field must be a valid IP address."]}),
+    "ip with a zone": ({"ip": "fe80::1%eth0"}, {"ip": ["The ip field must be a valid IP address."]}),
+    "ip with blanks": ({"ip": " 192.0.2.1 "}, {"ip": ["The ip field must be a valid IP address."]}),
+    "ip of surrogates": ({"ip": "\ud800"}, {"ip": ["The ip field must be a valid IP address."]}),
+    "NUL": ({"domain": "a\x00"}, {"domain": [CONTROL]}),
+    "surrogate": ({"domain": "a\udfff"}, {"domain": [CONTROL]}),
+    "long": ({"domain": "x y" * 99}, {"domain": ["The domain field must be at most 253 characters long."]}),
+    "all": (
+        {"license_key": 1, "domain": "\x00x", "ip": "x"},
+        {
+            "license_key": ["The license key field must be a string."],
+            "domain": [CONTROL],
+            "ip": ["The ip field must be a valid IP address."],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "errors"), FAULTY.values(), ids=FAULTY.keys())
+def test_all_faulty_fields_are_named_at_once(fields, errors):
+    """A caller learns of everything that is wrong from one answer."""
+    assert faults(**fields) == errors
+
+
+@pytest.mark.parametrize("key", ["\x00", "\ud800", "x" * 9000, "😀", "cp-lower"], ids=repr)
+def test_any_text_is_a_key_until_the_rules_say_otherwise(key):
+    """A strange key is not malformed: it is refused in its turn, by shape (D-01)."""
+    assert isinstance(faults(license_key=key), VerifyCall)
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (1, "The license key field is required."),
+        (2, "The license key field is required. (and 1 more error)"),
+        (3, "The license key field is required. (and 2 more errors)"),
+    ],
+)
+def test_the_message_is_the_first_problem_and_the_number_of_the_others(count, message):
+    """The one sentence for people says how much more there is."""
+    call = parse_verify(json.dumps(dict(list(GOOD.items())[count:])).encode())
+    assert isinstance(call, Invalid)
+    assert call.message == message
+
+
+TEXT = json.dumps(GOOD)
+NO_OBJECT = {
+    "nothing": b"",
+    "blanks": b"  \n",
+    "no JSON": b"license_key=CP-X&domain=a&ip=b",
+    "cut off": TEXT[:-1].encode(),
+    "two objects": (TEXT + TEXT).encode(),
+    "trailing comma": TEXT.replace("}", ",}").encode(),
+    "single quotes": TEXT.replace('"', "'").encode(),
+    "null": b"null",
+    "list": f"[{TEXT}]".encode(),
+    "text": b'"CP-X"',
+    "number": b"7",
+    "true": b"true",
+    "NaN": b"NaN",
+    "NaN within": TEXT.replace("}", ', "x": NaN}').encode(),
+    "Infinity within": TEXT.replace("}", ', "x": [-Infinity]}').encode(),
+    "deep lists": b"[" * 16384,
+    "deep objects": b'{"a":' * 3000,
+    "deep and closed": b'{"license_key":' + b"[" * 8000 + b"]" * 8000 + b"}",
+    "endless number": b'{"x": ' + b"9" * 16000 + b"}",
+    "UTF-16": TEXT.encode("utf-16"),
+    "UTF-16 without a mark": TEXT.encode("utf-16-le"),
+    "UTF-32": TEXT.encode("utf-32"),
+    "Latin-1": TEXT.replace("A.example", "ä").encode("latin-1"),
+    "overlong UTF-8": TEXT.encode().replace(b"/", b"\xc0\xaf"),
+    "surrogate in UTF-8": TEXT.encode().replace(b"A", b"\xed\xa0\x80"),
+    "raw newline in text": TEXT.replace("A.", "A\n.").encode(),
+    "NUL behind": TEXT.encode() + b"\x00",
+    "gzip": b"\x1f\x8b\x08\x00",
+}
+
+
+@pytest.mark.parametrize("body", NO_OBJECT.values(), ids=NO_OBJECT.keys())
+def test_a_body_that_is_no_json_object_lacks_every_field(body):
+    """Nothing in a body makes reading fail: what is no JSON object has none of the fields."""
+    call = parse_verify(body)
+    assert isinstance(call, Invalid)
+    assert call.errors == ALL_THREE
+
+
+TOLERATED = {
+    "byte order mark": b"\xef\xbb\xbf" + TEXT.encode(),
+    "blanks around": b"\r\n\t " + TEXT.encode() + b"\n",
+    "unknown fields": TEXT.replace("}", ', "x": {"y": [1e999, -0, null]}}').encode(),
+    "escaped": TEXT.replace("CP-X", "\\u0043P-X").encode(),
+    "said twice: the last counts": TEXT.replace("{", '{"license_key": 1, ').encode(),
+}
+
+
+@pytest.mark.parametrize("body", TOLERATED.values(), ids=TOLERATED.keys())
+def test_harmless_oddities_are_read(body):
+    """What another JSON writer may do is no fault."""
+    call = parse_verify(body)
+    assert isinstance(call, VerifyCall)
+    assert call.license_key == "CP-X"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.one_of(st.binary(), JSON.map(json.dumps).map(str.encode)))
+def test_reading_a_body_never_fails(body):
+    """Every body is a call or a list of faults."""
+    assert isinstance(parse_verify(body), VerifyCall | Invalid)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, JSON)))
+def test_a_field_is_named_exactly_when_it_is_faulty(body):
+    """Good fields are never named, whatever stands beside them."""
+    call = parse_verify(json.dumps(body).encode())
+    errors = call.errors if isinstance(call, Invalid) else {}
+    for name in GOOD:
+        value = body.get(name)
+        if not isinstance(value, str) or not value.strip():
+            assert name in errors
+        elif name == "license_key":
+            assert name not in errors
+
+
+QUERY = {"license_key": "CP-X", "slug": "app", "current_version": "1.0", "domain": "a.example"}
+
+
+def test_a_good_query_becomes_a_call():
+    """Key and slug are taken to the letter, and the installed version need not be readable (D-24)."""
+    call = parse_update_check(urlencode({**QUERY, "current_version": "banana", "more": "x"}))
+    assert isinstance(call, UpdateCall)
+    assert (call.license_key, call.slug) == ("CP-X", "app")
+    assert "CP-X" not in repr(call)
+
+
+@pytest.mark.parametrize("name", QUERY)
+@pytest.mark.parametrize("value", [None, "", " ", "%09"], ids=["missing", "empty", "blank", "tab"])
+def test_a_parameter_that_says_nothing_is_required(name, value):
+    """A blank parameter is a missing one (D-21)."""
+    given_ = {**QUERY, name: value}
+    call = parse_update_check("&".join(f"{key}={text}" for key, text in given_.items() if text is not None))
+    assert isinstance(call, Invalid)
+    assert call.errors == {name: [f"The {name.replace('_', ' ')} field is required."]}
+
+
+@pytest.mark.parametrize("name", ["slug", "current_version", "domain"])
+@pytest.mark.parametrize("value", ["a\x00", "a\x1b"], ids=repr)
+def test_control_characters_are_refused_in_the_query_too(name, value):
+    """No parameter that reaches the books may hold what a database or a terminal chokes on."""
+    call = parse_update_check(urlencode({**QUERY, name: value}))
+    assert isinstance(call, Invalid)
+    assert list(call.errors) == [name]
+
+
+def test_nothing_at_all_names_all_four():
+    """An empty query lacks every parameter, in the order of the specification."""
+    call = parse_update_check("")
+    assert isinstance(call, Invalid)
+    assert list(call.errors) == list(QUERY)
+
+
+QUERIES = {
+    "plus is a blank": ("a=b+c", {"a": "b c"}),
+    "of a repeated one the first": ("a=1&a=2", {"a": "1"}),
+    "a blank first one is still the first": ("a=&a=2", {"a": ""}),
+    "without a value": ("a", {"a": ""}),
+    "half an escape": ("a=%4", {"a": "%4"}),
+    "no escape": ("a=%zz", {"a": "%zz"}),
+    "bad UTF-8": ("a=%ff%fe", {"a": "��"}),
+    "surrogate in UTF-8": ("a=%ed%a0%80", {"a": "���"}),
+    "semicolon is no separator": ("a=1;b=2", {"a": "1;b=2"}),
+    "equals within": ("a=b=c", {"a": "b=c"}),
+}
+
+
+@pytest.mark.parametrize(("query", "read"), QUERIES.values(), ids=QUERIES.keys())
+def test_a_query_is_read_leniently(query, read):
+    """Percent rubbish stays as it is, and never fails."""
+    assert parse_query(query) == read
+
+
+@given(st.text())
+def test_reading_a_query_never_fails(query):
+    """Every query is a call or a list of faults."""
+    assert isinstance(parse_update_check(query), UpdateCall | Invalid)
