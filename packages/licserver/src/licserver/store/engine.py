@@ -38,8 +38,10 @@ def connect(url: str) -> Engine:
     try:
         # hide_parameters: an error's text must not carry what was being stored
         engine = create_engine(parsed, hide_parameters=True)
-    except (NoSuchModuleError, ArgumentError):
+    except (NoSuchModuleError, ArgumentError, ImportError):
         raise StoreError(f"LICSERVER_DATABASE_URL: there is no driver {parsed.drivername!r}") from None
+    except ValueError:  # a query such as ?timeout=soon
+        raise StoreError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
