@@ -59,6 +59,8 @@ class BatchQueue(Generic[Ask, Reply]):
                 replies: Sequence[Reply | Exception]
                 try:
                     replies = await loop.run_in_executor(self._thread, self._serve, [ask for ask, _ in batch])
+                    if len(replies) != len(batch):  # else the last ones would wait for ever
+                        raise RuntimeError(f"{len(replies)} replies to {len(batch)} asks")  # noqa: TRY301
                 except Exception as error:  # noqa: BLE001 - handed on to each of the askers
                     replies = [error] * len(batch)
                 for (_, future), reply in zip(batch, replies, strict=True):
