@@ -1,4 +1,4 @@
-"""A scripted service on a real socket, a clock that tests move, and both flavours of the client behind one face."""
+"""A scripted service on a real socket, a clock that tests move, both flavours behind one face."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,23 @@ class Request:
 
     @property
     def json(self) -> Any:
+        """Return the body, read."""
         return json.loads(self.body)
 
 
 def answer(status: int, body: Any = b"", **headers: str) -> bytes:
     """Write an HTTP answer that closes the connection; a body that is not bytes goes out as JSON."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    told = {"Content_Type": "application/json", "Content_Length": str(len(raw)), "Connection": "close", **headers}
-    lines = [f"HTTP/1.1 {status} X", *(f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value)]
+    told = {
+        "Content_Type": "application/json",
+        "Content_Length": str(len(raw)),
+        "Connection": "close",
+        **headers,
+    }
+    lines = [
+        f"HTTP/1.1 {status} X",
+        *(f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value),
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + raw
 
 
@@ -83,18 +92,22 @@ class Service:
             "requires": None,
             "tested": None,
         }
-        return {name: value for name, value in (body | changes).items() if value is not None or name == "requires"}
+        return {
+            name: value for name, value in (body | changes).items() if value is not None or name == "requires"
+        }
 
     def goes_down(self) -> None:
         """Hang up on everybody from now on."""
         self.script = lambda _: b""
 
     def count(self, path: str = "") -> int:
+        """Return how many requests there were, at addresses with this ending."""
         return sum(request.path.endswith(path) for request in self.requests)
 
 
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
+        """Read one request, play the script, hang up."""
         with contextlib.suppress(OSError):
             line = self.rfile.readline().decode().split()
             headers: dict[str, str] = {}
@@ -140,9 +153,11 @@ class Clock:
         self.now = NOW
 
     def __call__(self) -> datetime:
+        """Return what it shows."""
         return self.now
 
     def move(self, **span: float) -> None:
+        """Let time pass, or turn back."""
         self.now += timedelta(**span)
 
 
@@ -168,6 +183,7 @@ class Driver:
         return call
 
     async def close(self) -> None:
+        """Close it by whatever name."""
         if isinstance(self.client, licclient.LicenseClient):
             self.client.close()
         else:
@@ -182,11 +198,16 @@ def flavour(request):
 
 @pytest.fixture
 async def make_client(flavour, service, clock, tmp_path):
-    """Make a client of the flavour under test; what is not said is set up for this test's service and folder."""
+    """Make a client of the flavour under test, for this test's service, folder and clock."""
     made: list[Driver] = []
 
     def make(base_url: str | None = None, **options: Any) -> Driver:
-        options = {"state_dir": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"} | options
+        options = {
+            "state_dir": tmp_path / "state",
+            "clock": clock,
+            "slug": "notes",
+            "version": "1.0",
+        } | options
         driver = Driver(flavour(base_url or service.url, **options))
         made.append(driver)
         return driver

@@ -39,9 +39,12 @@ def test_a_success_survives_the_disk(product, expiry, checked_at, later):
     assert read_held(unseal(NAME, seal(NAME, write_held(held)))) == held
 
 
-@given(instants, st.floats(0, 0.1), st.booleans(), st.none() | st.builds(
-    Listing, texts, texts, texts, texts, instants, st.none()
-))
+@given(
+    instants,
+    st.floats(0, 0.1),
+    st.booleans(),
+    st.none() | st.builds(Listing, texts, texts, texts, texts, instants, st.none()),
+)
 def test_a_round_survives_the_disk(checked_at, spread, answered, listing):
     """What is written is what is read."""
     done = Round(checked_at, spread, answered, listing)
@@ -86,7 +89,7 @@ def test_names_tell_nothing_and_never_collide():
 
 @pytest.fixture
 def cached(service, clock, key, tmp_path):
-    """A state folder with one cached success, whose service has gone down; returns record and a way to ask."""
+    """The record of one cached success, whose service has gone down, and a way to ask."""
     service.grants()
     with LicenseClient(service.url, state_dir=tmp_path, clock=clock, domain="d") as client:
         client.verify(key)
@@ -107,7 +110,9 @@ def test_every_truncation_and_every_changed_byte_is_a_miss(cached):
     good = record.read_bytes()
     started = monotonic()
     damaged = [good[:length] for length in range(len(good))]
-    damaged += [good[:at] + bytes([good[at] ^ flip]) + good[at + 1 :] for at in range(len(good)) for flip in (1, 128)]
+    damaged += [
+        good[:at] + bytes([good[at] ^ flip]) + good[at + 1 :] for at in range(len(good)) for flip in (1, 128)
+    ]
     for raw in damaged:
         record.write_bytes(raw)
         assert not hasattr(ask(), "product")
@@ -122,8 +127,9 @@ def test_a_renamed_or_copied_record_is_a_miss(cached, service, clock, tmp_path, 
     other = key[:-1] + "9"
     name = record_name("license", service.url, other, "d")
     (tmp_path / f"{name}.state").write_bytes(record.read_bytes())
-    with LicenseClient(service.url, state_dir=tmp_path, clock=clock, domain="d") as client, pytest.raises(
-        ServiceUnavailable
+    with (
+        LicenseClient(service.url, state_dir=tmp_path, clock=clock, domain="d") as client,
+        pytest.raises(ServiceUnavailable),
     ):
         client.verify(other)
 
@@ -184,6 +190,7 @@ def test_what_another_process_wrote_is_seen(tmp_path):
 
 
 def count_up(folder, times):
+    """Add one to a record, over and over."""
     state = StateFolder(folder)
     for _ in range(times):
         state.change("counter", lambda document: {"n": (document or {"n": 0})["n"] + 1})
@@ -253,7 +260,7 @@ def test_a_full_disk_is_remembered_in_memory(tmp_path, monkeypatch):
 def test_no_folder_at_all_is_memory_alone(monkeypatch):
     """Without a home folder nothing is kept, and nothing breaks."""
 
-    def homeless(*_, **__):
+    def homeless(*_: object, **__: object):
         raise RuntimeError
 
     monkeypatch.setattr("platformdirs.user_state_path", homeless)

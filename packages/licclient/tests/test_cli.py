@@ -17,7 +17,7 @@ FILE = b"the new version" * 100
 def run(service, tmp_path, capsys):
     """Run the command line in this process; returns status, standard output and standard error."""
 
-    def run(*arguments, server=None, json_too=True):
+    def run(*arguments: str, server=None, json_too=True):
         argv = ["--server", server or service.url, "--state-dir", str(tmp_path / "state"), *arguments]
         status = main(argv)
         done = capsys.readouterr()
@@ -34,7 +34,9 @@ def shop(service, http_answer):
 
     def reply(request):
         if request.path.endswith("verify"):
-            return http_answer(200, {"valid": True, "product": "Notes", "expiry": "2999-12-31", "lifetime": False})
+            return http_answer(
+                200, {"valid": True, "product": "Notes", "expiry": "2999-12-31", "lifetime": False}
+            )
         if request.path.endswith("update-check"):
             return http_answer(200, service.listing("2.0"))
         return http_answer(200, FILE, Content_Disposition='attachment; filename="notes.zip"')
@@ -46,14 +48,23 @@ def shop(service, http_answer):
 def test_verify_tells_product_term_and_source(run, shop, key):
     """First from the server, then from the cache."""
     status, out, _ = run("verify", key)
-    assert (status, out) == (0, "Valid: Notes, valid through 2999-12-31 UTC (confirmed by the server just now).\n")
+    assert (status, out) == (
+        0,
+        "Valid: Notes, valid through 2999-12-31 UTC (confirmed by the server just now).\n",
+    )
     status, out, _ = run("verify", key)
     assert status == 0
     assert "(from the cache, checked less than a minute ago)" in out
     status, out, _ = run("verify", key, "--recheck", "--json")
     told = json.loads(out)
     assert told.pop("checked_at")
-    assert told == {"valid": True, "product": "Notes", "expiry": "2999-12-31", "lifetime": False, "source": "server"}
+    assert told == {
+        "valid": True,
+        "product": "Notes",
+        "expiry": "2999-12-31",
+        "lifetime": False,
+        "source": "server",
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,7 +96,9 @@ def test_another_product_is_exit_1(run, shop, key):
 @pytest.mark.parametrize("command", [["verify"], ["check"], ["download"]])
 def test_no_answer_is_exit_3(run, service, dead_url, key, command, tmp_path):
     """Nobody there, or somebody who talks nonsense: no trustworthy answer."""
-    more = {"verify": [], "check": ["notes", "1.0"], "download": ["notes", "1.0", "--to", str(tmp_path)]}[command[0]]
+    more = {"verify": [], "check": ["notes", "1.0"], "download": ["notes", "1.0", "--to", str(tmp_path)]}[
+        command[0]
+    ]
     for server in (dead_url, service.url):
         status, out, err = run(*command, key, *more, server=server)
         assert (status, out) == (3, "")
@@ -102,7 +115,9 @@ def test_a_bad_address_is_exit_2(run, key, server):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("argv", [[], ["verify"], ["--server", "http://x", "CP-ABC"], ["verify", "CP-ABC", "--nope"]])
+@pytest.mark.parametrize(
+    "argv", [[], ["verify"], ["--server", "http://x", "CP-ABC"], ["verify", "CP-ABC", "--nope"]]
+)
 def test_wrong_arguments_are_exit_2(argv, capsys):
     """Argparse's own complaints do not repeat a key."""
     with pytest.raises(SystemExit) as caught:
@@ -151,6 +166,8 @@ def test_check_tells_no_update_from_no_answer(run, service, key):
     assert run("check", key, "notes", "1.0")[0] == 3
     service.says(401, {"error": "license_expired", "message": "Over."})
     assert run("check", key, "notes", "1.0", "--force")[:2] == (1, "Refused: Over.\n")
+    _, out, _ = run("check", key, "notes", "1.0", "--force", "--json")
+    assert json.loads(out) == {"update": None, "reason": "expired", "message": "Over."}
     service.offers(download_url=None)
     status, out, _ = run("check", key, "notes", "1.0", "--force")
     assert status == 1

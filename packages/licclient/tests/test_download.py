@@ -1,5 +1,4 @@
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -17,13 +16,14 @@ CONTENT = random.Random(1).randbytes(300_000)
 
 
 def digest(content):
+    """Write a Repr-Digest."""
     return f"sha-256=:{b64encode(sha256(content).digest()).decode()}:"
 
 
 class Store:
     """A download endpoint that resumes, cuts and refuses as told, behind an update check that offers 2.0."""
 
-    def __init__(self, service, answer):
+    def __init__(self, service, answer) -> None:
         self.service, self.answer = service, answer
         self.content, self.etag, self.digest = CONTENT, '"v2"', digest(CONTENT)
         self.disposition = 'attachment; filename="notes-2.0.zip"'
@@ -34,6 +34,7 @@ class Store:
         service.script = self.reply
 
     def reply(self, request):
+        """Answer update checks and downloads."""
         if request.path.endswith("update-check"):
             return self.answer(200, self.service.listing("2.0", download_url=self.link))
         if self.refusals:
@@ -42,6 +43,7 @@ class Store:
         return self.file(request)
 
     def file(self, request):
+        """Hand out the file, or the rest of it, or as much as the next cut leaves."""
         first, status, headers = 0, 200, {}
         wanted = request.headers.get("range")
         if self.ranges and wanted and request.headers.get("if-range") == self.etag:
@@ -64,10 +66,13 @@ class Store:
     @property
     def asked(self):
         """What was asked of the download endpoint: the Range of each request."""
-        return [request.headers.get("range") for request in self.service.requests if "download" in request.path]
+        return [
+            request.headers.get("range") for request in self.service.requests if "download" in request.path
+        ]
 
     @property
     def checks(self):
+        """Return how many update checks there were."""
         return self.service.count("update-check")
 
 
@@ -206,7 +211,11 @@ async def test_neither_length_nor_digest_is_no_file(client, store, service, http
 
 @pytest.mark.parametrize(
     ("span", "etag"),
-    [("bytes 5-{last}/{size}", '"v2"'), ("bytes {first}-{last}/*", '"v2"'), ("bytes {first}-{last}/{size}", '"x"')],
+    [
+        ("bytes 5-{last}/{size}", '"v2"'),
+        ("bytes {first}-{last}/*", '"v2"'),
+        ("bytes {first}-{last}/{size}", '"x"'),
+    ],
 )
 async def test_another_part_than_asked_for_starts_over(client, store, folder, key, span, etag):
     """A 206 that does not fit what is there is thrown away, and the whole file fetched."""
@@ -239,7 +248,9 @@ async def test_no_file_is_no_answer(client, store, folder, key, status):
 async def test_an_encoded_file_is_refused(client, store, service, http_answer, folder, key):
     """Nobody asked for gzip: few bytes could become many."""
     service.script = lambda request: (
-        store.reply(request) if "check" in request.path else http_answer(200, CONTENT, Content_Encoding="gzip")
+        store.reply(request)
+        if "check" in request.path
+        else http_answer(200, CONTENT, Content_Encoding="gzip")
     )
     with pytest.raises(ServiceUnavailable):
         await client.download(await client.check_for_update(key), folder)
@@ -286,6 +297,20 @@ async def test_a_refused_link_is_renewed_once(client, store, folder, key, code):
     assert (await client.download(update, folder)).read_bytes() == CONTENT
     assert store.asked == [None, "bytes=100000-", "bytes=100000-"]
     assert store.checks == 2
+
+
+async def test_links_may_run_out_more_than_once(client, store, folder, key):
+    """On a slow line a download takes hours: every link that brought it further may be renewed."""
+    store.cuts = [100_000, 100_000]
+    plain = store.reply
+
+    def refuse_old_links(request):
+        spent = (request.headers.get("range"), store.checks) in (("bytes=100000-", 1), ("bytes=200000-", 2))
+        return store.answer(403, b"<Error>AccessDenied</Error>") if spent else plain(request)
+
+    store.service.script = refuse_old_links
+    assert (await client.download(await client.check_for_update(key), folder)).read_bytes() == CONTENT
+    assert store.checks == 3
 
 
 async def test_a_server_that_refuses_its_own_links_is_unavailable(client, store, folder, key):
@@ -349,7 +374,9 @@ async def test_a_store_elsewhere_may_be_redirected_to(client, store, service, ht
 
 
 @pytest.mark.parametrize("target", ["/api/v1/update-download?again", "ftp://127.0.0.1/x", "http://[", ""])
-async def test_a_redirect_that_leads_nowhere_safe_is_no_answer(client, store, service, http_answer, folder, key, target):
+async def test_a_redirect_that_leads_nowhere_safe_is_no_answer(
+    client, store, service, http_answer, folder, key, target
+):
     """Loops and other schemes end."""
     plain = store.reply
     service.script = lambda request: (
@@ -411,7 +438,9 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
             time.sleep(0.02)
 
     store.file = slowly
-    with LicenseClient(service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock) as client:
+    with LicenseClient(
+        service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock
+    ) as client:
         update = client.check_for_update(key)
         paths = await asyncio.gather(*(asyncio.to_thread(client.download, update, folder) for _ in range(4)))
     assert {path.read_bytes() for path in paths} == {CONTENT}
@@ -472,4 +501,4 @@ def test_a_killed_download_resumes(service, http_answer, tmp_path, key):
     assert str(path) in done.stdout
     assert sha256(CONTENT).hexdigest() in done.stdout
     assert int(store.asked[-1].removeprefix("bytes=").removesuffix("-")) > 100_000
-    assert os.listdir(tmp_path / "to") == ["notes-2.0.zip"]
+    assert [path.name for path in path.parent.iterdir()] == ["notes-2.0.zip"]

@@ -120,7 +120,9 @@ def test_lengths(value, length):
     assert read_length(value) == length
 
 
-@pytest.mark.parametrize(("value", "tag"), [('"a"', '"a"'), ('W/"a"', None), ("a", None), ('"a"b"', None), (None, None)])
+@pytest.mark.parametrize(
+    ("value", "tag"), [('"a"', '"a"'), ('W/"a"', None), ("a", None), ('"a"b"', None), (None, None)]
+)
 def test_only_strong_tags_resume(value, tag):
     """A weak tag does not promise the same bytes."""
     assert strong_etag(value) == tag

@@ -4,38 +4,48 @@ import contextlib
 import gzip
 import itertools
 import json
+import threading
 import time
 from time import monotonic
 
 import pytest
 
+import licclient
 from licclient import ServiceUnavailable
 
 GOOD = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
 
 
-def http(status=200, body=b"", **headers):
+def http(status=200, body=b"", **headers: str):
+    """Write an answer, with every header as wrong as it is told."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"HTTP/1.1 {status} X", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
+    lines = [
+        f"HTTP/1.1 {status} X",
+        *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
+    ]
     if "Content_Length" not in headers and "Transfer_Encoding" not in headers:
         lines.append(f"Content-Length: {len(raw)}")
     return "\r\n".join([*lines, "", ""]).encode() + raw
 
 
 def drip(raw, pause=0.2):
+    """Hand out byte by byte, each in time for a limit per read."""
     for byte in raw:
         yield bytes([byte])
         time.sleep(pause)
 
 
 def endless(head, piece):
+    """Never stop."""
     return itertools.chain([head], itertools.repeat(piece))
 
 
 GOOD_RAW = http(200, GOOD)
 DEEP = b'{"valid":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
 ROWS = {
-    "HTML with status 200": http(200, b"<html>Please log in to the wireless network</html>", Content_Type="text/html"),
+    "HTML with status 200": http(
+        200, b"<html>Please log in to the wireless network</html>", Content_Type="text/html"
+    ),
     "an empty body": http(200),
     "no valid": http(200, {"product": "Notes", "expiry": None, "lifetime": False}),
     "valid as a string": http(200, GOOD | {"valid": "true"}),
@@ -131,6 +141,14 @@ async def test_a_hostile_answer_leaves_the_cache_alone(make_client, hostile, clo
     assert (held.checked_at, held.source.value) == (first.checked_at, "grace")
 
 
+async def test_endpoints_are_never_redirected(make_client, service, key):
+    """Not even to a place that would say yes (D-40)."""
+    service.script = lambda request: GOOD_RAW if "yes" in request.path else http(307, b"", Location="/yes")
+    with pytest.raises(ServiceUnavailable):
+        await make_client().verify(key)
+    assert service.count() == 1
+
+
 async def test_a_deadline_holds_in_the_middle_of_a_redirected_head(make_client, service, key, tmp_path):
     """A download whose head drips ends as well."""
     service.offers()
@@ -141,6 +159,18 @@ async def test_a_deadline_holds_in_the_middle_of_a_redirected_head(make_client, 
     with pytest.raises(ServiceUnavailable):
         await client.download(update, tmp_path / "to")
     assert monotonic() - started < 5
+
+
+def test_nothing_goes_on_behind_our_back(service, key, tmp_path):
+    """When time is up the connection is cut, and the thread that waited for it ends."""
+    service.script = lambda _: drip(GOOD_RAW)
+    with licclient.LicenseClient(service.url, state_dir=tmp_path, timeout=0.3) as client:
+        with pytest.raises(ServiceUnavailable):
+            client.verify(key)
+        deadline = monotonic() + 2
+        while any(thread.name == "licclient-call" for thread in threading.enumerate()):
+            assert monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "nonsense://x", "http://[", "socks5://127.0.0.1:1"])

@@ -4,11 +4,21 @@ import logging
 import pickle
 import subprocess
 import sys
+import time
 
 import pytest
+import respx
 
 import licclient
-from licclient import AsyncLicenseClient, InvalidRequest, LicenseClient, LicenseRefused, Reason, ServiceUnavailable
+from licclient import (
+    AsyncLicenseClient,
+    InvalidRequest,
+    LicenseClient,
+    LicenseRefused,
+    Reason,
+    ServiceUnavailable,
+)
+from licclient._client import _in_thread
 
 
 def test_the_public_door():
@@ -56,10 +66,22 @@ def test_errors_survive_a_process_boundary(error):
 def test_importing_loads_nothing_heavy():
     """No HTTP library, no event loop, no lock, no crypto until a call is made."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "import licclient"], capture_output=True, text=True, check=True
+        [sys.executable, "-X", "importtime", "-c", "import licclient"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    heavy = {"httpx", "httpcore", "aiohttp", "sqlalchemy", "cryptography", "asyncio", "filelock", "platformdirs"}
+    heavy = {
+        "httpx",
+        "httpcore",
+        "aiohttp",
+        "sqlalchemy",
+        "cryptography",
+        "asyncio",
+        "filelock",
+        "platformdirs",
+    }
     assert "licclient._client" in loaded
     assert not loaded & (heavy | {"ssl", "truststore", "packaging.version"})
 
@@ -71,7 +93,8 @@ def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
         client.verify(key)
     code = (
         "import sys, licclient\n"
-        f"print(licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r}).verify(sys.argv[1]).source)\n"
+        f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
+        "print(client.verify(sys.argv[1]).source)\n"
         "print(sorted({'httpx', 'asyncio', 'ssl'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code, key], capture_output=True, text=True, check=True)
@@ -79,7 +102,7 @@ def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
 
 
 async def test_no_log_ever_holds_the_key(make_client, service, key, tmp_path, caplog):
-    """At DEBUG, with httpx and httpcore listening, neither key nor link is written, also when things go wrong."""
+    """With httpx and httpcore at DEBUG neither key nor link is written, also when things go wrong."""
     caplog.set_level(logging.DEBUG)
     client = make_client(timeout=0.5)
     service.grants()
@@ -109,6 +132,31 @@ async def test_other_users_of_httpx_keep_their_logs(make_client, service, key, c
     async with httpx.AsyncClient() as other:
         await other.get(service.url + "/hello")
     assert "/hello" in caplog.text
+
+
+async def test_a_cancelled_task_does_not_overtake_its_disk_work():
+    """What was begun on a thread is seen through before the cancellation goes on."""
+    done = []
+
+    def step():
+        time.sleep(0.1)
+        done.append(True)
+
+    task = asyncio.ensure_future(_in_thread(step))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [True]
+
+
+@respx.mock
+async def test_apps_can_mock_the_service_with_respx(make_client, key):
+    """Whoever tests an app with respx finds the calls where httpx makes them, over https as well."""
+    body = {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
+    route = respx.post("https://store.invalid/api/v1/licenses/verify").respond(json=body)
+    assert (await make_client("https://store.invalid").verify(key)).lifetime
+    assert route.called
 
 
 def test_one_async_client_works_in_loop_after_loop(service, tmp_path, key):

@@ -75,7 +75,9 @@ def test_only_a_well_formed_success_is_a_license(status, body):
     assert body["valid"] is True
     assert isinstance(body["product"], str)
     assert isinstance(body["lifetime"], bool)
-    assert body["expiry"] is None or (not body["lifetime"] and date.fromisoformat(body["expiry"]) == read.expiry)
+    assert body["expiry"] is None or (
+        not body["lifetime"] and date.fromisoformat(body["expiry"]) == read.expiry
+    )
 
 
 @given(json_values)
@@ -83,7 +85,8 @@ def test_any_json_is_read_without_a_crash(body):
     """Whatever JSON an update check answers with, it comes to a value."""
     for status in (200, 401, 422):
         assert isinstance(
-            read_update(Reply(status, json.dumps(body).encode()), SETTINGS, "notes", KEY), Listing | LicclientError
+            read_update(Reply(status, json.dumps(body).encode()), SETTINGS, "notes", KEY),
+            Listing | LicclientError,
         )
 
 
