@@ -160,8 +160,8 @@ class Site:
         link: str = answer["download_url"]
         return link[link.index("/api/") :]
 
-    async def raw(self, data: bytes, *, end: bool = True) -> bytes:
-        """Send bytes as they are; returns all that comes back until the server closes."""
+    async def raw(self, data: bytes, *, end: bool = False) -> bytes:
+        """Send bytes as they are, and then perhaps the end; returns what comes until the server closes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(data)

@@ -11,7 +11,7 @@ from licserver.desk import Desk
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download, public
-from licserver.web.errors import errors_as_json
+from licserver.web.errors import errors_as_json, expect
 from licserver.web.state import ARTIFACTS, CLOCK, DESK, SETTINGS, VAULT
 
 
@@ -25,17 +25,16 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     Returns:
         The application, ready for any aiohttp runner.
     """
-    # The limit is on the first byte that is too many: aiohttp refuses what reaches its limit.
-    app = web.Application(middlewares=[errors_as_json], client_max_size=wire.MAX_BODY_BYTES + 1)
+    app = web.Application(middlewares=[errors_as_json], client_max_size=wire.MAX_BODY_BYTES)
     app[SETTINGS] = vendor.settings
     app[VAULT] = vendor.vault
     app[ARTIFACTS] = vendor.artifacts
     app[DESK] = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
-    app.router.add_post(wire.VERIFY_PATH, public.verify)
-    app.router.add_get(wire.UPDATE_CHECK_PATH, public.update_check)
-    app.router.add_get(wire.DOWNLOAD_PATH, download.update_download)
-    app.router.add_get("/healthz", public.healthz)
+    app.router.add_post(wire.VERIFY_PATH, public.verify, expect_handler=expect)
+    app.router.add_get(wire.UPDATE_CHECK_PATH, public.update_check, expect_handler=expect)
+    app.router.add_get(wire.DOWNLOAD_PATH, download.update_download, expect_handler=expect)
+    app.router.add_get("/healthz", public.healthz, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
     return app
 

@@ -31,9 +31,8 @@ async def update_download(request: web.Request) -> web.StreamResponse:
 async def _send_file(request: web.Request, release: Release) -> web.StreamResponse:
     size = release.artifact.size
     headers = wire.download_headers(release)
-    span = wire.parse_range(
-        request.headers.get("Range"), request.headers.get("If-Range"), wire.etag(release), size
-    )
+    asked = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
+    span = wire.parse_range(asked, request.headers.get("If-Range"), wire.etag(release), size)
     if span is None:
         response, span = web.StreamResponse(headers=headers), wire.Span(0, size)
     elif span.length == 0:
@@ -66,10 +65,14 @@ async def _stream(request: web.Request, file: BinaryIO, span: wire.Span) -> None
     if transport is None:
         raise ConnectionResetError
     try:
-        await asyncio.get_running_loop().sendfile(transport, file, span.start, span.length)
+        sent = await asyncio.get_running_loop().sendfile(transport, file, span.start, span.length)
     except (ConnectionError, RuntimeError):  # RuntimeError: the transport was closing already
         raise ConnectionResetError from None
     except OSError as problem:
         _log.error("reading an artifact failed half way: %s", problem)
         transport.abort()
         raise ConnectionResetError from None
+    if sent != span.length:  # else the caller would wait on this connection for the rest
+        _log.error("an artifact ended %d bytes early", span.length - sent)
+        transport.abort()
+        raise ConnectionResetError

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
@@ -36,6 +36,17 @@ def send_error(status: int) -> web.Response:
     return send(wire.answer_error(status, *_CODES.get(status, ("error", "The request was refused."))))
 
 
+async def expect(request: web.Request) -> web.StreamResponse | None:
+    """Answer an ``Expect`` header, which aiohttp looks at before any middleware."""
+    if request.version < HttpVersion11:
+        return None
+    if request.headers["Expect"].lower() != "100-continue":
+        return send_error(417)
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer has not begun
+    return None
+
+
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer whatever a handler raises, and keep the request's text out of the log."""
@@ -49,14 +60,14 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     except web.RequestPayloadError:  # a body that breaks its own framing or encoding
         return send_error(400)
     except StoreUnavailable as problem:
-        _log.error("%s %s: %s", request.method, request.path, problem)
+        _log.error("%s %s: %s", request.method, request.rel_url.raw_path, problem)
         response = send(wire.answer_error(503, "unavailable", "The service is not available now; try again."))
         response.headers["Retry-After"] = "5"
         return response
     except ConnectionError:  # the caller has gone; aiohttp closes what is left
         raise
     except Exception:  # noqa: BLE001 - the last resort; logged with its traceback
-        _log.exception("%s %s failed", request.method, request.path)
+        _log.exception("%s %s failed", request.method, request.rel_url.raw_path)
         return send(
             wire.answer_error(500, "internal", "The service failed; the operator will find why in the log.")
         )

@@ -1,6 +1,7 @@
 """The specified endpoints: `wire` reads, the desk loads, `rules` judges, `wire` answers."""
 
 import asyncio
+import re
 
 from aiohttp import web
 
@@ -12,6 +13,8 @@ from licserver.signing import LinkSubject, sign_link
 from licserver.store import Claim, Sighting, UpdateAsk
 from licserver.web.errors import send
 from licserver.web.state import CLOCK, DESK, SETTINGS, VAULT
+
+_HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
 
 async def verify(request: web.Request) -> web.Response:
@@ -81,4 +84,8 @@ def _caller_ip(request: web.Request) -> str:
 
 def _base_url(request: web.Request) -> str:
     """Where customers reach us: the setting; the request's own words only while there is none (D-30)."""
-    return request.app[SETTINGS].base_url or f"{request.scheme}://{request.host}"
+    if set_by_vendor := request.app[SETTINGS].base_url:
+        return set_by_vendor
+    if _HOST.fullmatch(request.host) is None:
+        raise web.HTTPBadRequest
+    return f"{request.scheme}://{request.host}"

@@ -26,9 +26,8 @@ class AccessLogger(AbstractAccessLogger):
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         """Write one line."""
-        self.logger.info(
-            "%s %s %s %d %.4f", request.remote, request.method, request.path, response.status, time
-        )
+        path = request.rel_url.raw_path  # as sent: a decoded one could bring line breaks along
+        self.logger.info("%s %s %s %d %.4f", request.remote, request.method, path, response.status, time)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -1,0 +1,131 @@
+"""GET /api/v1/update-check over a real socket (spec 4.2)."""
+
+from datetime import date
+from urllib.parse import urlencode
+
+import pytest
+
+PATH = "/api/v1/update-check"
+
+
+async def test_the_latest_version_is_offered_with_a_link(site, world):
+    """The answer has the specified fields in their order, the link below the address that was called."""
+    world.publish("1.0")
+    world.publish("1.2", changelog="<b>1.2</b>")
+    world.publish("2.0rc1")
+    status, answer = await site.check(world.key())
+    assert status == 200
+    link = answer.pop("download_url")
+    assert link.startswith(f"{site.url}/api/v1/update-download?")
+    assert answer == {
+        "name": "App",
+        "slug": "app",
+        "version": "1.2",
+        "sections": {"changelog": "<b>1.2</b>"},
+        "last_updated": "2026-06-15 12:00:00",
+        "requires": None,
+        "tested": None,
+    }
+
+
+async def test_each_refusal_has_its_code(site, world, new_key):
+    """Key first, then slug, then versions (D-20); nothing of it takes a slot (D-22)."""
+    world.product("other")
+    key, revoked, expired = world.key(), world.key(), world.key(expires_on=date(2026, 6, 14))
+    world.vendor.revoke(revoked)
+    for asked, slug, status, code in [
+        ("rubbish", "nope", 401, "invalid_license"),
+        (new_key(), "nope", 401, "invalid_license"),
+        (revoked, "nope", 401, "invalid_license"),
+        (expired, "nope", 401, "license_expired"),
+        (key, "nope", 404, "product_not_found"),
+        (key, "other", 403, "product_mismatch"),
+        (key, "app", 404, "no_versions"),
+    ]:
+        found, answer = await site.check(asked, slug)
+        assert (found, answer["error"]) == (status, code)
+    assert world.held(key) == []
+
+
+async def test_a_missing_parameter_is_named(site):
+    """All that is missing is named, in the shape of the other errors (D-21)."""
+    status, _, answer = await site.call("GET", PATH, params={"slug": " "})
+    assert status == 422
+    assert answer["error"] == "validation"
+    assert list(answer["errors"]) == ["license_key", "slug", "current_version", "domain"]
+
+
+async def test_the_end_of_support_takes_the_link_and_not_the_version(site, world):
+    """The version is told to the last, so that the customer knows what a renewal brings (D-25)."""
+    world.product("pro", has_support_policy=True)
+    world.publish("1.0", slug="pro")
+    key = world.key("pro", support_until=date(2026, 6, 15))
+    assert "download_url" in (await site.check(key, "pro"))[1]
+    world.clock.forward(hours=12)
+    status, answer = await site.check(key, "pro")
+    assert (status, answer["version"]) == (200, "1.0")
+    assert "download_url" not in answer
+
+
+async def test_the_set_base_url_wins_over_the_host(open_site, make_world):
+    """Once it is set, nobody's Host header gets into a link (D-30)."""
+    world = make_world(base_url="https://l.example/sub/")
+    world.publish("1.0")
+    site = await open_site(world)
+    _, answer = await site.check(world.key(), headers={"Host": "evil.example"})
+    assert answer["download_url"].startswith("https://l.example/sub/api/v1/update-download?")
+
+
+HOSTS = [b"", b" ", b"\xff", b"a b", b"a/b", b"a?b", b"a#b", b"me:you@a", b'a"b', b"a<b>", b"x" * 300]
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=repr)
+async def test_a_host_that_is_none_never_gets_into_a_link(site, world, host):
+    """Without a base URL the Host is believed only as far as it is one."""
+    world.publish("1.0")
+    query = urlencode({"license_key": world.key(), "slug": "app", "current_version": "1", "domain": "a"})
+    answer = await site.raw(
+        b"GET "
+        + f"{PATH}?{query}".encode()
+        + b" HTTP/1.1\r\nConnection: close\r\nHost: "
+        + host
+        + b"\r\n\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("host", [b"a.example", b"localhost:8080", b"[::1]:80", b"192.0.2.1"], ids=repr)
+async def test_a_host_that_is_one_gets_into_the_link(site, world, host):
+    """Names, addresses and ports are believed while no base URL is set."""
+    world.publish("1.0")
+    query = urlencode({"license_key": world.key(), "slug": "app", "current_version": "1", "domain": "a"})
+    answer = await site.raw(
+        b"GET "
+        + f"{PATH}?{query}".encode()
+        + b" HTTP/1.1\r\nConnection: close\r\nHost: "
+        + host
+        + b"\r\n\r\n"
+    )
+    assert b'"download_url":"http://' + host + b"/api/v1/update-download?" in answer
+
+
+ODD = [
+    "license_key=%00&slug=%00&current_version=%00&domain=%00",
+    "license_key=%ff&slug=%ff&current_version=%ff&domain=%ff",
+    "license_key=%ed%a0%80&slug=a&current_version=1&domain=a",
+    "license_key=a&slug=%27%20OR%201%3D1--&current_version=1&domain=a",
+    "license_key=a&slug=a&current_version=" + "9" * 5000 + "&domain=a",
+    "license_key=" + "A" * 6000 + "&slug=a&current_version=1&domain=a",
+    "&".join(f"a{n}=1" for n in range(900)),
+    "=&=&=&;;;%%%&%zz=%",
+    "license_key[]=a&slug[x]=b",
+]
+
+
+@pytest.mark.parametrize("query", ODD, ids=range(len(ODD)))
+async def test_no_query_makes_the_server_fail(site, world, query):
+    """Rubbish is a fault of the caller's, told in one of the specified shapes."""
+    answer = await site.raw(
+        b"GET " + f"{PATH}?{query}".encode() + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    assert answer.split(b" ")[1] in {b"401", b"422"}
