@@ -10,6 +10,9 @@ from licserver.errors import StoreUnavailable
 
 _log = logging.getLogger("licserver.web")
 
+_CALLER_GONE = 499
+"""What proxies write into the access log when nobody is left to be answered."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _CODES = {
@@ -64,8 +67,10 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         response = send(wire.answer_error(503, "unavailable", "The service is not available now; try again."))
         response.headers["Retry-After"] = "5"
         return response
-    except ConnectionError:  # the caller has gone; aiohttp closes what is left
-        raise
+    except ConnectionError:  # the caller has gone: no answer, and nothing for the log of errors
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=_CALLER_GONE)
     except Exception:  # noqa: BLE001 - the last resort; logged with its traceback
         _log.exception("%s %s failed", request.method, request.rel_url.raw_path)
         return send(

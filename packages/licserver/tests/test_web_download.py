@@ -1,0 +1,206 @@
+"""GET /api/v1/update-download over a real socket (D-30 … D-33)."""
+
+import asyncio
+import hashlib
+from base64 import b64encode
+from contextlib import suppress
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+
+CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset tells itself
+SIZE = len(CONTENT)
+ETAG = f'"{hashlib.sha256(CONTENT).hexdigest()}"'
+
+
+@pytest.fixture
+def key(world):
+    """A key, and a version of known bytes to go with it."""
+    world.publish("1.0", CONTENT, name="möbel 1.zip")
+    return world.key()
+
+
+async def test_the_whole_file_comes_with_its_headers(site, key):
+    """Length, digest, validator and name are told, and the bytes are the file's (D-32)."""
+    status, headers, body = await site.call("GET", await site.link(key))
+    assert (status, body) == (200, CONTENT)
+    assert headers["Content-Length"] == str(SIZE)
+    assert headers["Accept-Ranges"] == "bytes"
+    assert headers["ETag"] == ETAG
+    assert headers["Content-Type"] == "application/octet-stream"
+    assert headers["Repr-Digest"] == f"sha-256=:{b64encode(hashlib.sha256(CONTENT).digest()).decode()}:"
+    assert headers["Content-Disposition"] == (
+        "attachment; filename=\"m_bel 1.zip\"; filename*=UTF-8''m%C3%B6bel%201.zip"
+    )
+
+
+PARTS = {
+    "first bytes": ("bytes=0-9", 0, 10),
+    "one byte": ("bytes=7-7", 7, 8),
+    "the rest": ("bytes=10000-", 10000, SIZE),
+    "the last bytes": ("bytes=-40", SIZE - 40, SIZE),
+    "beyond the end": ("bytes=10000-99999", 10000, SIZE),
+    "everything": ("bytes=0-", 0, SIZE),
+}
+
+
+@pytest.mark.parametrize(("asked", "start", "end"), PARTS.values(), ids=PARTS.keys())
+@pytest.mark.parametrize("if_range", [None, ETAG])
+async def test_a_part_comes_as_a_part(site, key, asked, start, end, if_range):
+    """206 with exactly the bytes asked for, and where they belong."""
+    headers = {"Range": asked} | ({"If-Range": if_range} if if_range else {})
+    status, headers, body = await site.call("GET", await site.link(key), headers=headers)
+    assert (status, body) == (206, CONTENT[start:end])
+    assert headers["Content-Range"] == f"bytes {start}-{end - 1}/{SIZE}"
+    assert headers["Content-Length"] == str(end - start)
+    assert headers["ETag"] == ETAG
+
+
+WHOLE = [{"Range": "bytes=0-1,3-4"}, {"Range": "bytes=5-4"}, {"Range": "rubbish"}, {"Range": ""}]
+WHOLE += [
+    {"Range": "bytes=5-", "If-Range": other}
+    for other in ('"x"', f"W/{ETAG}", "Mon, 15 Jun 2026 12:00:00 GMT")
+]
+
+
+@pytest.mark.parametrize("headers", WHOLE, ids=repr)
+async def test_what_is_no_part_of_this_file_is_the_whole(site, key, headers):
+    """Several ranges, rubbish and another file's validator start over from the first byte."""
+    status, _, body = await site.call("GET", await site.link(key), headers=headers)
+    assert (status, body) == (200, CONTENT)
+
+
+@pytest.mark.parametrize("asked", ["bytes=10240-", "bytes=99999-100000", "bytes=-0"])
+async def test_a_part_beyond_the_end_cannot_be_had(site, key, asked):
+    """416 tells the true size and sends no byte."""
+    status, headers, body = await site.call("GET", await site.link(key), headers={"Range": asked})
+    assert (status, body) == (416, b"")
+    assert headers["Content-Range"] == f"bytes */{SIZE}"
+
+
+async def test_head_tells_all_but_the_bytes(site, key):
+    """HEAD is GET without a body; a range means nothing to it, and the connection stays good."""
+    link = await site.link(key)
+    for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=99999-"}):
+        status, found, body = await site.call("HEAD", link, headers=headers)
+        assert (status, found["Content-Length"], found["ETag"], body) == (200, str(SIZE), ETAG, b"")
+    assert (await site.call("GET", link))[2] == CONTENT
+
+
+async def test_an_empty_file_is_a_file(site, world):
+    """Nothing can be downloaded too, whole; no part of it can."""
+    world.publish("1.0", b"")
+    link = await site.link(world.key())
+    status, headers, body = await site.call("GET", link)
+    assert (status, headers["Content-Length"], body) == (200, "0", b"")
+    assert (await site.call("GET", link, headers={"Range": "bytes=0-"}))[0] == 416
+
+
+async def test_a_link_can_be_used_again_for_an_hour(site, world, key):
+    """Reusable until the hour is over, then refused without a byte (D-30, D-31)."""
+    link = await site.link(key)
+    world.clock.forward(seconds=3599)
+    assert [(await site.call("GET", link))[0] for _ in range(3)] == [200] * 3
+    world.clock.forward(seconds=1)
+    status, _, answer = await site.call("GET", link)
+    assert (status, answer["error"]) == (403, "link_expired")
+
+
+@pytest.mark.parametrize("name", ["license", "release", "expires", "key", "signature"])
+async def test_a_changed_link_gives_nothing(site, key, name):
+    """Each parameter, changed or left out, is refused with the code of D-31."""
+    path, _, query = (await site.link(key)).partition("?")
+    pairs = parse_qsl(query)
+    changed = [
+        (other, value[:-1] + ("1" if value[-1] == "0" else "0") if other == name else value)
+        for other, value in pairs
+    ]
+    for wrong in (changed, [pair for pair in pairs if pair[0] != name], [*pairs, (name, "1")]):
+        status, _, answer = await site.call("GET", f"{path}?{urlencode(wrong)}")
+        assert (status, answer["error"]) == (403, "invalid_link")
+
+
+async def test_no_parameters_are_no_link(site):
+    """The bare address is refused like any other that we did not sign."""
+    status, _, answer = await site.call("GET", "/api/v1/update-download")
+    assert (status, answer["error"]) == (403, "invalid_link")
+
+
+async def test_the_vendors_word_stops_a_good_link(site, world, key):
+    """Within its hour a link dies with its license or its release, and comes back with the license (D-31)."""
+    link = await site.link(key)
+    world.vendor.revoke(key)
+    status, _, answer = await site.call("GET", link)
+    assert (status, answer["error"]) == (403, "license_revoked")
+    world.vendor.reinstate(key)
+    assert (await site.call("GET", link))[0] == 200
+    world.vendor.withdraw("app", "1.0")
+    status, _, answer = await site.call("GET", link)
+    assert (status, answer["error"]) == (404, "release_withdrawn")
+
+
+async def test_a_link_carries_no_key(site, key):
+    """Neither the key nor a part of it stands in the address."""
+    link = await site.link(key)
+    assert not [group for group in key[3:].split("-") if group in link]
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "grown"])
+async def test_a_file_that_is_not_what_was_published_is_never_sent(site, world, key, damage, caplog):
+    """Lost or damaged, the fault is ours: one JSON answer, one line in the log, and the server goes on."""
+    link = await site.link(key)
+    path = world.vendor.artifacts.path(world.vendor.releases("app")[0].artifact)
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(CONTENT[:-1] if damage == "cut" else CONTENT + b"x")
+    status, _, answer = await site.call("GET", link)
+    assert (status, answer["error"]) == (500, "internal")
+    assert path.name in caplog.text
+    path.write_bytes(CONTENT)
+    assert (await site.call("GET", link))[2] == CONTENT
+
+
+async def leave_half_way(site, link):
+    """Ask for a file, read its first bytes, and hang up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    writer.write(f"GET {link} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert (await reader.read(1000)).startswith(b"HTTP/1.1 200 ")
+    writer.transport.abort()
+    writer.close()
+
+
+async def test_who_goes_away_half_way_disturbs_nobody(site, world, caplog):
+    """Twenty callers hang up in the middle; the next one gets all of it, and the log is silent."""
+    large = b"0123456789abcdef" * (1 << 19)  # more than sockets buffer
+    world.publish("1.0", large)
+    link = await site.link(world.key())
+    await asyncio.gather(*(leave_half_way(site, link) for _ in range(20)))
+    assert (await site.call("GET", link))[2] == large
+    assert caplog.text == ""
+
+
+async def test_an_artifact_cut_under_a_download_breaks_the_connection(site, world, caplog):
+    """A caller is never left waiting for bytes that do not come: the connection ends before its length."""
+    large = b"0123456789abcdef" * (1 << 20)
+    world.publish("1.0", large)
+    link = await site.link(world.key())
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    writer.write(f"GET {link} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    with world.vendor.artifacts.path(world.vendor.releases("app")[0].artifact).open("r+b") as file:
+        file.truncate(1 << 20)
+    with suppress(ConnectionError):
+        assert len(await asyncio.wait_for(reader.read(), 10)) < len(large)
+    writer.close()
+    (line,) = caplog.messages
+    assert "early" in line
+
+
+async def test_many_downloads_at_once_are_each_whole(site, key):
+    """Thirty at the same moment, whole and in parts, do not mix."""
+    link = await site.link(key)
+    answers = await asyncio.gather(
+        *(site.call("GET", link, headers={"Range": f"bytes={n}-{n + 999}"}) for n in range(30))
+    )
+    assert [body for _, _, body in answers] == [CONTENT[n : n + 1000] for n in range(30)]
