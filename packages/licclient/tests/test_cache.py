@@ -1,8 +1,10 @@
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, date, datetime, timedelta
 from time import monotonic
 
@@ -214,6 +216,31 @@ def _many_threads(folder):
         thread.start()
     for thread in threads:
         thread.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL on Windows; not tried there")
+def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path):
+    """Killed at any moment, it leaves a whole record and no lock."""
+    code = (
+        "import sys, pathlib\n"
+        "from licclient._cache import StateFolder\n"
+        "state = StateFolder(pathlib.Path(sys.argv[1]))\n"
+        "print(flush=True)\n"
+        "while True: state.change('a', lambda d: {'n': (d or {'n': 0})['n'] + 1, 'filler': 'x' * 20000})\n"
+    )
+    before = 0
+    for number in range(8):
+        with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(0.06 + number * 0.003)
+            process.kill()
+        document = StateFolder(tmp_path).load("a")
+        assert document["n"] > before
+        before = document["n"]
+    started = monotonic()
+    StateFolder(tmp_path).change("a", lambda _: {"n": 0})
+    assert monotonic() - started < 1
+    assert StateFolder(tmp_path).load("a")["n"] == 0
 
 
 def test_a_lock_that_is_never_released_stops_nobody(tmp_path, monkeypatch):

@@ -4,11 +4,13 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
 
-from licclient._cli import main
+from licclient import License, Source
+from licclient._cli import _origin, main
 
 FILE = b"the new version" * 100
 
@@ -74,6 +76,22 @@ def test_verify_names_keys_without_an_end(run, service, key, expiry, lifetime, w
     """A lifetime key and one that merely has no date are told apart."""
     service.grants("Notes", expiry, lifetime=lifetime)
     assert words in run("verify", key)[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "age", "words"),
+    [
+        (Source.CACHE, timedelta(minutes=3, seconds=50), "from the cache, checked 3 minutes ago"),
+        (Source.CACHE, timedelta(minutes=61), "from the cache, checked 1 hour ago"),
+        (Source.CACHE, timedelta(seconds=-5), "from the cache, checked less than a minute ago"),
+        (Source.GRACE, timedelta(days=2, hours=5), "in the grace period: last checked 2 days ago"),
+    ],
+)
+def test_people_read_how_old_an_answer_is(source, age, words):
+    """The source in words, with the largest unit that fits."""
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    found = License("Notes", None, lifetime=True, checked_at=now - age, source=source)
+    assert _origin(found, now) == words
 
 
 def test_a_refusal_is_exit_1(run, service, key):

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from licclient import LicenseClient, LicenseRefused, Reason, ServiceUnavailable, UntrustedAnswer
+from licclient._download import open_job
+from licclient._wire import Head
 
 CONTENT = random.Random(1).randbytes(300_000)
 
@@ -254,6 +256,65 @@ async def test_an_encoded_file_is_refused(client, store, service, http_answer, f
     )
     with pytest.raises(ServiceUnavailable):
         await client.download(await client.check_for_update(key), folder)
+
+
+async def test_a_whole_part_needs_no_call(client, store, folder, key):
+    """Killed between the last byte and the name: the next run verifies what is there, and names it."""
+
+    def stop_at_the_end(done, total):
+        if done == total:
+            raise LookupError
+
+    update = await client.check_for_update(key)
+    with pytest.raises(LookupError):
+        await client.download(update, folder, progress=stop_at_the_end)
+    assert (await client.download(update, folder)).read_bytes() == CONTENT
+    assert store.asked == [None]
+
+
+async def test_a_part_that_is_too_long_is_dropped(client, store, folder, key):
+    """Bytes that somebody else put at the end of the part do not get into the file."""
+    store.cuts = [100_000, 0, 0, 0]
+    update = await client.check_for_update(key)
+    with pytest.raises(ServiceUnavailable):
+        await client.download(update, folder)
+    [part] = folder.glob(".*.part")
+    part.write_bytes(CONTENT + b"more")
+    assert (await client.download(update, folder)).read_bytes() == CONTENT
+    assert store.asked[-1] is None
+
+
+def test_more_than_was_said_is_untrusted(folder):
+    """Whatever the HTTP library lets through, a job stops at the declared size, and keeps nothing."""
+    told = {"Content-Length": "4", "ETag": '"x"'}
+    with open_job(folder, "part", "https://x.example", "notes", "key") as job:
+        job.begin(Head(200, told))
+        job.write(b"1234")
+        with pytest.raises(UntrustedAnswer):
+            job.write(b"5")
+        assert not [path for path in folder.iterdir() if path.suffix != ".lock"]
+
+
+def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
+    """On a file system that knows no locks nothing is shared, so nothing can be mixed."""
+
+    def unsupported(*_: object, **__: object):
+        raise NotImplementedError
+
+    monkeypatch.setattr("filelock.FileLock.acquire", unsupported)
+    told = {"Content-Length": "4", "ETag": '"x"', "Content-Disposition": "attachment; filename=a.txt"}
+    with (
+        open_job(folder, "part", "https://x.example", "notes", "key") as one,
+        open_job(folder, "part", "https://x.example", "notes", "key") as other,
+    ):
+        for job, content in ((one, b"1111"), (other, b"2222")):
+            job.begin(Head(200, told))
+            job.write(content)
+            job.end()
+        one.finish()
+        assert (folder / "a.txt").read_bytes() == b"1111"
+        other.finish()
+        assert (folder / "a.txt").read_bytes() == b"2222"
 
 
 # --- links (D-48) -----------------------------------------------------------------------------

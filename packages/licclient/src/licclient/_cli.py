@@ -174,7 +174,7 @@ def _origin(found: License, now: datetime) -> str:
         case Source.CACHE:
             return f"from the cache, checked {_ago(now - found.checked_at)}"
         case Source.GRACE:
-            return f"in the grace period: no answer since {_ago(now - found.checked_at)}"
+            return f"in the grace period: last checked {_ago(now - found.checked_at)}"
 
 
 def _ago(span: timedelta) -> str:
