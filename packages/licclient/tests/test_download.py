@@ -280,8 +280,9 @@ async def test_a_part_that_is_too_long_is_dropped(client, store, folder, key):
         await client.download(update, folder)
     [part] = folder.glob(".*.part")
     part.write_bytes(CONTENT + b"more")
+    store.service.requests.clear()
     assert (await client.download(update, folder)).read_bytes() == CONTENT
-    assert store.asked[-1] is None
+    assert store.asked == [None]
 
 
 def test_more_than_was_said_is_untrusted(folder):
@@ -328,6 +329,16 @@ async def test_a_remembered_offer_gets_a_fresh_link(make_client, store, clock, f
     await client.download(await client.check_for_update(key), folder)
     assert (store.checks, store.asked) == (2, [None])
     await client.check_for_update(key)
+    assert store.checks == 2
+
+
+async def test_asking_for_a_link_counts_as_a_check(client, store, clock, folder, key):
+    """It is never too early for a fresh link, and the next check is due twelve hours after it."""
+    update = await client.check_for_update(key)
+    clock.move(hours=11)
+    await client.download(update, folder)
+    clock.move(hours=11)
+    assert (await client.check_for_update(key)).version == "2.0"
     assert store.checks == 2
 
 
