@@ -222,7 +222,8 @@ class Program:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environ = {**os.environ, "LICSERVER_DATA_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
-        self.command = [sys.executable, "-X", "dev", "-m", "licserver"]
+        # gunicorn leaves a socket to the collector
+        self.command = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-m", "licserver"]
 
     def run(self, *arguments: str, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""

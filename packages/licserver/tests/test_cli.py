@@ -1,0 +1,314 @@
+"""The vendor's command line (issue 2): every command, for people and as JSON, and what wrong use is told."""
+
+import io
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from licserver.cli import main
+from licserver.rules import has_key_shape
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch, capsys):
+    """Run a command in this process; gives its exit code, output and errors."""
+    monkeypatch.setenv("LICSERVER_DATA_DIR", str(tmp_path / "vendor"))
+
+    def run(*arguments: str, stdin: str = "", expect: int = 0):
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = capsys.readouterr()
+        assert ended.value.code == expect, out + err
+        return out if expect == 0 else err
+
+    run.folder = tmp_path / "vendor"
+    return run
+
+
+@pytest.fixture
+def shop(cli, tmp_path):
+    """A vendor with the product `app` and a file to publish."""
+    cli("product", "add", "app", "--name", "My App")
+    (tmp_path / "app.zip").write_bytes(b"zip")
+    cli.file = str(tmp_path / "app.zip")
+    return cli
+
+
+def issue(cli, *terms: str) -> str:
+    """Issue one key."""
+    key: str = cli("license", "issue", "app", *terms).strip()
+    assert has_key_shape(key)
+    return key
+
+
+def shown(cli, key, *more: str):
+    """A license as JSON."""
+    return json.loads(cli("license", "show", key, "--json", *more))
+
+
+def test_products_are_added_listed_and_renamed(cli):
+    """What was typed is what is listed, for people and for programs."""
+    assert cli("product", "list") == "no products yet\n"
+    assert json.loads(cli("product", "list", "--json")) == []
+    assert cli("product", "add", "app", "--name", "My App") == "added app: My App\n"
+    added = cli(
+        "product", "add", "pro", "--name", "Pro", "--environment", "domain", "--support-policy", "--json"
+    )
+    record = {"slug": "pro", "environment": "domain", "support_policy": True, "latest": None, "name": "Pro"}
+    assert json.loads(added) == record
+    assert cli("product", "rename", "app", "--name", "App II") == "renamed app: App II\n"
+    assert [product["name"] for product in json.loads(cli("product", "list", "--json"))] == ["App II", "Pro"]
+    header, *rows = cli("product", "list").splitlines()
+    assert header.split() == ["SLUG", "ENVIRONMENT", "SUPPORT", "POLICY", "LATEST", "NAME"]
+    assert [row.split()[0] for row in rows] == ["app", "pro"]
+
+
+def test_releases_are_published_listed_and_withdrawn(shop, tmp_path):
+    """Version, size, digest and dates are told; the changelog may come from a file of any editor."""
+    assert shop("release", "list", "app") == "no versions yet\n"
+    text = shop("release", "publish", "app", "1.0", shop.file, "--changelog", "First")
+    assert re.fullmatch(r"published app 1\.0: 3 bytes, sha256 [0-9a-f]{64}\n", text)
+    notes = tmp_path / "notes.html"
+    notes.write_bytes(b"\xef\xbb\xbf<b>Zweite</b>\r\n")
+    shop("release", "publish", "app", "1.1", shop.file, "--changelog-file", str(notes), "--json")
+    withdrawn = json.loads(shop("release", "withdraw", "app", "1.1", "--json"))
+    assert withdrawn["withdrawn_at"].endswith("Z")
+    assert shop("release", "withdraw", "app", "1.0") == "withdrew app 1.0\n"
+    assert [release["version"] for release in json.loads(shop("release", "list", "app", "--json"))] == [
+        "1.0",
+        "1.1",
+    ]
+    assert "app.zip" in shop("release", "list", "app")
+
+
+def test_a_key_is_issued_with_its_terms(shop):
+    """Every option of `license issue` is kept; one slot is the default, and past days are fine."""
+    assert shown(shop, issue(shop))["slots"] == 1
+    key = issue(
+        shop,
+        *("--slots", "unlimited", "--expires", "2020-02-29", "--support-until", "2027-01-01"),
+        *("--subscription", "s-1", "--allow", "A.example", "--allow", "10.0.0.0/8"),
+    )
+    record = shown(shop, key)
+    assert record["slots"] == "unlimited"
+    assert (record["expires_on"], record["support_until"]) == ("2020-02-29", "2027-01-01")
+    assert (record["subscription"], record["allowed"]) == ("s-1", ["a.example", "10.0.0.0/8"])
+    assert shown(shop, issue(shop, "--lifetime", "--slots", "0"))["lifetime"] is True
+
+
+def test_many_keys_are_printed_one_a_line_or_as_one_document(shop):
+    """`--count` prints whole keys: they exist nowhere else in the clear."""
+    keys = shop("license", "issue", "app", "--count", "25").split()
+    assert len(set(keys)) == 25
+    assert all(map(has_key_shape, keys))
+    document = json.loads(shop("license", "issue", "app", "--count", "3", "--json"))
+    assert document["product"] == "app"
+    assert len(document["license_keys"]) == 3
+
+
+def test_keys_are_masked_everywhere_but_at_issue_and_reveal(shop):
+    """No other command prints a whole key."""
+    key = issue(shop)
+    printed = [
+        shop("license", command, key, *more)
+        for command, *more in (
+            ["show"],
+            ["show", "--json"],
+            ["revoke", "--reason", "refund"],
+            ["revoke", "--json"],
+            ["reinstate"],
+            ["reinstate", "--json"],
+            ["allow", "b.example"],
+            ["allow", "c.example", "--json"],
+        )
+    ]
+    printed += [shop("license", "list"), shop("license", "list", "--json", "--product", "app")]
+    assert key not in "".join(printed)
+    assert all(key[-4:] in text for text in printed)
+    assert key in shop("license", "show", key, "--reveal")
+    assert shown(shop, key, "--reveal")["license_key"] == key
+
+
+def test_a_key_can_come_from_standard_input_or_be_named_by_its_id(shop):
+    """`-` keeps a key out of the shell's history; the id of the list does as well."""
+    key = issue(shop)
+    record = json.loads(shop("license", "show", "-", "--json", stdin=f"  {key}\r\nmore\n"))
+    assert record == shown(shop, record["id"])
+    assert "no license" not in shop("license", "list")
+
+
+def test_revoking_and_reinstating_are_told(shop):
+    """Date and reason are kept, and taken back."""
+    key = issue(shop)
+    assert shop("license", "revoke", key, "--reason", "refund").startswith("revoked CP-")
+    assert shown(shop, key)["revoked_reason"] == "refund"
+    assert shop("license", "reinstate", key).startswith("reinstated CP-")
+    assert shown(shop, key)["revoked_at"] is None
+
+
+def test_a_subscription_ends_now_or_at_an_instant(shop):
+    """An instant without a zone is UTC, and one with a zone is turned into it."""
+    key = issue(shop, "--subscription", "s-1")
+    shop("subscription", "end", "s-1", "--at", "2030-01-01T02:00+02:00")
+    assert shown(shop, key)["subscription_ended_at"] == "2030-01-01T00:00:00Z"
+    assert json.loads(shop("subscription", "end", "s-1", "--at", "2030-01-01", "--json"))["licenses"] == 1
+    assert shown(shop, key)["subscription_ended_at"] == "2030-01-01T00:00:00Z"
+    before = datetime.now(UTC)
+    assert shop("subscription", "end", "s-1") == "ended s-1: 1 license expires with it\n"
+    assert datetime.fromisoformat(shown(shop, key)["subscription_ended_at"]) >= before
+
+
+WRONG = {
+    "no command": ("", "Usage"),
+    "unknown command": ("licence list", "No such command 'licence'. Did you mean 'license'?"),
+    "unknown sub-command": ("license isue app", "No such command 'isue'. Did you mean 'issue'?"),
+    "unknown option": ("license issue app --slot 2", "--slots"),
+    "missing argument": ("license show", "Missing argument"),
+    "missing name": ("product add x", "Missing option '--name'"),
+    "too many arguments": ("product list x", "unexpected extra argument"),
+    "unknown product": ("license issue nope", "there is no product 'nope'; there are: app"),
+    "bad slug": ("product add My_App --name x", "lower-case"),
+    "taken slug": ("product add app --name x", "already"),
+    "bad policy": ("product add x --name x --environment none", "strict"),
+    "slots of letters": ("license issue app --slots many", "neither a whole number"),
+    "negative slots": ("license issue app --slots -1", "neither a whole number"),
+    "half a slot": ("license issue app --slots 1.5", "neither a whole number"),
+    "endless slots": ("license issue app --slots 99999999999", "neither a whole number"),
+    "no date": ("license issue app --expires tomorrow", "write it like 2027-01-31"),
+    "a date there is not": ("license issue app --expires 2027-02-29", "write it like 2027-01-31"),
+    "lifetime and date": ("license issue app --lifetime --expires 2027-01-01", "not both"),
+    "no keys": ("license issue app --count 0", "--count"),
+    "bad entry": ("license issue app --allow a.*.b", "pattern"),
+    "no key": ("license show rubbish", "shape of a license key"),
+    "unknown key": ("license revoke CP-000000-000000-000000-000000-000000", "no such license"),
+    "unknown id": ("license show 00000000000000000000000000000000", "no such license"),
+    "nothing on standard input": ("license show -", "shape of a license key"),
+    "unknown subscription": ("subscription end s-9", "no license hangs"),
+    "no instant": ("subscription end s-9 --at noon", "write it like 2027-01-31T12:00Z"),
+    "an instant before time": ("subscription end s-9 --at 0001-01-01T00:00+14:00", "write it like"),
+    "bad version": ("release publish app banana FILE", "PEP 440"),
+    "no file": ("release publish app 1.0 /nowhere", "is no file"),
+    "two changelogs": ("release publish app 1.0 FILE --changelog x --changelog-file FILE", "not both"),
+    "no changelog file": ("release publish app 1.0 FILE --changelog-file /nowhere", "cannot read"),
+    "unknown version": ("release withdraw app 7.0", "no version"),
+    "bad port": ("serve --port 70000", "70000"),
+    "no workers": ("serve --workers 0", "--workers"),
+}
+
+
+@pytest.mark.parametrize(("line", "told"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_use_is_one_clear_line_and_changes_nothing(shop, line, told):
+    """Exit code 2, one line that helps, and the books are as they were."""
+
+    def books():
+        return shop("product", "list"), shop("release", "list", "app"), shop("license", "list")
+
+    before = books()
+    err = shop(*line.replace("FILE", shop.file).split(), expect=2)
+    assert told in err
+    assert line == "" or err.count("\n") == 1
+    assert line == "" or err.startswith("licserver: ")
+    assert books() == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("license", "list", "--product", "\udcff"),
+        ("subscription", "end", "\udcff"),
+        ("product", "rename", "\udcff", "--name", "x"),
+        ("product", "add", "x", "--name", "\udcff"),
+        ("release", "publish", "app", "9" * 5000, "FILE"),
+        ("license", "show", "\udcff"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_text_is_wrong_use_and_no_failure(shop, arguments):
+    """Bytes that the terminal's encoding cannot read are told like any other mistake."""
+    shop(*(shop.file if text == "FILE" else text for text in arguments), expect=2)
+
+
+def test_settings_are_checked_before_anything_is_made(cli, monkeypatch):
+    """A misspelt or impossible variable is exit code 2, and no folder is made."""
+    monkeypatch.setenv("LICSERVER_BASEURL", "x")
+    assert "did you mean LICSERVER_BASE_URL?" in cli("product", "list", expect=2)
+    monkeypatch.delenv("LICSERVER_BASEURL")
+    monkeypatch.setenv("LICSERVER_IPV6_PREFIX", "129")
+    assert "LICSERVER_IPV6_PREFIX" in cli("product", "list", expect=2)
+    assert not cli.folder.exists()
+
+
+DATABASES = [
+    "nonsense",
+    "oracle://x",
+    "sqlite://",
+    "sqlite:///:memory:",
+    "sqlite:////nowhere/x",
+    "sqlite+nope:////tmp/x",
+]
+
+
+@pytest.mark.parametrize("url", [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon"])
+def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypatch, url):
+    """One line, naming LICSERVER_DATABASE_URL."""
+    monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
+    assert cli("product", "list", expect=1).startswith("licserver: LICSERVER_DATABASE_URL")
+
+
+def test_the_option_wins_over_the_variable(shop, tmp_path):
+    """`--data-dir` names another vendor's folder, whatever the environment says."""
+    assert shop("product", "list", "--data-dir", str(tmp_path / "other")) == "no products yet\n"
+    assert (tmp_path / "other" / "licserver.sqlite3").exists()
+
+
+def test_a_folder_that_cannot_be_used_is_told(cli, tmp_path):
+    """A file in the folder's place is wrong use; one above it is a failure; both in one line."""
+    (tmp_path / "file").write_text("")
+    assert "is a file" in cli("product", "list", "--data-dir", str(tmp_path / "file"), expect=2)
+    assert str(tmp_path / "file") in cli(
+        "product", "list", "--data-dir", str(tmp_path / "file" / "x"), expect=1
+    )
+
+
+def test_a_file_that_is_no_database_is_told(cli):
+    """Rubbish in the database's place is a failure in one line, and stays as it is."""
+    cli.folder.mkdir()
+    (cli.folder / "licserver.sqlite3").write_bytes(b"rubbish" * 1000)
+    assert "not a database" in cli("product", "list", expect=1)
+    assert (cli.folder / "licserver.sqlite3").read_bytes() == b"rubbish" * 1000
+
+
+def test_lost_secrets_are_told(shop):
+    """Without its secrets a database is not opened; the message says what to do."""
+    (shop.folder / "secrets.json").unlink()
+    assert "other secrets" in shop("product", "list", expect=1)
+
+
+COMMANDS = [
+    "serve",
+    "demo",
+    "product add",
+    "product list",
+    "product rename",
+    "release publish",
+    "release list",
+]
+COMMANDS += ["release withdraw", "license issue", "license show", "license list", "license revoke"]
+COMMANDS += ["license reinstate", "license deactivate", "license allow", "subscription end"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_and_the_common_options(cli, command):
+    """`--help` is free of charge; all that touch the vendor's store take `--data-dir` and `--json`."""
+    text = cli(*command.split(), "--help")
+    assert text.startswith(f"Usage: licserver {command} ")
+    assert command == "demo" or ("--data-dir" in text and "--json" in text)
+    assert not cli.folder.exists()
+
+
+def test_the_version_is_told(cli):
+    """`--version` names the program and its version."""
+    assert re.fullmatch(r"licserver, version \d+\.\d+\.\d+\n", cli("--version"))

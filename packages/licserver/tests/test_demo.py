@@ -1,0 +1,115 @@
+"""`licserver demo`: a store to play with that leaves nothing behind."""
+
+import re
+import signal
+import tempfile
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def temporary(tmp_path):
+    """The folder in which the demo makes its own."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def demo(program, temporary):
+    """Start the demo with these variables; gives the process and what it printed."""
+
+    def start(**variables: str):
+        environ = {name: value for name, value in program.environ.items() if name != "LICSERVER_DATA_DIR"}
+        return program.start("demo", "--port", "0", env={**environ, "TMPDIR": str(temporary), **variables})
+
+    return start
+
+
+def introduction(process):
+    """What the demo prints until it answers, and its address."""
+    lines = []
+    for line in process.stdout:
+        if line.startswith("listening on "):
+            return "".join(lines), line.removeprefix("listening on ").strip()
+        lines.append(line)
+    raise AssertionError("".join(lines) + process.stderr.read())
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_demo_prints_commands_and_leaves_nothing_behind(demo, temporary, name):
+    """The commands name the address and three keys; when it ends, by either signal, its folder is gone."""
+    with demo() as process:
+        text, address = introduction(process)
+        assert len(set(re.findall(r"CP(?:-[A-Z0-9]{6}){5}", text))) == 3
+        assert text.count(f"--server {address} ") == 5
+        assert [path.name[:15] for path in temporary.iterdir()] == ["licserver-demo-"]
+        process.send_signal(getattr(signal, name))
+        assert process.wait(20) == 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_demo_that_is_ended_while_it_starts_leaves_nothing_behind(demo, temporary):
+    """SIGTERM before the server listens for it cleans up too."""
+    with demo() as process:
+        while not list(temporary.iterdir()):
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(20) == 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_demos_keys_are_what_they_are_said_to_be(demo):
+    """One key is good for an update, one has expired, one is revoked; the link gives a real zip."""
+    with demo() as process:
+        text, address = introduction(process)
+        active, expired, revoked = dict.fromkeys(re.findall(r"CP(?:-[A-Z0-9]{6}){5}", text))
+
+        def ask(key):
+            query = f"license_key={key}&slug=demo-notes&current_version=1.0.0&domain=a"
+            request = urllib.request.Request(f"{address}/api/v1/update-check?{query}")  # noqa: S310 - our own
+            try:
+                with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - the same
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as refusal:
+                with refusal:
+                    return refusal.code, refusal.read().decode()
+
+        status, body = ask(active)
+        assert (status, '"version":"1.1.0"' in body) == (200, True)
+        assert ask(expired)[0] == 401
+        assert "license_expired" in ask(expired)[1]
+        assert "invalid_license" in ask(revoked)[1]
+        link = re.search(r'"download_url":"([^"]+)"', body)
+        assert link is not None
+        with urllib.request.urlopen(link[1], timeout=20) as answer:  # noqa: S310 - the same
+            assert answer.read(2) == b"PK"
+
+
+def test_the_vendors_own_settings_are_not_the_demos(demo, tmp_path):
+    """However the vendor's variables stand, the demo runs, and their folder is not touched."""
+    own = {
+        "LICSERVER_DATA_DIR": str(tmp_path / "own"),
+        "LICSERVER_DATABASE_URL": "postgresql://nowhere/x",
+        "LICSERVER_BASE_URL": "https://real.example",
+        "LICSERVER_SECRETS": "rubbish",
+        "LICSERVER_BODY_TIMEOUT": "soon",
+        "LICSERVER_IPV6_PREFIX": "999",
+    }
+    with demo(**own) as process:
+        text, address = introduction(process)
+        assert address.startswith("http://127.0.0.1:")
+        assert "real.example" not in text
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_misspelt_setting_is_told_by_the_demo_too(demo, temporary):
+    """An unknown LICSERVER_* variable is an error in every command."""
+    with demo(LICSERVER_BASEURL="x") as process:
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 2
+    assert err == "licserver: unknown setting LICSERVER_BASEURL; did you mean LICSERVER_BASE_URL?\n"
+    assert list(temporary.iterdir()) == []
+    assert Path(tempfile.gettempdir()).exists()

@@ -1,0 +1,211 @@
+"""`licserver serve` as a process: slots under load, memory under large files, an orderly end."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from licserver.settings import Settings
+from licserver.vendor import Vendor
+
+ROUNDS, CALLERS, SLOTS = 30, 64, 5
+WORKERS = [
+    "1",
+    pytest.param(
+        "2",
+        marks=pytest.mark.skipif(os.name == "nt", reason="workers need fork, which Windows does not have"),
+    ),
+]
+
+
+@pytest.fixture
+def keys(program):
+    """A key for each round and each of the two races, of five slots."""
+    program.run("product", "add", "app", "--name", "App")
+    printed = program.run("license", "issue", "app", "--slots", str(SLOTS), "--count", str(2 * ROUNDS)).stdout
+    return printed.split()
+
+
+async def call_at_once(address, key, domains):
+    """Verify a key for all domains in the same moment, each over its own connection; gives the statuses."""
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(address, connector=connector) as session:
+
+        async def call(domain):
+            body = {"license_key": key, "domain": domain, "ip": "::1"}
+            async with session.post("/api/v1/licenses/verify", json=body) as answer:
+                return answer.status
+
+        return sorted(await asyncio.gather(*map(call, domains)))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+async def test_callers_who_race_share_the_slots_exactly(program, keys, workers):
+    """64 new environments on 5 slots: 5 × 200, 59 × 403; one of them 64 times: 64 × 200, one slot (D-08)."""
+    with program.serve("--workers", workers) as (_, address):
+        for many, same in zip(keys[:ROUNDS], keys[ROUNDS:], strict=True):
+            domains = [f"{number}.example" for number in range(CALLERS)]
+            assert await call_at_once(address, many, domains) == [200] * SLOTS + [403] * (CALLERS - SLOTS)
+            assert await call_at_once(address, same, ["a.example"] * CALLERS) == [200] * CALLERS
+    vendor = Vendor(Settings(data_dir=program.folder))
+    used = [vendor.license(key).slots_used for key in keys]
+    vendor.close()
+    assert used == [SLOTS] * ROUNDS + [1] * ROUNDS
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+async def test_sigterm_lets_a_running_download_finish(program, tmp_path, workers):
+    """Told to end, the server takes no new callers, sends what it has begun, and exits with 0."""
+    content = os.urandom(1 << 20) * 32
+    key = sell(program, tmp_path, content)
+    with program.serve("--workers", workers) as (process, address):
+        async with aiohttp.ClientSession() as session:
+            link = await link_of(session, address, key)
+            async with session.get(link) as answer:
+                assert answer.status == 200
+                received = await answer.content.readexactly(1000)
+                process.send_signal(signal.SIGTERM)
+                await refused(address)
+                received += await answer.content.read()
+        assert received == content
+        assert await asyncio.to_thread(process.wait, 30) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+async def refused(address):
+    """Wait until nobody listens at an address any more; with workers it ends with the last of them."""
+    host, port = address.removeprefix("http://").rsplit(":", 1)
+    with contextlib.suppress(OSError):
+        async with asyncio.timeout(1):
+            while True:
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.close()
+                await asyncio.sleep(0.02)
+
+
+def sell(program, tmp_path, content):
+    """Publish a file of this content (or of this many zero bytes) and issue a key."""
+    file = tmp_path / "large.bin"
+    with file.open("wb") as target:
+        if isinstance(content, int):
+            target.truncate(content)
+        else:
+            target.write(content)
+    program.run("product", "add", "app", "--name", "App")
+    program.run("release", "publish", "app", "1.0", str(file))
+    file.unlink()
+    return program.run("license", "issue", "app").stdout.strip()
+
+
+async def link_of(session, address, key):
+    """A fresh download link."""
+    query = {"license_key": key, "slug": "app", "current_version": "0", "domain": "a.example"}
+    async with session.get(f"{address}/api/v1/update-check", params=query) as answer:
+        return (await answer.json())["download_url"]
+
+
+def memory(process, field):
+    """A line of /proc/PID/status, in bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))
+
+
+async def peak_of(program, *command: str):
+    """Run a command to its end; the most memory that it was seen to have."""
+    peak = 0
+    with program.start(*command) as process:
+        while process.poll() is None:
+            with contextlib.suppress(OSError, StopIteration):  # between its end and our noticing
+                peak = max(peak, memory(process, "VmHWM"))
+            await asyncio.sleep(0.02)
+        assert process.returncode == 0
+    return peak
+
+
+LARGE, ROOM = 2 << 30, 30 << 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to read memory from")
+async def test_a_file_of_two_gibibytes_costs_no_memory(program, tmp_path):
+    """Published and downloaded, it passes through in pieces: less than 30 MiB more than without it."""
+    file = tmp_path / "large.bin"
+    program.run("product", "add", "app", "--name", "App")
+    peaks = []
+    for version, size in ("0.1", 1 << 20), ("1.0", LARGE):
+        with file.open("wb") as target:
+            target.truncate(size)
+        peaks.append(await peak_of(program, "release", "publish", "app", version, str(file)))
+    file.unlink()
+    assert peaks[1] - peaks[0] < ROOM
+    key = program.run("license", "issue", "app").stdout.strip()
+    with program.serve() as (process, address):
+        async with aiohttp.ClientSession() as session:
+            link = await link_of(session, address, key)
+            async with session.get(link, headers={"Range": "bytes=0-9"}) as answer:
+                assert len(await answer.read()) == 10
+            before, received = memory(process, "VmHWM"), 0
+            async with session.get(link) as answer:
+                async for piece in answer.content.iter_any():
+                    received += len(piece)
+            assert received == LARGE
+            assert memory(process, "VmHWM") - before < ROOM
+    shutil.rmtree(program.folder)  # pytest would keep it
+
+
+def test_the_address_is_printed_once_the_server_answers(program):
+    """Port 0 picks a free one; whoever reads the line can connect at once; Ctrl-C ends with 0."""
+    with program.serve() as (process, address):
+        host, port = address.removeprefix("http://").split(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_programs_get_the_address_as_json(program):
+    """`--json` prints one document."""
+    with program.start("serve", "--port", "0", "--json") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["listening"].startswith("http://127.0.0.1:")
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def has_ipv6():
+    """Whether this machine has ::1."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+async def test_it_listens_on_ipv6(program):
+    """An IPv6 host stands in brackets, and its callers are known by their IPv6 address."""
+    program.run("product", "add", "app", "--name", "App")
+    key = program.run("license", "issue", "app").stdout.strip()
+    with program.serve("--host", "::1") as (_, address):
+        assert address.startswith("http://[::1]:")
+        assert await call_at_once(address, key, ["a.example"]) == [200]
+    record = json.loads(program.run("license", "show", key, "--json").stdout)
+    assert [activation["ip"] for activation in record["activations"]] == ["::1"]
+
+
+def test_an_idle_connection_does_not_hold_up_the_end(program):
+    """Callers who keep a connection open without asking are not waited for."""
+    with program.serve() as (process, address):
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=5):
+            began = time.monotonic()
+            process.terminate()
+            assert process.wait(20) == 0
+            assert time.monotonic() - began < 15  # and not the 30 s that running requests get
