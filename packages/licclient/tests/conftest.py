@@ -39,8 +39,16 @@ class Request:
 def answer(status: int, body: Any = b"", **headers: str) -> bytes:
     """Write an HTTP answer that closes the connection; a body that is not bytes goes out as JSON."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    told = {"Content_Type": "application/json", "Content_Length": str(len(raw)), "Connection": "close", **headers}
-    lines = [f"HTTP/1.1 {status} X", *(f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value)]
+    told = {
+        "Content_Type": "application/json",
+        "Content_Length": str(len(raw)),
+        "Connection": "close",
+        **headers,
+    }
+    lines = [
+        f"HTTP/1.1 {status} X",
+        *(f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value),
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + raw
 
 
@@ -83,7 +91,9 @@ class Service:
             "requires": None,
             "tested": None,
         }
-        return {name: value for name, value in (body | changes).items() if value is not None or name == "requires"}
+        return {
+            name: value for name, value in (body | changes).items() if value is not None or name == "requires"
+        }
 
     def goes_down(self) -> None:
         """Hang up on everybody from now on."""
@@ -186,7 +196,12 @@ async def make_client(flavour, service, clock, tmp_path):
     made: list[Driver] = []
 
     def make(base_url: str | None = None, **options: Any) -> Driver:
-        options = {"state_dir": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"} | options
+        options = {
+            "state_dir": tmp_path / "state",
+            "clock": clock,
+            "slug": "notes",
+            "version": "1.0",
+        } | options
         driver = Driver(flavour(base_url or service.url, **options))
         made.append(driver)
         return driver

@@ -64,7 +64,9 @@ class Store:
     @property
     def asked(self):
         """What was asked of the download endpoint: the Range of each request."""
-        return [request.headers.get("range") for request in self.service.requests if "download" in request.path]
+        return [
+            request.headers.get("range") for request in self.service.requests if "download" in request.path
+        ]
 
     @property
     def checks(self):
@@ -206,7 +208,11 @@ async def test_neither_length_nor_digest_is_no_file(client, store, service, http
 
 @pytest.mark.parametrize(
     ("span", "etag"),
-    [("bytes 5-{last}/{size}", '"v2"'), ("bytes {first}-{last}/*", '"v2"'), ("bytes {first}-{last}/{size}", '"x"')],
+    [
+        ("bytes 5-{last}/{size}", '"v2"'),
+        ("bytes {first}-{last}/*", '"v2"'),
+        ("bytes {first}-{last}/{size}", '"x"'),
+    ],
 )
 async def test_another_part_than_asked_for_starts_over(client, store, folder, key, span, etag):
     """A 206 that does not fit what is there is thrown away, and the whole file fetched."""
@@ -239,7 +245,9 @@ async def test_no_file_is_no_answer(client, store, folder, key, status):
 async def test_an_encoded_file_is_refused(client, store, service, http_answer, folder, key):
     """Nobody asked for gzip: few bytes could become many."""
     service.script = lambda request: (
-        store.reply(request) if "check" in request.path else http_answer(200, CONTENT, Content_Encoding="gzip")
+        store.reply(request)
+        if "check" in request.path
+        else http_answer(200, CONTENT, Content_Encoding="gzip")
     )
     with pytest.raises(ServiceUnavailable):
         await client.download(await client.check_for_update(key), folder)
@@ -349,7 +357,9 @@ async def test_a_store_elsewhere_may_be_redirected_to(client, store, service, ht
 
 
 @pytest.mark.parametrize("target", ["/api/v1/update-download?again", "ftp://127.0.0.1/x", "http://[", ""])
-async def test_a_redirect_that_leads_nowhere_safe_is_no_answer(client, store, service, http_answer, folder, key, target):
+async def test_a_redirect_that_leads_nowhere_safe_is_no_answer(
+    client, store, service, http_answer, folder, key, target
+):
     """Loops and other schemes end."""
     plain = store.reply
     service.script = lambda request: (
@@ -411,7 +421,9 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
             time.sleep(0.02)
 
     store.file = slowly
-    with LicenseClient(service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock) as client:
+    with LicenseClient(
+        service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock
+    ) as client:
         update = client.check_for_update(key)
         paths = await asyncio.gather(*(asyncio.to_thread(client.download, update, folder) for _ in range(4)))
     assert {path.read_bytes() for path in paths} == {CONTENT}

@@ -211,7 +211,8 @@ async def test_threads_make_one_check(service, clock, key, tmp_path):
     """Sixteen clients that find a check due at once make one call."""
     service.offers()
     clients = [
-        LicenseClient(service.url, state_dir=tmp_path, clock=clock, slug="notes", version="1.0") for _ in range(16)
+        LicenseClient(service.url, state_dir=tmp_path, clock=clock, slug="notes", version="1.0")
+        for _ in range(16)
     ]
     threads = [threading.Thread(target=client.check_for_update, args=(key,)) for client in clients]
     for thread in threads:

@@ -352,7 +352,9 @@ async def test_a_state_that_cannot_be_written_stops_nobody(make_client, service,
         await client.verify(key)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no file modes; the profile folder is private")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows has no file modes; the profile folder is private"
+)
 async def test_the_state_is_for_the_user_alone(client, service, key, tmp_path):
     """The folder has mode 0700 and every file in it 0600, whatever the umask says."""
     before = os.umask(0)

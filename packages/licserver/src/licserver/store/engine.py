@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -72,6 +73,13 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        # SQLite's lock is the whole file's, and BEGIN IMMEDIATE has it already.
+        self.locks_rows: Final = engine.dialect.name != "sqlite"
+        self.is_remote: Final = engine.dialect.name != "sqlite"
+
+    def reader(self) -> "Reader":
+        """Make a reader with a connection of its own."""
+        return Reader(self.engine)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -100,6 +108,51 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+class Reader:
+    """Keeps one connection at hand for single SELECTs, each a transaction of its own.
+
+    Taking one from the pool, and opening and ending a transaction, costs more than the statement.
+
+    Args:
+        engine: Where to connect, when first asked.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend the connection to one thread; a failure makes the next one begin with a new one.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        with self._lock, _failures_named():
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            try:
+                yield self._connection
+                if self._connection.in_transaction():  # or it would go on seeing what it sees now
+                    self._connection.rollback()
+            except BaseException:
+                self._drop()
+                raise
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                connection.invalidate()
+                connection.close()
 
 
 @contextlib.contextmanager
