@@ -1,4 +1,4 @@
-"""A scripted service on a real socket, a clock that tests move, and both flavours of the client behind one face."""
+"""A scripted service on a real socket, a clock that tests move, both flavours behind one face."""
 
 import asyncio
 import contextlib
@@ -33,6 +33,7 @@ class Request:
 
     @property
     def json(self) -> Any:
+        """Return the body, read."""
         return json.loads(self.body)
 
 
@@ -100,11 +101,13 @@ class Service:
         self.script = lambda _: b""
 
     def count(self, path: str = "") -> int:
+        """Return how many requests there were, at addresses with this ending."""
         return sum(request.path.endswith(path) for request in self.requests)
 
 
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
+        """Read one request, play the script, hang up."""
         with contextlib.suppress(OSError):
             line = self.rfile.readline().decode().split()
             headers: dict[str, str] = {}
@@ -150,9 +153,11 @@ class Clock:
         self.now = NOW
 
     def __call__(self) -> datetime:
+        """Return what it shows."""
         return self.now
 
     def move(self, **span: float) -> None:
+        """Let time pass, or turn back."""
         self.now += timedelta(**span)
 
 
@@ -178,6 +183,7 @@ class Driver:
         return call
 
     async def close(self) -> None:
+        """Close it by whatever name."""
         if isinstance(self.client, licclient.LicenseClient):
             self.client.close()
         else:
@@ -192,7 +198,7 @@ def flavour(request):
 
 @pytest.fixture
 async def make_client(flavour, service, clock, tmp_path):
-    """Make a client of the flavour under test; what is not said is set up for this test's service and folder."""
+    """Make a client of the flavour under test, for this test's service, folder and clock."""
     made: list[Driver] = []
 
     def make(base_url: str | None = None, **options: Any) -> Driver:

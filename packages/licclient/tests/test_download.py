@@ -1,5 +1,4 @@
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -17,13 +16,14 @@ CONTENT = random.Random(1).randbytes(300_000)
 
 
 def digest(content):
+    """Write a Repr-Digest."""
     return f"sha-256=:{b64encode(sha256(content).digest()).decode()}:"
 
 
 class Store:
     """A download endpoint that resumes, cuts and refuses as told, behind an update check that offers 2.0."""
 
-    def __init__(self, service, answer):
+    def __init__(self, service, answer) -> None:
         self.service, self.answer = service, answer
         self.content, self.etag, self.digest = CONTENT, '"v2"', digest(CONTENT)
         self.disposition = 'attachment; filename="notes-2.0.zip"'
@@ -34,6 +34,7 @@ class Store:
         service.script = self.reply
 
     def reply(self, request):
+        """Answer update checks and downloads."""
         if request.path.endswith("update-check"):
             return self.answer(200, self.service.listing("2.0", download_url=self.link))
         if self.refusals:
@@ -42,6 +43,7 @@ class Store:
         return self.file(request)
 
     def file(self, request):
+        """Hand out the file, or the rest of it, or as much as the next cut leaves."""
         first, status, headers = 0, 200, {}
         wanted = request.headers.get("range")
         if self.ranges and wanted and request.headers.get("if-range") == self.etag:
@@ -70,6 +72,7 @@ class Store:
 
     @property
     def checks(self):
+        """Return how many update checks there were."""
         return self.service.count("update-check")
 
 
@@ -296,6 +299,20 @@ async def test_a_refused_link_is_renewed_once(client, store, folder, key, code):
     assert store.checks == 2
 
 
+async def test_links_may_run_out_more_than_once(client, store, folder, key):
+    """On a slow line a download takes hours: every link that brought it further may be renewed."""
+    store.cuts = [100_000, 100_000]
+    plain = store.reply
+
+    def refuse_old_links(request):
+        spent = (request.headers.get("range"), store.checks) in (("bytes=100000-", 1), ("bytes=200000-", 2))
+        return store.answer(403, b"<Error>AccessDenied</Error>") if spent else plain(request)
+
+    store.service.script = refuse_old_links
+    assert (await client.download(await client.check_for_update(key), folder)).read_bytes() == CONTENT
+    assert store.checks == 3
+
+
 async def test_a_server_that_refuses_its_own_links_is_unavailable(client, store, folder, key):
     """It does not go round in circles."""
     store.refusals = [(403, "link_expired")] * 50
@@ -484,4 +501,4 @@ def test_a_killed_download_resumes(service, http_answer, tmp_path, key):
     assert str(path) in done.stdout
     assert sha256(CONTENT).hexdigest() in done.stdout
     assert int(store.asked[-1].removeprefix("bytes=").removesuffix("-")) > 100_000
-    assert os.listdir(tmp_path / "to") == ["notes-2.0.zip"]
+    assert [path.name for path in path.parent.iterdir()] == ["notes-2.0.zip"]

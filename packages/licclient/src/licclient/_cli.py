@@ -130,8 +130,12 @@ def _say(told: argparse.Namespace, document: dict[str, Any], *lines: str) -> Non
 
 def _say_failure(told: argparse.Namespace, problem: LicclientError) -> int:
     if isinstance(problem, LicenseRefused):
-        document = {"valid": False, "reason": problem.reason.value, "message": problem.message}
-        _say(told, document, f"Refused: {problem.message}")
+        no: dict[str, Any] = {"valid": False} if told.run is _verify else {"update": None}
+        _say(
+            told,
+            no | {"reason": problem.reason.value, "message": problem.message},
+            f"Refused: {problem.message}",
+        )
         return NO
     if isinstance(problem, InvalidRequest):
         return _say_error(told, WRONG_USE, "invalid_request", str(problem))

@@ -108,6 +108,9 @@ def _unlock(lock: Any, path: Path) -> None:
         path.unlink()
     with suppress(OSError):
         lock.release()
+    if os.name == "nt":
+        with suppress(OSError):
+            path.unlink()  # Windows removes no open file, and here nobody loses a lock by it
 
 
 class Job:

@@ -223,12 +223,14 @@ class Steps:
             self._state.change(name, lambda _: None)
 
     def _asking_updates(self, typed: str) -> Asking | InvalidRequest:
-        if self.settings.slug is None or self.settings.version is None:
-            raise ValueError("update checks need slug= and version= when the client is made")
+        slug, version = self._installed()
         key = tidy_key(typed)
-        if isinstance(key, InvalidRequest):
-            return key
-        return Asking(key, self._domain(), self.settings.slug, self.settings.version)
+        return key if isinstance(key, InvalidRequest) else Asking(key, self._domain(), slug, version)
+
+    def _installed(self) -> tuple[str, str]:
+        if self.settings.slug is None or self.settings.version is None:
+            raise ValueError("updates need slug= and version= when the client is made")
+        return self.settings.slug, self.settings.version
 
     def _round_name(self, asking: Asking) -> str:
         return record_name("update", self.settings.server, asking.key, asking.slug)
@@ -243,7 +245,7 @@ class Steps:
             ValueError: The client was built without `slug` or `version`.
             OSError: The folder cannot be used.
         """
-        self._asking_updates(update.license_key)
+        self._installed()
         link = update.download_url
         if link is None or not (
             is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings.server)
@@ -259,7 +261,8 @@ class Steps:
         Raises:
             InvalidRequest: The update holds no key.
         """
-        asking = Asking(_key(update.license_key), self._domain(), update.slug, self.settings.version or "")
+        _, installed = self._installed()
+        asking = Asking(_key(update.license_key), self._domain(), update.slug, installed)
         self._claim(asking, force=True)
         return asking
 

@@ -7,7 +7,7 @@ disk to confirm a write, it runs on a thread, and those who come meanwhile are t
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -30,14 +30,15 @@ class BatchQueue(Generic[Ask, Reply]):
         serve: Called with the asks in their order; returns as many replies. A reply that is an
             exception is raised to its own asker alone; one that `serve` itself raises goes to all of
             the batch.
-        thread: Where `serve` is called; None for the event loop itself, when it never waits.
+        thread: Name of a thread of its own on which `serve` is called; None for the event loop
+            itself, when it never has to wait.
     """
 
     def __init__(
-        self, serve: Callable[[Sequence[Ask]], Sequence[Reply | Exception]], thread: Executor | None
+        self, serve: Callable[[Sequence[Ask]], Sequence[Reply | Exception]], thread: str | None
     ) -> None:
         self._serve = serve
-        self._thread = thread
+        self._thread = None if thread is None else ThreadPoolExecutor(1, thread)
         self._waiting: list[tuple[Ask, asyncio.Future[Reply]]] = []
         self._busy = False
 
@@ -60,16 +61,29 @@ class BatchQueue(Generic[Ask, Reply]):
             asks = [ask for ask, _ in batch]
             if not batch:
                 continue
-            if self._thread is not None:
+            if self._thread is None:
+                _hand_out(batch, self._served(asks))
+                continue
+            try:
                 running = loop.run_in_executor(self._thread, self._served, asks)
-                running.add_done_callback(partial(self._end, loop, batch))
-                return
-            _hand_out(batch, self._served(asks))
+            except RuntimeError as closed:  # the thread has ended
+                _hand_out(batch, [closed] * len(batch))
+                continue
+            running.add_done_callback(partial(self._end, loop, batch))
+            return
         self._busy = False
+
+    def close(self) -> None:
+        """Let the thread finish what it does, and end it."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
 
     def _served(self, asks: Sequence[Ask]) -> Sequence[Reply | Exception]:
         try:
-            return self._serve(asks)
+            replies = self._serve(asks)
+            if len(replies) != len(asks):  # else the last ones would wait for ever
+                raise RuntimeError(f"{len(replies)} replies to {len(asks)} asks")  # noqa: TRY301
+            return replies
         except Exception as error:  # noqa: BLE001 - handed on to each of the askers
             return [error] * len(asks)
 
@@ -106,13 +120,13 @@ class Desk:
     def __init__(self, store: BatchStore) -> None:
         self._store = store
         # A read of a local file never waits for a lock, and costs less than the hop to a thread.
-        self._reader = ThreadPoolExecutor(1, "desk-reader") if store.is_remote else None
-        self._writer = ThreadPoolExecutor(1, "desk-writer")
-        self._sightings: BatchQueue[Sighting, License | None] = BatchQueue(store.look_up, self._reader)
-        self._updates: BatchQueue[UpdateAsk, tuple[License | None, Product | None]] = BatchQueue(
-            store.look_up_updates, self._reader
+        self._sightings: BatchQueue[Sighting, License | None] = BatchQueue(
+            store.look_up, "desk-verify" if store.is_remote else None
         )
-        self._claims: BatchQueue[Claim, VerifyVerdict] = BatchQueue(store.admit, self._writer)
+        self._updates: BatchQueue[UpdateAsk, tuple[License | None, Product | None]] = BatchQueue(
+            store.look_up_updates, "desk-update" if store.is_remote else None
+        )
+        self._claims: BatchQueue[Claim, VerifyVerdict] = BatchQueue(store.admit, "desk-claim")
 
     async def look_up(self, sighting: Sighting) -> License | None:
         """Load the license that is asked for."""
@@ -133,7 +147,6 @@ class Desk:
 
     def close(self) -> None:
         """Let the threads finish what they do, and end them."""
-        for thread in (self._reader, self._writer):
-            if thread is not None:
-                thread.shutdown(wait=True)
+        for queue in (self._sightings, self._updates, self._claims):
+            queue.close()
         self._store.close()

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from licserver.errors import SettingsError
 
@@ -61,7 +61,14 @@ class Settings(BaseSettings):
         if value is None:
             return None
         parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        # urlsplit passes over blanks and line breaks, which a file of settings easily leaves behind
+        is_plain = value.isascii() and value.isprintable() and " " not in value and "@" not in parts.netloc
+        if (
+            parts.scheme not in {"http", "https"}
+            or not (parts.hostname and is_plain)
+            or "?" in value
+            or "#" in value
+        ):
             raise ValueError("must look like https://licenses.example.com")
         return value.rstrip("/")
 
@@ -78,6 +85,35 @@ class Settings(BaseSettings):
         return f"sqlite+pysqlite:///{self.data_dir / 'licserver.sqlite3'}"
 
 
+class StandaloneSettings(Settings):
+    """Settings that are only what they are given: for a throwaway store, which the vendor's are not for."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's shape
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Look nowhere else."""
+        return (init_settings,)
+
+
+def check_names() -> None:
+    """Refuse a ``LICSERVER_*`` variable that is none of ours: a misspelt setting must not be silent.
+
+    Raises:
+        SettingsError: naming the variable and the nearest one that there is.
+    """
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in os.environ:
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
+            raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
+
+
 def load_settings(**given: Any) -> Settings:
     """Read the settings from the environment.
 
@@ -88,14 +124,9 @@ def load_settings(**given: Any) -> Settings:
         The frozen settings.
 
     Raises:
-        SettingsError: for a value that cannot be used, and for a ``LICSERVER_*`` variable that is
-            none of ours: a misspelt setting must not be silently without effect.
+        SettingsError: for a value that cannot be used, and as `check_names` does.
     """
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
-    for name in os.environ:
-        if name.upper().startswith(PREFIX) and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
-            raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
+    check_names()
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as invalid:

@@ -62,7 +62,7 @@ class Vault:
         nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
             return AESGCM(self.seal_secret).decrypt(nonce, ciphertext, license_id).decode()
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # ValueError: cut so short that not even the nonce is left
             raise VaultError(
                 "a license key in the database was altered or sealed with other secrets"
             ) from None

@@ -115,8 +115,7 @@ class Vendor:
             WrongUse: for an unknown slug or a name that cannot be.
         """
         self._check_name(name)
-        if not self._records.rename_product(slug, name.strip()):
-            raise self._no_product(slug)
+        self._records.rename_product(self.product(slug).slug, name.strip())
         return self.product(slug)
 
     def products(self) -> list[Product]:
@@ -129,7 +128,8 @@ class Vendor:
         Raises:
             WrongUse: for an unknown slug.
         """
-        product = self._records.product(slug)
+        # What is no slug is not asked for: it may not even be text that a database takes.
+        product = self._records.product(slug) if has_slug_shape(slug) else None
         if product is None:
             raise self._no_product(slug)
         return product
@@ -239,8 +239,8 @@ class Vendor:
         if terms.slots is not None and not 0 <= terms.slots <= 2**31 - 1:
             raise WrongUse("--slots must be a whole number from 0, or 'unlimited'")
         subscription = terms.subscription_id
-        if subscription is not None and not (subscription.strip() and is_printable(subscription)):
-            raise WrongUse("a subscription's id must be one line of text")
+        if subscription is not None:
+            self._check_subscription(subscription)
         product = self.product(slug)
         allowed = tuple(dict.fromkeys(self._entry(entry) for entry in terms.allowed))
         ended_at = None if subscription is None else self._records.subscription_ended_at(subscription)
@@ -390,7 +390,12 @@ class Vendor:
         Raises:
             WrongUse: when none does.
         """
+        self._check_subscription(subscription_id)
         count = self._records.end_subscription(subscription_id, (at or self._clock()).astimezone(UTC))
         if count == 0:
             raise WrongUse(f"no license hangs on a subscription {subscription_id!r}")
         return count
+
+    def _check_subscription(self, subscription_id: str) -> None:
+        if not subscription_id.strip() or not is_printable(subscription_id):
+            raise WrongUse("a subscription's id must be one line of text")

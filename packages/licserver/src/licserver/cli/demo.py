@@ -6,20 +6,21 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 
 import click
-from pydantic import SecretStr
 
 from licserver.cli.common import bind
 from licserver.clock import system_clock
 from licserver.model import EnvironmentPolicy
-from licserver.settings import Settings
+from licserver.settings import StandaloneSettings, check_names
 from licserver.vendor import LicenseTerms, Vendor
 
 SLUG = "demo-notes"
@@ -51,20 +52,13 @@ def demo(port: int) -> None:
     from licserver.logs import set_up_logging  # noqa: PLC0415 - as in serve.py
     from licserver.web import serving  # noqa: PLC0415 - as in serve.py
 
+    check_names()
+    signal.signal(signal.SIGTERM, _end)  # until the server listens for it: nothing may be left behind
     set_up_logging()
     with bind("127.0.0.1", port) as sock, tempfile.TemporaryDirectory(prefix="licserver-demo-") as folder:
         address = serving.address_of(sock)
         data_dir = Path(folder)
-        # Everything is named here, so that a vendor's own settings are neither used nor touched.
-        vendor = Vendor(
-            Settings(
-                data_dir=data_dir,
-                database_url=SecretStr(f"sqlite+pysqlite:///{data_dir / 'demo.sqlite3'}"),
-                base_url=address,
-                trusted_proxies=(),
-                secrets=None,
-            )
-        )
+        vendor = Vendor(StandaloneSettings(data_dir=data_dir, base_url=address))
         try:
             keys = fill(vendor, data_dir)
 
@@ -75,6 +69,10 @@ def demo(port: int) -> None:
             asyncio.run(serving.serve(vendor, sock, announce))
         finally:
             vendor.close()
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
 
 
 def fill(vendor: Vendor, folder: Path) -> DemoKeys:

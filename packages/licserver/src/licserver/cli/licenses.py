@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from licserver.cli.common import Day, Instant, Printer, Slots, plain, vendor_command
+from licserver.errors import WrongUse
 from licserver.rules import mask_key
 from licserver.store import IssuedLicense
 from licserver.vendor import ISSUE_BATCH, LicenseTerms, Vendor
@@ -19,7 +20,14 @@ from licserver.vendor import ISSUE_BATCH, LicenseTerms, Vendor
 
 def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     """Let ``-`` stand for a key on standard input: arguments stay in the shell's history."""
-    return sys.stdin.readline().strip() if value == "-" else value
+    if value != "-":
+        return value
+    if sys.stdin is None:
+        raise WrongUse("there is no standard input to read the key from")
+    try:
+        return sys.stdin.readline().strip()
+    except UnicodeDecodeError:
+        raise WrongUse("standard input is no text") from None
 
 
 key_argument = click.argument("key", callback=_read_key)

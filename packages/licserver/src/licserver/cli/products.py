@@ -109,7 +109,7 @@ def withdraw(vendor: Vendor, printer: Printer, slug: str, version: str) -> None:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors on Windows write the mark
     except UnicodeDecodeError:
         raise WrongUse(f"{path} is not UTF-8 text") from None
     except OSError as problem:

@@ -163,12 +163,13 @@ class BatchStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._releases: dict[int, Release] = {}
-        self._reader = database.reader()
+        self._verify_reader, self._update_reader = database.reader(), database.reader()
         self.is_remote = database.is_remote
 
     def close(self) -> None:
         """Give the connections back."""
-        self._reader.close()
+        self._verify_reader.close()
+        self._update_reader.close()
 
     def look_up(self, sightings: Sequence[Sighting]) -> list[License | None]:
         """Load the licenses that are asked for, in the order asked.
@@ -176,7 +177,7 @@ class BatchStore:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._reader.connection() as connection:
+        with self._verify_reader.connection() as connection:
             return _look_up(connection, sightings)
 
     def admit(self, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
@@ -227,7 +228,7 @@ class BatchStore:
         keyed = [(at, ask) for at, ask in enumerate(asks) if ask.license_id is not None]
         if not keyed:
             return answers
-        with self._reader.connection() as connection:
+        with self._update_reader.connection() as connection:
             rows = _UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
             latest = self._load_releases(connection, {row[-1] for row in rows if row[-1] is not None})
         for row in rows:

@@ -39,8 +39,10 @@ def connect(url: str) -> Engine:
     try:
         # hide_parameters: an error's text must not carry what was being stored
         engine = create_engine(parsed, hide_parameters=True)
-    except (NoSuchModuleError, ArgumentError):
+    except (NoSuchModuleError, ArgumentError, ImportError):
         raise StoreError(f"LICSERVER_DATABASE_URL: there is no driver {parsed.drivername!r}") from None
+    except ValueError:  # a query such as ?timeout=soon
+        raise StoreError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -88,7 +90,7 @@ class Database:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with _failures_named(), self.engine.connect() as connection:
+        with _failures_named(self.engine), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -99,7 +101,7 @@ class Database:
             StoreUnavailable: when the database fails.
         """
         with (
-            _failures_named(),
+            _failures_named(self.engine),
             self.engine.connect().execution_options(**{_WRITES: True}) as connection,
             connection.begin(),
         ):
@@ -131,7 +133,7 @@ class Reader:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._lock, _failures_named():
+        with self._lock, _failures_named(self._engine):
             if self._connection is None:
                 self._connection = self._engine.connect()
             try:
@@ -156,12 +158,18 @@ class Reader:
 
 
 @contextlib.contextmanager
-def _failures_named() -> Iterator[None]:
-    """Turn the library's errors into ours, without the statement and the values."""
+def _failures_named(engine: Engine) -> Iterator[None]:
+    """Turn the library's and the driver's errors into ours, without the statement and the values."""
     try:
         yield
     except DBAPIError as error:
-        first_line = str(error.orig).partition("\n")[0]  # further lines of PostgreSQL quote values
-        raise StoreUnavailable(f"the database failed: {first_line}") from None
+        raise _unavailable(error.orig) from None
+    except engine.dialect.loaded_dbapi.Error as error:
+        raise _unavailable(error) from None
     except SQLAlchemyError as error:
         raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
+
+
+def _unavailable(error: BaseException | None) -> StoreUnavailable:
+    first_line = str(error).partition("\n")[0]  # further lines of PostgreSQL quote values
+    return StoreUnavailable(f"the database failed: {first_line}")

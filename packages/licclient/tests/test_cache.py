@@ -1,0 +1,293 @@
+import json
+import multiprocessing
+import os
+import sys
+import threading
+from datetime import UTC, date, datetime, timedelta
+from time import monotonic
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient import LicclientError, LicenseClient, ServiceUnavailable
+from licclient import _cache as cache_room
+from licclient._cache import StateFolder
+from licclient._model import Held, Listing, Round, Verified
+from licclient._records import (
+    read_held,
+    read_round,
+    record_name,
+    seal,
+    unseal,
+    write_held,
+    write_round,
+)
+
+NAME = record_name("license", "https://store.example", "key", "domain")
+instants = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+@given(texts, st.none() | st.dates(), instants, st.timedeltas(timedelta(0), timedelta(days=9)))
+def test_a_success_survives_the_disk(product, expiry, checked_at, later):
+    """What is written is what is read."""
+    held = Held(Verified(product, expiry, expiry is None), checked_at, checked_at + later)
+    assert read_held(unseal(NAME, seal(NAME, write_held(held)))) == held
+
+
+@given(
+    instants,
+    st.floats(0, 0.1),
+    st.booleans(),
+    st.none() | st.builds(Listing, texts, texts, texts, texts, instants, st.none()),
+)
+def test_a_round_survives_the_disk(checked_at, spread, answered, listing):
+    """What is written is what is read."""
+    done = Round(checked_at, spread, answered, listing)
+    assert read_round(unseal(NAME, seal(NAME, write_round(done)))) == done
+
+
+@given(st.binary(max_size=300))
+def test_foreign_bytes_are_no_record(raw):
+    """Nothing but what was sealed under this name is read."""
+    assert unseal(NAME, raw) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"product": 7},
+        {"expiry": "2026-02-30"},
+        {"lifetime": True},
+        {"checked_at": "2026-11-21T12:00:00"},
+        {"checked_at": "noon"},
+        {"seen_at": "2026-11-20T12:00:00+00:00"},
+    ],
+)
+def test_a_record_that_makes_no_sense_is_a_miss(change):
+    """A sealed record of another schema, or one that contradicts itself, is not used."""
+    at = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    document = {"schema": 1, **write_held(Held(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at))}
+    assert read_held(unseal(NAME, seal(NAME, document))) is not None
+    assert read_held(unseal(NAME, seal(NAME, document | change))) is None
+
+
+def test_names_tell_nothing_and_never_collide():
+    """A name is a digest; moving text from one part to the next makes another name."""
+    assert record_name("license", "ab", "c") != record_name("license", "a", "bc")
+    assert "store" not in NAME
+    assert NAME.replace("-", "").isalnum()
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cached(service, clock, key, tmp_path):
+    """The record of one cached success, whose service has gone down, and a way to ask."""
+    service.grants()
+    with LicenseClient(service.url, state_dir=tmp_path, clock=clock, domain="d") as client:
+        client.verify(key)
+    service.goes_down()
+    [record] = tmp_path.glob("license-*")
+
+    def ask():
+        with LicenseClient(service.url, state_dir=tmp_path, clock=clock, domain="d") as client:
+            return client._steps.begin_verify(key, recheck=False)
+
+    assert ask().product == "Notes"
+    return record, ask
+
+
+def test_every_truncation_and_every_changed_byte_is_a_miss(cached):
+    """A cache that is damaged anywhere is not read, and never crashes the app."""
+    record, ask = cached
+    good = record.read_bytes()
+    started = monotonic()
+    damaged = [good[:length] for length in range(len(good))]
+    damaged += [
+        good[:at] + bytes([good[at] ^ flip]) + good[at + 1 :] for at in range(len(good)) for flip in (1, 128)
+    ]
+    for raw in damaged:
+        record.write_bytes(raw)
+        assert not hasattr(ask(), "product")
+    assert (monotonic() - started) / len(damaged) < 0.1
+    record.write_bytes(good)
+    assert ask().product == "Notes"
+
+
+def test_a_renamed_or_copied_record_is_a_miss(cached, service, clock, tmp_path, key):
+    """What was granted to one key cannot be copied over to another."""
+    record, _ = cached
+    other = key[:-1] + "9"
+    name = record_name("license", service.url, other, "d")
+    (tmp_path / f"{name}.state").write_bytes(record.read_bytes())
+    with (
+        LicenseClient(service.url, state_dir=tmp_path, clock=clock, domain="d") as client,
+        pytest.raises(ServiceUnavailable),
+    ):
+        client.verify(other)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "loop", "huge"])
+def test_strange_files_are_misses_and_are_replaced(cached, service, kind, tmp_path):
+    """A folder, a pipe, a link, or a file without end in place of the cache neither hangs nor crashes."""
+    record, ask = cached
+    good = record.read_bytes()
+    record.unlink()
+    if kind == "folder":
+        record.mkdir()
+    elif kind == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("no named pipes here")
+        os.mkfifo(record)
+    elif kind in ("link", "loop"):
+        if sys.platform == "win32":
+            pytest.skip("making links needs rights on Windows")
+        (tmp_path / "elsewhere").write_bytes(good)
+        record.symlink_to(tmp_path / "elsewhere" if kind == "link" else record)
+    else:
+        record.write_bytes(good)
+        with record.open("r+b") as file:
+            file.truncate(5 * 1024**3)
+    started = monotonic()
+    assert not hasattr(ask(), "product")
+    assert monotonic() - started < 1
+    if kind == "link":
+        assert (tmp_path / "elsewhere").read_bytes() == good
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "huge"])
+def test_strange_files_do_not_stop_the_next_success(cached, service, clock, kind, tmp_path, key):
+    """The next answer of the server takes the place of whatever was there."""
+    test_strange_files_are_misses_and_are_replaced(cached, service, kind, tmp_path)
+    record, ask = cached
+    service.grants("New")
+    with LicenseClient(service.url, state_dir=tmp_path, clock=clock, domain="d") as client:
+        client.verify(key)
+    assert ask().product == "New"
+    assert record.is_file()
+    assert not record.is_symlink()
+
+
+# --- many at once -----------------------------------------------------------------------------
+
+
+def test_what_another_process_wrote_is_seen(tmp_path):
+    """The copy in memory is used only while the file is unchanged."""
+    here, there = StateFolder(tmp_path), StateFolder(tmp_path)
+    here.change("a", lambda _: {"n": 1})
+    assert there.load("a")["n"] == 1
+    there.change("a", lambda _: {"n": 2})
+    assert here.load("a")["n"] == 2
+    there.change("a", lambda _: None)
+    assert here.load("a") is None
+
+
+def count_up(folder, times):
+    """Add one to a record, over and over."""
+    state = StateFolder(folder)
+    for _ in range(times):
+        state.change("counter", lambda document: {"n": (document or {"n": 0})["n"] + 1})
+
+
+def test_processes_and_threads_lose_no_change(tmp_path):
+    """Every read-modify-write of three processes with three threads each counts."""
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    processes = [context.Process(target=_many_threads, args=(tmp_path,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    assert StateFolder(tmp_path).load("counter")["n"] == 3 * 3 * 10
+    assert not list(tmp_path.glob("*.draft"))
+
+
+def _many_threads(folder):
+    threads = [threading.Thread(target=count_up, args=(folder, 10)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_lock_that_is_never_released_stops_nobody(tmp_path, monkeypatch):
+    """After a short wait the record is kept in memory alone, and a removal is done nevertheless."""
+    from filelock import FileLock  # noqa: PLC0415
+
+    monkeypatch.setattr(cache_room, "LOCK_SECONDS", 0.05)
+    state = StateFolder(tmp_path)
+    state.change("a", lambda _: {"n": 1})
+    with FileLock(tmp_path / "licclient.lock", thread_local=False):
+        worker = threading.Thread(target=lambda: state.change("a", lambda _: {"n": 2}))
+        worker.start()
+        worker.join()
+        assert state.load("a")["n"] == 2
+        assert StateFolder(tmp_path).load("a")["n"] == 1
+        worker = threading.Thread(target=lambda: state.change("a", lambda _: None))
+        worker.start()
+        worker.join()
+        assert StateFolder(tmp_path).load("a") is None
+
+
+def test_a_draft_that_a_killed_process_left_is_no_trouble(tmp_path):
+    """The next write takes it over, also when something else has its name."""
+    (tmp_path / "a.draft").write_bytes(b"half")
+    StateFolder(tmp_path).change("a", lambda _: {"n": 1})
+    assert StateFolder(tmp_path).load("a")["n"] == 1
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == ["a.state"]
+
+
+def test_a_full_disk_is_remembered_in_memory(tmp_path, monkeypatch):
+    """When writing fails, this process still knows, and the old file stays whole."""
+    state = StateFolder(tmp_path)
+    state.change("a", lambda _: {"n": 1})
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    state.change("a", lambda _: {"n": 2})
+    assert state.load("a")["n"] == 2
+    assert StateFolder(tmp_path).load("a")["n"] == 1
+
+
+def test_no_folder_at_all_is_memory_alone(monkeypatch):
+    """Without a home folder nothing is kept, and nothing breaks."""
+
+    def homeless(*_: object, **__: object):
+        raise RuntimeError
+
+    monkeypatch.setattr("platformdirs.user_state_path", homeless)
+    state = StateFolder(None)
+    state.change("a", lambda _: {"n": 1})
+    assert state.load("a") == {"n": 1}
+
+
+@pytest.mark.parametrize("status", ["not json", {"id": 7}, {"id": ""}])
+def test_a_broken_installation_id_is_made_anew(service, clock, key, tmp_path, status):
+    """An id that cannot be read is replaced by a new one, which is then kept."""
+    name = record_name("installation", service.url)
+    raw = json.dumps(status).encode() if isinstance(status, str) else seal(name, status)
+    (tmp_path / f"{name}.state").write_bytes(raw)
+    service.grants()
+    for _ in range(2):
+        with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
+            client.verify(key, recheck=True)
+    first, second = (request.json["domain"] for request in service.requests)
+    assert first == second != ""
+
+
+def test_only_our_own_errors_escape(service, clock, key, tmp_path):
+    """A folder made of every kind of nonsense still ends in our own error tree."""
+    for kind in ("license", "installation", "update"):
+        (tmp_path / f"{record_name(kind, service.url)}.state").mkdir()
+    (tmp_path / "licclient.lock").mkdir()
+    service.goes_down()
+    with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client, pytest.raises(LicclientError):
+        client.verify(key)

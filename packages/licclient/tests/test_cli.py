@@ -1,0 +1,235 @@
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from hashlib import sha256
+
+import pytest
+
+from licclient._cli import main
+
+FILE = b"the new version" * 100
+
+
+@pytest.fixture
+def run(service, tmp_path, capsys):
+    """Run the command line in this process; returns status, standard output and standard error."""
+
+    def run(*arguments: str, server=None, json_too=True):
+        argv = ["--server", server or service.url, "--state-dir", str(tmp_path / "state"), *arguments]
+        status = main(argv)
+        done = capsys.readouterr()
+        for secret in ("SECRETSIG", "CP-"):
+            assert secret not in done.out + done.err
+        return status, done.out, done.err
+
+    return run
+
+
+@pytest.fixture
+def shop(service, http_answer):
+    """A service that grants, offers 2.0 and hands out the file."""
+
+    def reply(request):
+        if request.path.endswith("verify"):
+            return http_answer(
+                200, {"valid": True, "product": "Notes", "expiry": "2999-12-31", "lifetime": False}
+            )
+        if request.path.endswith("update-check"):
+            return http_answer(200, service.listing("2.0"))
+        return http_answer(200, FILE, Content_Disposition='attachment; filename="notes.zip"')
+
+    service.script = reply
+    return service
+
+
+def test_verify_tells_product_term_and_source(run, shop, key):
+    """First from the server, then from the cache."""
+    status, out, _ = run("verify", key)
+    assert (status, out) == (
+        0,
+        "Valid: Notes, valid through 2999-12-31 UTC (confirmed by the server just now).\n",
+    )
+    status, out, _ = run("verify", key)
+    assert status == 0
+    assert "(from the cache, checked less than a minute ago)" in out
+    status, out, _ = run("verify", key, "--recheck", "--json")
+    told = json.loads(out)
+    assert told.pop("checked_at")
+    assert told == {
+        "valid": True,
+        "product": "Notes",
+        "expiry": "2999-12-31",
+        "lifetime": False,
+        "source": "server",
+    }
+
+
+@pytest.mark.parametrize(
+    ("expiry", "lifetime", "words"), [(None, True, "lifetime license"), (None, False, "no expiry")]
+)
+def test_verify_names_keys_without_an_end(run, service, key, expiry, lifetime, words):
+    """A lifetime key and one that merely has no date are told apart."""
+    service.grants("Notes", expiry, lifetime=lifetime)
+    assert words in run("verify", key)[1]
+
+
+def test_a_refusal_is_exit_1(run, service, key):
+    """The server's words, and the reason for programs."""
+    service.refuses(403, "License has been revoked.")
+    assert run("verify", key)[:2] == (1, "Refused: License has been revoked.\n")
+    status, out, _ = run("verify", key, "--json")
+    assert (status, json.loads(out)) == (
+        1,
+        {"valid": False, "reason": "revoked", "message": "License has been revoked."},
+    )
+
+
+def test_another_product_is_exit_1(run, shop, key):
+    """`--product` compares."""
+    status, out, _ = run("verify", key, "--product", "Paint", "--json")
+    assert (status, json.loads(out)["reason"]) == (1, "other_product")
+
+
+@pytest.mark.parametrize("command", [["verify"], ["check"], ["download"]])
+def test_no_answer_is_exit_3(run, service, dead_url, key, command, tmp_path):
+    """Nobody there, or somebody who talks nonsense: no trustworthy answer."""
+    more = {"verify": [], "check": ["notes", "1.0"], "download": ["notes", "1.0", "--to", str(tmp_path)]}[
+        command[0]
+    ]
+    for server in (dead_url, service.url):
+        status, out, err = run(*command, key, *more, server=server)
+        assert (status, out) == (3, "")
+        assert err.startswith("licclient: ")
+    status, out, _ = run(*command, key, *more, "--json")
+    assert (status, json.loads(out)["error"]) == (3, "unavailable")
+
+
+@pytest.mark.parametrize("server", ["store.example", "ftp://x", "https://x?y"])
+def test_a_bad_address_is_exit_2(run, key, server):
+    """Wrong use is told in one line."""
+    status, out, err = run("verify", key, server=server)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["verify"], ["--server", "http://x", "CP-ABC"], ["verify", "CP-ABC", "--nope"]]
+)
+def test_wrong_arguments_are_exit_2(argv, capsys):
+    """Argparse's own complaints do not repeat a key."""
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    assert "CP-ABC" not in capsys.readouterr().err
+
+
+def test_a_malformed_request_is_exit_2(run, service, key):
+    """A 422 and an empty key are wrong use."""
+    assert run("verify", " ")[0] == 2
+    service.says(422, {"message": "No.", "errors": {"domain": ["The domain is bad."]}})
+    status, _, err = run("verify", key, "--domain", "d")
+    assert (status, err) == (2, "licclient: The domain is bad.\n")
+
+
+def test_the_key_can_come_from_the_standard_input(run, shop, key, monkeypatch):
+    """`-` keeps the key out of the shell's history."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(key.lower() + "\n"))
+    assert run("verify", "-")[0] == 0
+    assert shop.requests[0].json["license_key"] == key
+
+
+def test_check_offers(run, shop, key):
+    """An update is exit 0, with its changelog."""
+    status, out, _ = run("check", key, "notes", "1.0")
+    assert (status, out) == (0, "Notes 2.0 is available, published 2026-11-20.\nFaster.\n")
+    status, out, _ = run("check", key, "notes", "1.0", "--json")
+    assert json.loads(out)["update"] == {
+        "name": "Notes",
+        "slug": "notes",
+        "version": "2.0",
+        "changelog": "Faster.",
+        "last_updated": "2026-11-20 10:11:12",
+    }
+    assert shop.count() == 1
+
+
+def test_check_tells_no_update_from_no_answer(run, service, key):
+    """Up to date is exit 1, also when it is remembered; an outage is exit 3, also when it is remembered."""
+    service.offers("1.0")
+    assert run("check", key, "notes", "1.0")[0] == 1
+    assert run("check", key, "notes", "1.0")[0] == 1
+    service.goes_down()
+    assert run("check", key, "notes", "1.0", "--force")[0] == 3
+    assert run("check", key, "notes", "1.0")[0] == 3
+    service.says(401, {"error": "license_expired", "message": "Over."})
+    assert run("check", key, "notes", "1.0", "--force")[:2] == (1, "Refused: Over.\n")
+    _, out, _ = run("check", key, "notes", "1.0", "--force", "--json")
+    assert json.loads(out) == {"update": None, "reason": "expired", "message": "Over."}
+    service.offers(download_url=None)
+    status, out, _ = run("check", key, "notes", "1.0", "--force")
+    assert status == 1
+    assert "support" in out
+
+
+def test_download_prints_path_size_and_digest(run, shop, key, tmp_path):
+    """What a person needs to check the file."""
+    path = tmp_path / "to" / "notes.zip"
+    status, out, _ = run("download", key, "notes", "1.0", "--to", str(tmp_path / "to"))
+    assert (status, out) == (0, f"{path}\n{len(FILE)} bytes, sha256 {sha256(FILE).hexdigest()}\n")
+    assert path.read_bytes() == FILE
+    _, out, _ = run("download", key, "notes", "1.0", "--to", str(tmp_path / "to"), "--json")
+    assert json.loads(out) == {
+        "path": str(path),
+        "size": len(FILE),
+        "sha256": sha256(FILE).hexdigest(),
+        "version": "2.0",
+    }
+
+
+def test_nothing_to_download_is_exit_1(run, shop, key, tmp_path):
+    """No update offered is a definite no."""
+    assert run("download", key, "notes", "2.0", "--to", str(tmp_path))[0] == 1
+
+
+def test_a_folder_that_cannot_be_used_is_exit_2(run, shop, key, tmp_path):
+    """Trouble with the disk is told in one line."""
+    (tmp_path / "file").write_text("")
+    status, _, err = run("download", key, "notes", "1.0", "--to", str(tmp_path / "file"))
+    assert (status, err.count("\n")) == (2, 1)
+
+
+def test_a_server_cannot_steer_the_terminal(run, service, key):
+    """Escape sequences in the server's words are taken out."""
+    service.refuses(403, "\x1b[2Jgone\x07")
+    assert run("verify", key)[1] == "Refused: \ufffd[2Jgone\ufffd\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is sent another way on Windows; not tried there")
+def test_ctrl_c_is_exit_130_without_a_traceback(service, tmp_path, key):
+    """Interrupting while the server is silent ends at once, quietly."""
+
+    def silent(_):
+        time.sleep(20)
+        yield b""
+
+    service.script = silent
+    command = [sys.executable, "-m", "licclient", "--server", service.url, "--state-dir", str(tmp_path)]
+    with subprocess.Popen([*command, "verify", key], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 20
+        while not service.requests and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_the_version_is_told(capsys):
+    """`--version` needs nothing else."""
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("licclient 0.")

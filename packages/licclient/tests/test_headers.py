@@ -1,0 +1,128 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient._headers import (
+    MAX_NAME_BYTES,
+    file_name,
+    read_content_range,
+    read_length,
+    read_sha256,
+    safe_name,
+    strong_etag,
+)
+
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+DIGEST = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ('attachment; filename="a b.zip"', "a b.zip"),
+        ("attachment; filename=a.zip; size=3", "a.zip"),
+        (r'attachment; filename="say \"hi\".zip"', "say _hi_.zip"),
+        ("attachment; filename=\"plain.zip\"; filename*=UTF-8''%E2%82%AC.zip", "€.zip"),
+        ("attachment; filename*=iso-8859-1'en'%A3.zip", "£.zip"),
+        ("attachment; filename*=UTF-8''%FF.zip", "\ufffd.zip"),
+        ("attachment", "fallback"),
+        (None, "fallback"),
+    ],
+)
+def test_names_are_read_as_rfc_6266_says(header, name):
+    """Quoted, bare and extended names, the extended one first."""
+    assert file_name(header, "fallback") == name
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        ("C:evil.exe", "evil.exe"),
+        ("con", "_con"),
+        ("Nul.tar.gz", "_Nul.tar.gz"),
+        ("COM¹.zip", "_COM¹.zip"),
+        ("LPT9 .txt", "_LPT9 .txt"),
+        (".bashrc", "bashrc"),
+        ("name. . ", "name"),
+        ("a\x00b\r\nc.zip", "abc.zip"),
+        ("gpj\u202eexe.zip", "gpjexe.zip"),
+        ('<a>:"|?*.zip', "_____.zip".replace("_____", "____")),
+        ("", ""),
+        ("...", ""),
+        ("/", ""),
+    ],
+)
+def test_names_are_made_harmless(told, name):
+    """No folders, drives, devices, hidden files or invisible characters."""
+    assert safe_name(told) == name
+
+
+@given(st.text(max_size=400))
+def test_any_name_is_one_legal_component(told):
+    """Whatever comes in, what goes out names one plain file, and is stable."""
+    name = safe_name(told)
+    assert not set(name) & set('/\\:<>"|?*\0')
+    assert name not in (".", "..")
+    assert not name.startswith(".")
+    assert not name.endswith((".", " "))
+    assert len(name.encode()) <= MAX_NAME_BYTES + 1
+    assert file_name(told, "x")
+    assert safe_name(name) == name
+
+
+def test_long_names_keep_their_ending():
+    """The stem is cut, not the file type."""
+    name = safe_name("ü" * 300 + ".tar")
+    assert name.endswith("ü.tar")
+    assert MAX_NAME_BYTES - 2 <= len(name.encode()) <= MAX_NAME_BYTES
+
+
+@pytest.mark.parametrize(
+    ("header", "digest"),
+    [
+        (f"sha-256=:{DIGEST}:", EMPTY),
+        (f"sha-512=:AAAA:, sha-256=:{DIGEST}:", EMPTY),
+        (f"sha-256=:{DIGEST}:;q=1, md5=:AAAA:", EMPTY),
+        (f"sha-256={DIGEST}", None),
+        ("sha-256=:AAAA:", None),
+        ("sha-256=:====:", None),
+        (f"xsha-256=:{DIGEST}:", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_digests_are_read_as_rfc_9530_says(header, digest):
+    """The sha-256 member of the dictionary, as a byte sequence of 32 bytes; everything else is none."""
+    assert read_sha256(header) == digest
+
+
+@pytest.mark.parametrize(
+    ("header", "read"),
+    [
+        ("bytes 5-9/10", (5, 9, 10)),
+        ("bytes 5-10/10", None),
+        ("bytes 9-5/10", None),
+        ("bytes 5-9/*", None),
+        ("items 5-9/10", None),
+        (None, None),
+    ],
+)
+def test_content_ranges(header, read):
+    """First, last and total, when they make sense."""
+    assert read_content_range(header) == read
+
+
+@pytest.mark.parametrize(("value", "length"), [("0", 0), ("12", 12), ("-1", None), ("1e3", None), ("", None)])
+def test_lengths(value, length):
+    """Plain digits only."""
+    assert read_length(value) == length
+
+
+@pytest.mark.parametrize(
+    ("value", "tag"), [('"a"', '"a"'), ('W/"a"', None), ("a", None), ('"a"b"', None), (None, None)]
+)
+def test_only_strong_tags_resume(value, tag):
+    """A weak tag does not promise the same bytes."""
+    assert strong_etag(value) == tag

@@ -1,0 +1,181 @@
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient import License, LicenseRefused, Reason, ServiceUnavailable, Source
+from licclient._model import Held, Listing, Round, Verified
+from licclient._policy import (
+    CLOCK_TOLERANCE,
+    MARK_EVERY,
+    begin_round,
+    end_round,
+    is_due,
+    is_link_good,
+    is_newer,
+    mark,
+    recall,
+    settle,
+)
+from licclient._settings import read_settings
+
+START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+OUTAGE = ServiceUnavailable("No answer.")
+HOUR = timedelta(hours=1)
+
+
+def settings(**changes: object):
+    """Return usual settings with some changes."""
+    options = {
+        "product": None,
+        "slug": "notes",
+        "version": "1.0",
+        "domain": None,
+        "cache_for": 24 * HOUR,
+        "grace": 72 * HOUR,
+        "check_every": 12 * HOUR,
+        "timeout": 10,
+    }
+    return read_settings("https://store.example", **(options | changes))
+
+
+spans = st.timedeltas(timedelta(0), timedelta(days=400))
+# Anywhere, and close to the ends of cache and grace, where it matters.
+close = st.builds(
+    lambda end, off: end + off,
+    st.sampled_from([24 * HOUR, 96 * HOUR]),
+    st.timedeltas(-0.2 * HOUR, 0.2 * HOUR),
+)
+readings = st.lists(st.timedeltas(timedelta(days=-10), timedelta(days=20)) | close, min_size=1, max_size=25)
+products = st.sampled_from(["Notes", "Paint"])
+
+
+def live(held, now, rules):
+    """One verify without a server, as the client does it: mark, recall, else settle an outage."""
+    held = mark(held, now, rules)
+    known = recall(held, now, rules) or settle(OUTAGE, held, now, rules).result
+    return held, known if isinstance(known, License) else None
+
+
+@given(readings, spans, spans, st.none() | st.dates(date(2026, 11, 20), date(2026, 12, 20)))
+def test_no_license_after_its_end_by_any_clock(moments, cache_for, grace, expiry):
+    """Whatever the clock shows in turn: never past cache and grace, never past the expiry day."""
+    rules = settings(cache_for=max(cache_for, 24 * HOUR), grace=grace)
+    held = Held(Verified("Notes", expiry, expiry is None), START, START)
+    for moment in moments:
+        now = START + moment
+        held, license_ = live(held, now, rules)
+        if license_ is not None:
+            assert now - START < rules.cache_for + rules.grace
+            assert expiry is None or now.date() <= expiry
+            assert (license_.source is Source.CACHE) == (max(now, held.seen_at) - START < rules.cache_for)
+
+
+@given(readings)
+def test_a_clock_set_back_never_extends(moments):
+    """Once a moment past the end was seen, and not only guessed, no later reading brings the license back."""
+    rules, latest = settings(), START
+    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    for moment in moments:
+        now = START + moment
+        held, license_ = live(held, now, rules)
+        latest = max(latest, now)
+        if license_ is not None:
+            assert latest - START < rules.cache_for + rules.grace
+            assert now >= latest - CLOCK_TOLERANCE - MARK_EVERY
+
+
+@given(readings)
+def test_the_mark_never_goes_back_without_a_server(moments):
+    """The latest instant seen only grows, and is never far behind what was really seen."""
+    rules = settings()
+    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    latest = START
+    for moment in moments:
+        after = mark(held, START + moment, rules)
+        latest = max(latest, START + moment)
+        assert after.seen_at >= held.seen_at
+        assert latest - after.seen_at <= MARK_EVERY
+        held = after
+
+
+@given(products, products, st.timedeltas(timedelta(0), timedelta(days=10)))
+def test_a_license_is_always_for_the_expected_product(cached, expected, later):
+    """Neither cache nor grace nor server passes off another product (D-44)."""
+    rules = settings(product=expected)
+    held = Held(Verified(cached, None, lifetime=True), START, START)
+    now = START + later
+    results = [
+        recall(held, now, rules),
+        settle(OUTAGE, held, now, rules).result,
+        settle(Verified(cached, None, lifetime=True), None, now, rules).result,
+    ]
+    for result in results:
+        if isinstance(result, License):
+            assert result.product == expected
+    if cached != expected:
+        assert isinstance(results[2], LicenseRefused)
+        assert results[2].reason is Reason.OTHER_PRODUCT
+
+
+def test_a_success_resets_the_latest_instant_seen():
+    """After the server's word a clock that had been ahead counts from now (D-43)."""
+    ahead = Held(Verified("Notes", None, lifetime=False), START, START + timedelta(days=99))
+    settled = settle(Verified("Notes", None, lifetime=False), ahead, START + HOUR, settings())
+    assert settled.held == Held(Verified("Notes", None, lifetime=False), START + HOUR, START + HOUR)
+
+
+# --- cadence ----------------------------------------------------------------------------------
+
+
+@given(st.floats(0, 1), st.timedeltas(timedelta(days=-3), timedelta(days=3)))
+def test_checks_are_due_by_the_clock(spread, later):
+    """Not within twelve hours, always after thirteen and a bit or when the last lies in the future (D-46)."""
+    last = begin_round(None, START, spread)
+    due = is_due(last, START + later, settings())
+    if -CLOCK_TOLERANCE <= later < 12 * HOUR:
+        assert not due
+    if later < -CLOCK_TOLERANCE or later >= 13.2 * HOUR:
+        assert due
+
+
+def test_the_first_check_is_due():
+    """Without a last check there is nothing to wait for."""
+    assert is_due(None, START, settings())
+
+
+LISTING = Listing("Notes", "notes", "2.0", "", START, "https://x.example/f")
+
+
+@pytest.mark.parametrize(
+    ("answer", "answered", "kept"),
+    [
+        (LISTING, True, "2.0"),
+        (Listing("Notes", "notes", "2.0", "", START, None), True, None),
+        (Listing("Notes", "notes", "0.9", "", START, "https://x.example/f"), True, None),
+        (LicenseRefused(Reason.OTHER, "No."), True, None),
+        (OUTAGE, False, "1.5"),
+    ],
+)
+def test_what_is_remembered_of_a_check(answer, answered, kept):
+    """An offer replaces, a no forgets, an outage keeps; the link is never kept."""
+    before = Round(START, 0.0, answered=True, listing=Listing("Notes", "notes", "1.5", "", START, None))
+    after = end_round(begin_round(before, START + HOUR, 0.5), answer, "1.0")
+    assert after.answered is answered
+    assert (after.listing and after.listing.version) == kept
+    assert after.listing is None or after.listing.download_url is None
+
+
+@given(st.text(max_size=8), st.text(max_size=8))
+def test_any_two_versions_can_be_compared(offered, installed):
+    """No text makes the comparison crash, and nothing is newer than itself."""
+    assert is_newer(offered, installed) in (True, False)
+    assert not is_newer(offered, offered)
+
+
+@pytest.mark.parametrize(("minutes", "good"), [(0, True), (54, True), (55, False), (-1, False)])
+def test_a_link_is_good_for_most_of_its_hour(minutes, good):
+    """55 of 60 minutes, and not at all by a clock that went backwards (D-48)."""
+    assert is_link_good(START, START + timedelta(minutes=minutes)) is good
+    assert not is_link_good(None, START)

@@ -1,0 +1,168 @@
+import asyncio
+import inspect
+import logging
+import pickle
+import subprocess
+import sys
+import time
+
+import pytest
+import respx
+
+import licclient
+from licclient import (
+    AsyncLicenseClient,
+    InvalidRequest,
+    LicenseClient,
+    LicenseRefused,
+    Reason,
+    ServiceUnavailable,
+)
+from licclient._client import _in_thread
+
+
+def test_the_public_door():
+    """These names, sorted, and no others."""
+    assert licclient.__all__ == [
+        "AsyncLicenseClient",
+        "InvalidRequest",
+        "LicclientError",
+        "License",
+        "LicenseClient",
+        "LicenseRefused",
+        "Reason",
+        "ServiceUnavailable",
+        "Source",
+        "UntrustedAnswer",
+        "Update",
+        "__version__",
+    ]
+    assert all(hasattr(licclient, name) for name in licclient.__all__)
+
+
+@pytest.mark.parametrize("name", ["__init__", "verify", "check_for_update", "download"])
+def test_the_twins_have_the_same_face(name):
+    """Both flavours take the same arguments."""
+    sync, twin = (inspect.signature(getattr(one, name)) for one in (LicenseClient, AsyncLicenseClient))
+    assert sync == twin
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LicenseRefused(Reason.EXPIRED, "License expired."),
+        InvalidRequest({"ip": ["Bad."]}),
+        ServiceUnavailable("No answer."),
+    ],
+)
+def test_errors_survive_a_process_boundary(error):
+    """They can be pickled, as pools and crash reporters do."""
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))
+    assert isinstance(error, licclient.LicclientError)
+
+
+def test_importing_loads_nothing_heavy():
+    """No HTTP library, no event loop, no lock, no crypto until a call is made."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import licclient"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    heavy = {
+        "httpx",
+        "httpcore",
+        "aiohttp",
+        "sqlalchemy",
+        "cryptography",
+        "asyncio",
+        "filelock",
+        "platformdirs",
+    }
+    assert "licclient._client" in loaded
+    assert not loaded & (heavy | {"ssl", "truststore", "packaging.version"})
+
+
+def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
+    """A start with a fresh cache does not pay for httpx."""
+    service.grants()
+    with LicenseClient(service.url, state_dir=tmp_path) as client:
+        client.verify(key)
+    code = (
+        "import sys, licclient\n"
+        f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
+        "print(client.verify(sys.argv[1]).source)\n"
+        "print(sorted({'httpx', 'asyncio', 'ssl'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, key], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["cache", "[]"]
+
+
+async def test_no_log_ever_holds_the_key(make_client, service, key, tmp_path, caplog):
+    """With httpx and httpcore at DEBUG neither key nor link is written, also when things go wrong."""
+    caplog.set_level(logging.DEBUG)
+    client = make_client(timeout=0.5)
+    service.grants()
+    await client.verify(key)
+    service.offers()
+    update = await client.check_for_update(key)
+    service.says(403, {"error": "link_expired", "message": key}, Location=f"/{key}?SECRETSIG")
+    with pytest.raises(licclient.LicclientError) as refused:
+        await client.download(update, tmp_path / "to")
+    service.says(302, b"", Location=f"/api/v1/update-check?license_key={key}&sig=SECRETSIG")
+    await client.check_for_update(key, force=True)
+    service.goes_down()
+    with pytest.raises(ServiceUnavailable) as caught:
+        await client.verify(key[:-1] + "9")
+    told = caplog.text + repr(caught.value) + repr(refused.value) + repr(client.client) + repr(update)
+    for secret in (key, key[:-1] + "9", "SECRETSIG"):
+        assert secret not in told
+
+
+async def test_other_users_of_httpx_keep_their_logs(make_client, service, key, caplog):
+    """Only our own calls are kept out of httpx's log."""
+    import httpx  # noqa: PLC0415
+
+    caplog.set_level(logging.INFO)
+    service.grants()
+    await make_client().verify(key)
+    async with httpx.AsyncClient() as other:
+        await other.get(service.url + "/hello")
+    assert "/hello" in caplog.text
+
+
+async def test_a_cancelled_task_does_not_overtake_its_disk_work():
+    """What was begun on a thread is seen through before the cancellation goes on."""
+    done = []
+
+    def step():
+        time.sleep(0.1)
+        done.append(True)
+
+    task = asyncio.ensure_future(_in_thread(step))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [True]
+
+
+@respx.mock
+async def test_apps_can_mock_the_service_with_respx(make_client, key):
+    """Whoever tests an app with respx finds the calls where httpx makes them, over https as well."""
+    body = {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
+    route = respx.post("https://store.invalid/api/v1/licenses/verify").respond(json=body)
+    assert (await make_client("https://store.invalid").verify(key)).lifetime
+    assert route.called
+
+
+def test_one_async_client_works_in_loop_after_loop(service, tmp_path, key):
+    """A program may call `asyncio.run` more than once with the same client."""
+    service.grants()
+    client = AsyncLicenseClient(service.url, state_dir=tmp_path)
+    for _ in range(2):
+        assert asyncio.run(client.verify(key, recheck=True)).product == "Notes"
+    asyncio.run(client.aclose())

@@ -1,0 +1,200 @@
+import json
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from licclient import InvalidRequest, LicclientError, LicenseRefused, Reason, ServiceUnavailable
+from licclient._model import Listing, Verified
+from licclient._settings import read_settings
+from licclient._wire import (
+    Reply,
+    is_safe_link,
+    read_refusal,
+    read_update,
+    read_verify,
+    redirect_target,
+    shown_ip,
+    tidy_key,
+    update_call,
+    verify_call,
+)
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+SETTINGS = read_settings(
+    "https://store.example",
+    product=None,
+    slug=None,
+    version=None,
+    domain=None,
+    cache_for=timedelta(days=1),
+    grace=timedelta(days=3),
+    check_every=timedelta(hours=12),
+    timeout=10,
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
+days = st.dates().map(date.isoformat)
+
+
+@given(st.integers(100, 599), st.binary(max_size=200))
+@example(200, b"")
+def test_any_bytes_come_to_a_known_error(status, body):
+    """Bytes that are no JSON object are never a license, and never an exception."""
+    assert isinstance(read_verify(Reply(status, body), KEY), LicclientError)
+    assert isinstance(read_update(Reply(status, body), SETTINGS, "notes", KEY), LicclientError)
+
+
+@given(
+    st.sampled_from([200, 201, 401, 403, 404, 422, 500]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "valid": st.booleans() | json_values,
+            "product": st.text() | json_values,
+            "expiry": st.none() | days | st.text(max_size=12) | json_values,
+            "lifetime": st.booleans() | json_values,
+            "reason": st.text() | json_values,
+            "message": st.text(),
+            "errors": json_values,
+        },
+    ),
+)
+def test_only_a_well_formed_success_is_a_license(status, body):
+    """Of everything that resembles an answer, only the specified one grants (D-40)."""
+    read = read_verify(Reply(status, json.dumps(body).encode()), KEY)
+    if not isinstance(read, Verified):
+        assert isinstance(read, LicclientError)
+        assert isinstance(read, ServiceUnavailable) or status in (403, 404, 422)
+        return
+    assert status == 200
+    assert body["valid"] is True
+    assert isinstance(body["product"], str)
+    assert isinstance(body["lifetime"], bool)
+    assert body["expiry"] is None or (
+        not body["lifetime"] and date.fromisoformat(body["expiry"]) == read.expiry
+    )
+
+
+@given(json_values)
+def test_any_json_is_read_without_a_crash(body):
+    """Whatever JSON an update check answers with, it comes to a value."""
+    for status in (200, 401, 422):
+        assert isinstance(
+            read_update(Reply(status, json.dumps(body).encode()), SETTINGS, "notes", KEY),
+            Listing | LicclientError,
+        )
+
+
+@given(st.text())
+def test_tidying_twice_changes_nothing(typed):
+    """What was repaired stays as it is."""
+    key = tidy_key(typed)
+    if isinstance(key, str):
+        assert tidy_key(key) == key or key.upper() != key  # some letters have no stable upper case
+        assert not any(letter.isspace() for letter in key)
+
+
+def test_a_key_is_a_string():
+    """Anything else is the app's bug."""
+    with pytest.raises(TypeError, match="string"):
+        tidy_key(7)
+
+
+def test_calls_hide_the_key():
+    """Neither repr of a call shows what it carries."""
+    calls = verify_call(SETTINGS, KEY, "d", "0.0.0.0"), update_call(SETTINGS, KEY, "notes", "1.0", "d")  # noqa: S104
+    assert KEY not in repr(calls)
+
+
+def test_words_that_repeat_the_key_are_masked():
+    """A server that echoes the key into its messages does not get it into our exceptions."""
+    refused = read_verify(
+        Reply(403, json.dumps({"valid": False, "reason": f"{KEY.lower()} is bad"}).encode()), KEY
+    )
+    invalid = read_verify(
+        Reply(422, json.dumps({"message": KEY, "errors": {KEY: [f"x {KEY}"]}}).encode()), KEY
+    )
+    assert isinstance(refused, LicenseRefused)
+    assert isinstance(invalid, InvalidRequest)
+    assert refused.message == "… is bad"
+    assert KEY not in f"{refused!r} {invalid!r} {invalid}"
+
+
+def test_words_are_left_alone_when_the_key_is_a_mere_word():
+    """Somebody typed "license": the server's sentence about it stays readable."""
+    refused = read_verify(Reply(403, b'{"valid": false, "reason": "Invalid license format."}'), "LICENSE")
+    assert isinstance(refused, LicenseRefused)
+    assert refused.reason is Reason.INVALID_FORMAT
+    assert refused.message == "Invalid license format."
+
+
+@pytest.mark.parametrize(
+    ("link", "server", "safe"),
+    [
+        ("https://cdn.example/x", "https://store.example", True),
+        ("http://cdn.example/x", "https://store.example", False),
+        ("http://store.example/x", "http://store.example", True),
+        ("http://127.0.0.1:80/x", "https://store.example", True),
+        ("http://[::1]/x", "https://store.example", True),
+        ("http://localhost/x", "https://store.example", True),
+        ("http://127.0.0.1.evil.example/x", "https://store.example", False),
+        ("https://user:pw@cdn.example/x", "https://store.example", False),
+        ("https:///x", "https://store.example", False),
+        ("https://x:99999/", "https://store.example", False),
+        ("https://cdn.example/a b", "https://store.example", False),
+        ("javascript:alert(1)", "http://store.example", False),
+        ("/relative", "http://store.example", False),
+    ],
+)
+def test_where_a_file_may_come_from(link, server, safe):
+    """Https, this machine, or plain http when the service itself is reached that way."""
+    assert is_safe_link(link, server) is safe
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/b", "https://store.example/b"),
+        ("https://cdn.example/b?s=1", "https://cdn.example/b?s=1"),
+        ("//cdn.example/b", "https://cdn.example/b"),
+        ("http://cdn.example/b", None),
+        ("http://127.0.0.1/b", None),
+        ("http://[", None),
+    ],
+)
+def test_redirects_never_leave_https(location, target):
+    """A redirect from https to http is not followed, not even to this machine."""
+    assert redirect_target("https://store.example/a", location, "https://store.example") == target
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [("192.0.2.7", "192.0.2.7"), ("fe80::1%eth0", "fe80::1"), ("", "0.0.0.0"), ("x", "0.0.0.0")],  # noqa: S104
+)
+def test_our_address_is_a_plain_one(address, shown):
+    """The server takes no zones; without an address it gets the one that stands for none (D-45)."""
+    assert shown_ip(address) == shown
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("license_revoked", Reason.REVOKED),
+        ("license_expired", Reason.EXPIRED),
+        ("product_mismatch", Reason.OTHER_PRODUCT),
+        ("invalid_license", Reason.OTHER),
+        ("product_not_found", Reason.OTHER),
+        ("no_versions", Reason.OTHER),
+        ("news", Reason.OTHER),
+    ],
+)
+def test_codes_have_reasons(code, reason):
+    """The codes of update checks and downloads come to the same enum as verify's sentences (spec 7, D-31)."""
+    refusal = read_refusal(Reply(401, json.dumps({"error": code, "message": "M"}).encode()), KEY)
+    assert refusal is not None
+    assert (refusal.reason, refusal.message) == (reason, "M")

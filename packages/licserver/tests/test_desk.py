@@ -1,0 +1,170 @@
+"""asyncio in front of the store: who waits together is served together."""
+
+import asyncio
+import threading
+
+import pytest
+
+from licserver.desk import MAX_BATCH, BatchQueue
+
+
+class Counter:
+    """Serves batches, notes them, and can be held up; doubles what it is asked."""
+
+    def __init__(self) -> None:
+        self.batches = []
+        self.entered, self.go = threading.Event(), threading.Event()
+        self.go.set()
+
+    def __call__(self, asks: list[str]) -> list[str | Exception]:
+        """Serve a batch."""
+        self.batches.append(list(asks))
+        self.entered.set()
+        assert self.go.wait(10)
+        if "break" in asks:
+            raise LookupError("all of you")
+        return [ValueError("you alone") if ask == "bad" else ask * 2 for ask in asks]
+
+
+@pytest.fixture
+def counter():
+    """What serves."""
+    return Counter()
+
+
+@pytest.fixture
+def queue(counter):
+    """A queue before it."""
+    queue = BatchQueue(counter, "test")
+    yield queue
+    counter.go.set()
+    queue.close()
+
+
+async def busy(queue, counter):
+    """Let the queue begin with one ask, and hold it up there."""
+    counter.go.clear()
+    first = asyncio.create_task(queue.ask("first"))
+    await asyncio.to_thread(counter.entered.wait)
+    return first
+
+
+async def asked(queue, *asks: str):
+    """Ask all of these now; they wait."""
+    tasks = [asyncio.create_task(queue.ask(ask)) for ask in asks]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_somebody_alone_is_served_at_once(queue, counter):
+    """There is no timer that waits for company."""
+    assert await queue.ask("a") == "aa"
+    assert counter.batches == [["a"]]
+
+
+async def test_who_asks_in_the_same_moment_is_one_call(queue, counter):
+    """A hundred asks of one turn of the loop are one statement, and each gets its own reply."""
+    replies = await asyncio.gather(*(queue.ask(str(n)) for n in range(100)))
+    assert replies == [str(n) * 2 for n in range(100)]
+    assert len(counter.batches) == 1
+
+
+async def test_who_waits_while_it_is_busy_is_the_next_call(queue, counter):
+    """Whatever gathers behind a running call is served by one more."""
+    first = await busy(queue, counter)
+    tasks = await asked(queue, *"abcdef")
+    counter.go.set()
+    assert await asyncio.gather(first, *tasks) == ["firstfirst", "aa", "bb", "cc", "dd", "ee", "ff"]
+    assert counter.batches == [["first"], list("abcdef")]
+
+
+async def test_a_batch_has_an_end(queue, counter):
+    """More than a statement can carry is served in several, in order, and nobody is forgotten."""
+    replies = await asyncio.gather(*(queue.ask(str(n)) for n in range(2 * MAX_BATCH + 1)))
+    assert replies == [str(n) * 2 for n in range(2 * MAX_BATCH + 1)]
+    assert [len(batch) for batch in counter.batches] == [MAX_BATCH, MAX_BATCH, 1]
+
+
+async def test_an_exception_reaches_its_asker_alone(queue):
+    """The neighbours of an ask that fails get their replies."""
+    replies = await asyncio.gather(*map(queue.ask, ["a", "bad", "b"]), return_exceptions=True)
+    assert [replies[0], repr(replies[1]), replies[2]] == ["aa", "ValueError('you alone')", "bb"]
+
+
+async def test_a_call_that_fails_fails_all_of_its_batch_and_no_other(queue):
+    """A database that is away is told to all who wait, and the next ones are served again."""
+    replies = await asyncio.gather(*map(queue.ask, ["a", "break"]), return_exceptions=True)
+    assert [type(reply) for reply in replies] == [LookupError, LookupError]
+    assert await queue.ask("a") == "aa"
+
+
+async def test_who_has_gone_is_not_served(queue, counter):
+    """A caller that hung up while waiting takes no slot; the others of its batch are served."""
+    first = await busy(queue, counter)
+    gone, stays, also_gone = await asked(queue, "gone", "stays", "also gone")
+    gone.cancel()
+    also_gone.cancel()
+    counter.go.set()
+    assert await first == "firstfirst"
+    assert await stays == "staysstays"
+    assert counter.batches == [["first"], ["stays"]]
+    assert (await asyncio.gather(gone, also_gone, return_exceptions=True)).count("") == 0
+    assert gone.cancelled()
+
+
+async def test_when_all_who_wait_have_gone_nothing_is_asked(queue, counter):
+    """A batch of nobody is no call."""
+    first = await busy(queue, counter)
+    (gone,) = await asked(queue, "gone")
+    gone.cancel()
+    counter.go.set()
+    await first
+    assert await queue.ask("next") == "nextnext"
+    assert counter.batches == [["first"], ["next"]]
+
+
+async def test_who_goes_while_being_served_disturbs_nobody(queue, counter):
+    """A reply that nobody waits for any more is dropped."""
+    first = await busy(queue, counter)
+    first.cancel()
+    (other,) = await asked(queue, "other")
+    counter.go.set()
+    assert await other == "otherother"
+
+
+async def test_closing_lets_the_running_call_finish_and_refuses_the_next(counter):
+    """After closing nobody waits for ever: the thread has ended, and a late ask fails."""
+    queue = BatchQueue(counter, "test")
+    assert await queue.ask("a") == "aa"
+    queue.close()
+    with pytest.raises(RuntimeError):
+        await queue.ask("late")
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("test_0")]
+
+
+async def test_a_reply_too_few_leaves_nobody_waiting():
+    """Should a call break its promise and return too little, all of the batch learn of it."""
+    queue = BatchQueue(lambda asks: list(asks)[:-1], "test")
+    replies = await asyncio.wait_for(
+        asyncio.gather(*map(queue.ask, "abc"), return_exceptions=True), timeout=5
+    )
+    assert all(isinstance(reply, Exception) for reply in replies)
+    queue.close()
+
+
+async def test_what_never_waits_is_served_in_the_loop(counter):
+    """Without a thread a batch is served at the next turn of the loop, on the loop's own thread."""
+    served_on = []
+
+    def serve(asks):
+        served_on.append(threading.current_thread())
+        return counter(asks)
+
+    queue = BatchQueue(serve, None)
+    replies = await asyncio.gather(*map(queue.ask, ["a", "bad", "b"]), return_exceptions=True)
+    assert [replies[0], repr(replies[1]), replies[2]] == ["aa", "ValueError('you alone')", "bb"]
+    replies = await asyncio.gather(*map(queue.ask, ["a", "break"]), return_exceptions=True)
+    assert [type(reply) for reply in replies] == [LookupError, LookupError]
+    assert await queue.ask("a") == "aa"
+    assert counter.batches == [["a", "bad", "b"], ["a", "break"], ["a"]]
+    assert set(served_on) == {threading.current_thread()}

@@ -1,0 +1,153 @@
+"""Settings: read once, refused with the variable's name (issue 2, docs/server.md)."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from licserver.errors import SettingsError
+from licserver.settings import Settings, StandaloneSettings, load_settings
+
+GOOD = {
+    "LICSERVER_DATA_DIR": ("/srv/licenses", "data_dir", Path("/srv/licenses")),
+    "LICSERVER_BASE_URL": ("https://l.example/sub/", "base_url", "https://l.example/sub"),
+    "LICSERVER_TRUSTED_PROXIES": (
+        "10.0.0.1, 2001:db8::/32,",
+        "trusted_proxies",
+        (ip_network("10.0.0.1/32"), ip_network("2001:db8::/32")),
+    ),
+    "LICSERVER_IPV6_PREFIX": ("64", "ipv6_prefix", 64),
+    "LICSERVER_ACCESS_LOG": ("true", "access_log", True),
+    "LICSERVER_BODY_TIMEOUT": ("2.5", "body_timeout", 2.5),
+    "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_variable_sets_its_setting(name, monkeypatch):
+    """Each setting is its name in capitals behind LICSERVER_."""
+    text, attribute, value = GOOD[name]
+    monkeypatch.setenv(name, text)
+    assert getattr(load_settings(), attribute) == value
+
+
+def test_defaults_are_safe():
+    """Out of the box no header is believed and nothing is logged."""
+    settings = load_settings()
+    assert settings.trusted_proxies == ()
+    assert settings.ipv6_prefix == 128
+    assert settings.base_url is None
+    assert settings.access_log is False
+    assert settings.data_dir.is_absolute()
+    assert settings.database.endswith("licserver.sqlite3")
+
+
+def test_every_setting_is_shown_here():
+    """A new setting needs a line in this file."""
+    secret = {"LICSERVER_DATABASE_URL", "LICSERVER_SECRETS"}
+    assert {f"LICSERVER_{name.upper()}" for name in Settings.model_fields} == set(GOOD) | secret
+
+
+def test_what_may_hold_a_password_is_not_shown(monkeypatch):
+    """The database's address and the secrets stay out of every repr, and reach only who asks."""
+    monkeypatch.setenv("LICSERVER_DATABASE_URL", "postgresql://me:hunter2@db/x")
+    monkeypatch.setenv("LICSERVER_SECRETS", '{"index_secret": "hunter2"}')
+    settings = load_settings()
+    assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()
+    assert settings.database == "postgresql://me:hunter2@db/x"
+
+
+BAD = {
+    "LICSERVER_BASE_URL": [
+        "licenses.example",
+        "ftp://l.example",
+        "https://",
+        "https://l.example?x=1",
+        "https://l.example/?",
+        "https://l.example/#x",
+        "https://l.example ",
+        "https://l.exa mple",
+        "https://l.example\n",
+        "https://me:secret@l.example",
+        "https://bücher.example",
+        "https://[::1",
+    ],
+    "LICSERVER_TRUSTED_PROXIES": ["proxy.example", "10.0.0.0/33", "10.0.0.1 10.0.0.2", "*"],
+    "LICSERVER_IPV6_PREFIX": ["0", "129", "-1", "many", "64.5"],
+    "LICSERVER_ACCESS_LOG": ["perhaps"],
+    "LICSERVER_BODY_TIMEOUT": ["0", "-1", "601", "soon", "nan", "inf"],
+    "LICSERVER_DRAIN_TIMEOUT": ["-1", "3601", "nan"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
+)
+def test_a_value_that_cannot_be_is_refused_by_name(name, value, monkeypatch):
+    """The message begins with the variable that is to be mended, and repeats no value."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=f"^{name}: ") as refusal:
+        load_settings()
+    assert "secret" not in str(refusal.value)
+
+
+UNKNOWN = {
+    "LICSERVER_DATADIR": "LICSERVER_DATA_DIR",
+    "LICSERVER_BASEURL": "LICSERVER_BASE_URL",
+    "LICSERVER_TRUSTED_PROXY": "LICSERVER_TRUSTED_PROXIES",
+    "licserver_databse_url": "LICSERVER_DATABASE_URL",
+}
+
+
+@pytest.mark.parametrize(("name", "near"), UNKNOWN.items())
+def test_a_misspelt_variable_is_refused_and_the_nearest_named(name, near, monkeypatch):
+    """A setting that does nothing is told, not passed over."""
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(SettingsError, match=f"^unknown setting {name}; did you mean {near}\\?$"):
+        load_settings()
+
+
+def test_even_a_name_like_nothing_is_refused(monkeypatch):
+    """There is always a nearest one."""
+    monkeypatch.setenv("LICSERVER_", "")
+    with pytest.raises(SettingsError, match="did you mean LICSERVER_"):
+        load_settings()
+
+
+def test_an_empty_variable_is_as_good_as_none(monkeypatch):
+    """A line left empty in a file of settings means the default."""
+    for name in GOOD:
+        monkeypatch.setenv(name, "")
+    assert load_settings() == Settings()
+
+
+def test_what_is_given_wins(monkeypatch, tmp_path):
+    """The command line beats the environment, and None on it is not given."""
+    monkeypatch.setenv("LICSERVER_DATA_DIR", "/elsewhere")
+    assert load_settings(data_dir=tmp_path).data_dir == tmp_path
+    assert load_settings(data_dir=None).data_dir == Path("/elsewhere")
+
+
+def test_a_folder_may_lie_at_home_or_be_relative(monkeypatch, tmp_path):
+    """The folder is absolute from the start: nothing changes when the process changes its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(data_dir=Path("~/x")).data_dir == tmp_path / "x"
+    assert load_settings(data_dir=Path("x")).data_dir == tmp_path / "x"
+
+
+def test_settings_are_frozen():
+    """Nobody changes a setting on the way."""
+    with pytest.raises(pydantic.ValidationError):
+        Settings().access_log = True  # type: ignore[misc]
+
+
+def test_a_throwaway_store_takes_nothing_from_the_environment(monkeypatch, tmp_path):
+    """Standalone settings are what they are given, however wrong the vendor's own are."""
+    monkeypatch.setenv("LICSERVER_BODY_TIMEOUT", "soon")
+    monkeypatch.setenv("LICSERVER_SECRETS", "x")
+    monkeypatch.setenv("LICSERVER_DATABASE_URL", "x")
+    settings = StandaloneSettings(data_dir=tmp_path)
+    assert settings.secrets is None
+    assert settings.database == f"sqlite+pysqlite:///{tmp_path}/licserver.sqlite3"

@@ -1,0 +1,244 @@
+"""The batch side of the database: lookups, claims, and what they never grant (D-03, D-08)."""
+
+import sqlite3
+from contextlib import contextmanager
+from datetime import date
+
+import pytest
+
+from licserver.errors import StoreUnavailable
+from licserver.model import Environment, Halves
+from licserver.rules import Valid, VerifyRefusal, judge_verify
+from licserver.store import BatchStore, Claim, Sighting, UpdateAsk
+
+
+@pytest.fixture
+def store(world):
+    """The batch side of the default world's database."""
+    return BatchStore(world.vendor.database)
+
+
+@pytest.fixture
+def claim(world):
+    """Claim a slot of a key for an environment, judged by the rules."""
+
+    def make(key, environment, now=None):
+        now = now or world.clock()
+        return Claim(
+            Sighting(world.vendor.vault.license_id(key), environment),
+            lambda license_: judge_verify(key, license_, environment, now),
+            now,
+        )
+
+    return make
+
+
+def admitted(verdicts):
+    """How many of the verdicts let somebody in."""
+    return sum(isinstance(verdict, Valid) for verdict in verdicts)
+
+
+def test_lookups_come_back_in_the_order_asked(world, store, environment):
+    """Known, unknown and repeated keys in one batch each get their own answer."""
+    one, two, none = world.key(slots=1), world.key(slots=2), "CP-NO"
+    asked = [one, none, two, one, none, two, two]
+    found = store.look_up([Sighting(world.vendor.vault.license_id(key), environment()) for key in asked])
+    assert [license_ and license_.slots for license_ in found] == [1, None, 2, 1, None, 2, 2]
+
+
+def test_a_lookup_brings_all_terms_along(world, store, environment):
+    """What was agreed at issue is what the rules get to see."""
+    key = world.key(
+        slots=7,
+        expires_on=date(2027, 1, 1),
+        support_until=date(2026, 7, 1),
+        subscription_id="s-1",
+        allowed=("B.example", "*.c.example", "192.0.2.0/24"),
+    )
+    world.vendor.end_subscription("s-1")
+    world.vendor.revoke(key)
+    (found,) = store.look_up([Sighting(world.vendor.vault.license_id(key), environment())])
+    assert found is not None
+    assert (found.slots, found.expires_on, found.support_until) == (7, date(2027, 1, 1), date(2026, 7, 1))
+    assert found.allowed == ("b.example", "*.c.example", "192.0.2.0/24")
+    assert found.subscription_ended_at == found.revoked_at == world.clock()
+
+
+def test_a_lookup_tells_which_halves_are_known(world, store, claim, environment):
+    """A key with thousands of activations is judged by what they know of the asker; the count is of all."""
+    key = world.key(slots=5)
+    store.admit([claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(5)])
+    license_id = world.vendor.vault.license_id(key)
+    asked = [
+        Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
+    ]
+    found = store.look_up([Sighting(license_id, one) for one in asked])
+    assert [license_.slots_used for license_ in found] == [5] * 4
+    assert [license_.activated for license_ in found] == [
+        Halves(domain=True, ip=True),
+        Halves(domain=True, ip=False),
+        Halves(domain=False, ip=True),
+        Halves(domain=False, ip=False),
+    ]
+
+
+def test_batches_do_not_leak_from_one_license_to_another(world, store, claim):
+    """That another key knows an environment, in the same batch too, opens nothing."""
+    one, two = world.key(), world.key(slots=0)
+    here = Environment("a.example", "192.0.2.1")
+    verdicts = store.admit([claim(one, here), claim(two, here)])
+    assert isinstance(verdicts[0], Valid)
+    assert verdicts[1] is VerifyRefusal.ENVIRONMENT
+
+
+@pytest.mark.parametrize("slots", [0, 1, 5, None])
+@pytest.mark.parametrize("batch", [1, 7, 64])
+def test_a_batch_admits_exactly_as_many_as_there_are_slots(world, store, claim, slots, batch):
+    """However claims fall into batches, N slots let N environments in."""
+    key = world.key(slots=slots)
+    claims = [claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(64)]
+    verdicts = [
+        verdict for start in range(0, 64, batch) for verdict in store.admit(claims[start : start + batch])
+    ]
+    assert admitted(verdicts) == (64 if slots is None else slots) == len(world.held(key))
+    refused = [verdict for verdict in verdicts if not isinstance(verdict, Valid)]
+    assert set(refused) <= {VerifyRefusal.ENVIRONMENT}
+
+
+@pytest.mark.parametrize("policy", ["strict", "domain", "either"])
+def test_one_environment_many_times_in_a_batch_takes_one_slot(world, store, claim, environment, policy):
+    """Each claim sees what the ones before it took."""
+    key = world.key(world.product("other", policy), slots=1)
+    assert admitted(store.admit([claim(key, environment())] * 64)) == 64
+    assert world.held(key) == [("a.example", "192.0.2.1")]
+
+
+SECOND = {
+    ("strict", "same domain"): 2,
+    ("strict", "same ip"): 2,
+    ("domain", "same domain"): 1,
+    ("domain", "same ip"): 2,
+    ("either", "same domain"): 1,
+    ("either", "same ip"): 1,
+}
+
+
+@pytest.mark.parametrize(("policy", "moved"), SECOND)
+def test_half_a_move_takes_a_slot_where_the_policy_says_so(world, store, claim, environment, policy, moved):
+    """A second claim that shares one half with the first is known or new by the product's policy (D-03)."""
+    key = world.key(world.product("other", policy), slots=2)
+    second = environment(ip="198.51.100.9") if moved == "same domain" else environment("b.example")
+    assert admitted(store.admit([claim(key, environment()), claim(key, second)])) == 2
+    assert len(world.held(key)) == SECOND[policy, moved]
+
+
+def test_halves_learnt_apart_are_known_together(world, store, claim):
+    """Under `strict` the domain of one activation and the address of another need no third slot."""
+    key = world.key(slots=2)
+    verdicts = store.admit(
+        [
+            claim(key, Environment("a.example", "192.0.2.1")),
+            claim(key, Environment("b.example", "192.0.2.2")),
+            claim(key, Environment("a.example", "192.0.2.2")),
+        ]
+    )
+    assert admitted(verdicts) == 3
+    assert len(world.held(key)) == 2
+
+
+def test_a_judge_that_fails_fails_its_own_claim_alone(world, store, claim, environment):
+    """The neighbours of a claim that goes wrong are served, and it takes no slot."""
+    key = world.key(slots=2)
+
+    def broken(_license):
+        raise LookupError("of this claim alone")
+
+    bad = Claim(
+        Sighting(world.vendor.vault.license_id(key), environment("bad.example")), broken, world.clock()
+    )
+    verdicts = store.admit([claim(key, environment("a.example")), bad, claim(key, environment("b.example"))])
+    assert [type(verdict) for verdict in verdicts] == [Valid, LookupError, Valid]
+    assert [domain for domain, _ in world.held(key)] == ["a.example", "b.example"]
+
+
+@pytest.mark.parametrize("change", ["revoked", "ended", "full", "gone"])
+def test_the_last_word_is_spoken_on_the_locked_record(world, store, claim, environment, change):
+    """What changed between the first look and the claim decides: the claim is judged anew."""
+    key = world.key(subscription_id="s-1")
+    late = claim(key, environment("late.example"))
+    if change == "revoked":
+        world.vendor.revoke(key)
+    elif change == "ended":
+        world.vendor.end_subscription("s-1")
+    elif change == "full":
+        store.admit([claim(key, environment("first.example"))])
+    else:
+        late = claim("CP-NEVER0-000000-000000-000000-000000", environment())
+    assert not admitted(store.admit([late]))
+
+
+@contextmanager
+def broken_database(world, table):
+    """Take a table away, as a disk or an operator might, and put it back."""
+    other = sqlite3.connect(world.folder / "data" / "licserver.sqlite3", isolation_level=None)
+    other.execute(f"ALTER TABLE {table} RENAME TO away")
+    try:
+        yield
+    finally:
+        other.execute(f"ALTER TABLE away RENAME TO {table}")
+        other.close()
+
+
+@pytest.mark.parametrize("table", ["licenses", "activations"])
+def test_a_database_that_fails_grants_nothing(world, store, claim, environment, table):
+    """A failure is one exception without a word of what was asked; afterwards all is as before."""
+    key = world.key()
+    with broken_database(world, table), pytest.raises(StoreUnavailable) as failure:
+        store.admit([claim(key, environment("secret.example"))])
+    assert "secret.example" not in str(failure.value)
+    assert world.held(key) == []
+    assert admitted(store.admit([claim(key, environment())])) == 1
+
+
+def test_a_commit_that_fails_grants_nothing(world, store, claim, environment):
+    """When the activations cannot be written, nobody of the batch is told that they were."""
+    key = world.key(slots=9)
+    other = sqlite3.connect(world.folder / "data" / "licserver.sqlite3", isolation_level=None)
+    other.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON activations WHEN NEW.domain = 'b.example' "
+        "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    )
+    with pytest.raises(StoreUnavailable):
+        store.admit([claim(key, environment("a.example")), claim(key, environment("b.example"))])
+    other.execute("DROP TRIGGER full")
+    other.close()
+    assert world.held(key) == []
+
+
+def test_update_lookups_bring_key_and_product_together(world, store):
+    """Each ask gets its own license and its own product; without a key no product is looked up."""
+    world.product("other")
+    world.publish("1.0")
+    key = world.key()
+    known = world.vendor.vault.license_id(key)
+    answers = store.look_up_updates(
+        [UpdateAsk(known, "app"), UpdateAsk(known, "nope"), UpdateAsk(None, "app"), UpdateAsk(known, "other")]
+    )
+    assert [(bool(license_), product and product.slug) for license_, product in answers] == [
+        (True, "app"),
+        (True, None),
+        (False, None),
+        (True, "other"),
+    ]
+    assert answers[0][1].latest.version == "1.0"
+    assert store.look_up_updates([UpdateAsk(None, "app")]) == [(None, None)]
+
+
+def test_a_download_lookup_finds_what_the_link_names(world, store):
+    """License and release are looked up apart: either may be gone."""
+    release, known = world.publish("1.0"), world.vendor.vault.license_id(world.key())
+    license_, found = store.look_up_download(known, release.id)
+    assert license_ is not None
+    assert found == release
+    assert store.look_up_download(b"x" * 16, release.id) == (None, release)
+    assert store.look_up_download(known, 999)[1] is None

@@ -1,0 +1,205 @@
+"""Secrets and sealed keys: a stolen database gives no key away."""
+
+import json
+import re
+import sqlite3
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from licserver.errors import StoreError, VaultError
+from licserver.settings import Settings
+from licserver.store import open_database
+from licserver.vault import new_secrets, open_vault, read_vault
+from licserver.vendor import Vendor
+
+KEY = "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST"
+
+
+def a_vault():
+    """A vault of fresh secrets."""
+    return read_vault(json.dumps(new_secrets()), "test")
+
+
+def test_the_secrets_file_is_private_from_the_first_byte(tmp_path):
+    """Only the owner may read the secrets, and no half-written file is left."""
+    vault = open_vault(Settings(data_dir=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["secrets.json"]
+    assert stat.S_IMODE((tmp_path / "secrets.json").stat().st_mode) == 0o600
+    assert open_vault(Settings(data_dir=tmp_path)) == vault
+
+
+def test_processes_that_start_together_agree_on_the_secrets(tmp_path):
+    """Of several first starts at once one draws the secrets, and the others take them."""
+    code = (
+        "import sys; from pathlib import Path; from licserver.vendor import Vendor;"
+        "from licserver.settings import Settings; sys.stdin.read();"
+        "vendor = Vendor(Settings(data_dir=Path(sys.argv[1]))); print(vendor.vault.fingerprint.hex())"
+    )
+    for number in range(3):
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", code, str(tmp_path / str(number))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(4)
+        ]
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.stdin = None
+        results = [process.communicate(timeout=60) for process in processes]
+        assert [problem for _, problem in results] == [""] * 4
+        assert len({fingerprint for fingerprint, _ in results}) == 1
+
+
+def test_threads_that_start_together_agree_on_the_secrets(tmp_path):
+    """The same within one process, many times over."""
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with ThreadPoolExecutor(8) as threads:
+            vaults = list(threads.map(open_vault, [Settings(data_dir=folder)] * 8))
+        assert len({vault.fingerprint for vault in vaults}) == 1
+        assert len(list(folder.iterdir())) == 1
+
+
+def test_secrets_can_come_from_the_environment_and_then_touch_no_disk(tmp_path):
+    """A vendor who keeps the secrets elsewhere has none in the folder."""
+    text = json.dumps(new_secrets())
+    vault = open_vault(Settings(data_dir=tmp_path, secrets=text))
+    assert vault == read_vault(text, "test")
+    assert list(tmp_path.iterdir()) == []
+
+
+GOOD = new_secrets()
+BROKEN = {
+    "nothing": "",
+    "no JSON": "{",
+    "a list": "[]",
+    "null": "null",
+    "a secret missing": json.dumps({**GOOD, "seal_secret": None}),
+    "no base64": json.dumps({**GOOD, "index_secret": "?"}),
+    "too short": json.dumps({**GOOD, "index_secret": "AAAA"}),
+    "no link secrets": json.dumps({**GOOD, "link_secrets": []}),
+    "a short link secret": json.dumps({**GOOD, "link_secrets": [{"id": "x", "secret": "AAAA"}]}),
+    "link secrets of another shape": json.dumps({**GOOD, "link_secrets": {"id": "x"}}),
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
+def test_broken_secrets_are_refused_without_a_word_of_them(text, tmp_path):
+    """The message names the file and nothing that stands in it; the file is left as it is."""
+    file = tmp_path / "secrets.json"
+    file.write_text(text)
+    with pytest.raises(VaultError, match=re.escape(str(file))) as refusal:
+        open_vault(Settings(data_dir=tmp_path))
+    assert GOOD["seal_secret"] not in str(refusal.value)
+    assert file.read_text() == text
+
+
+def test_secrets_that_are_no_text_are_refused(tmp_path):
+    """Bytes of another kind are told like everything else."""
+    (tmp_path / "secrets.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(VaultError):
+        open_vault(Settings(data_dir=tmp_path))
+
+
+def test_a_database_refuses_other_secrets(tmp_path):
+    """With other secrets no key could be found: that is told at the door, and nothing is changed."""
+    settings = Settings(data_dir=tmp_path)
+    Vendor(settings).close()
+    for part in ("index_secret", "seal_secret"):
+        others = json.loads((tmp_path / "secrets.json").read_text()) | {part: new_secrets()[part]}
+        with pytest.raises(StoreError, match="other secrets"):
+            open_database(settings.database, read_vault(json.dumps(others), "test").fingerprint)
+    Vendor(settings).close()
+
+
+def test_new_link_secrets_are_no_other_vault(tmp_path):
+    """Link secrets can be rotated at will."""
+    settings = Settings(data_dir=tmp_path)
+    Vendor(settings).close()
+    file = tmp_path / "secrets.json"
+    held = json.loads(file.read_text())
+    held["link_secrets"] = new_secrets()["link_secrets"] + held["link_secrets"]
+    file.write_text(json.dumps(held))
+    vendor = Vendor(settings)
+    assert [secret.id for secret in vendor.vault.link_secrets] == [
+        link["id"] for link in held["link_secrets"]
+    ]
+    vendor.close()
+
+
+def test_a_sealed_key_opens_for_its_own_row_alone():
+    """A key is bound to its row."""
+    vault = a_vault()
+    other = KEY.replace("A", "B")
+    assert vault.open(vault.seal(KEY), vault.license_id(KEY)) == KEY
+    with pytest.raises(VaultError):
+        vault.open(vault.seal(KEY), vault.license_id(other))
+    with pytest.raises(VaultError):
+        a_vault().open(vault.seal(KEY), vault.license_id(KEY))
+
+
+def test_every_altered_byte_of_a_seal_is_noticed():
+    """Nonce, text and tag: none can be changed, cut or lengthened; the message tells no key."""
+    vault = a_vault()
+    sealed, row = vault.seal(KEY), vault.license_id(KEY)
+    altered = [sealed[:n] + bytes([sealed[n] ^ 1]) + sealed[n + 1 :] for n in range(len(sealed))]
+    for wrong in [*altered, *(sealed[:n] for n in range(len(sealed))), sealed + b"\0"]:
+        with pytest.raises(VaultError) as refusal:
+            vault.open(wrong, row)
+        assert "CP-" not in str(refusal.value)
+
+
+def test_sealing_twice_gives_two_texts_and_indexing_twice_one():
+    """A seal tells nobody that two keys are equal; an index finds a key again."""
+    vault = a_vault()
+    assert vault.seal(KEY) != vault.seal(KEY)
+    assert vault.license_id(KEY) == vault.license_id(KEY) != vault.license_id(KEY.lower())
+    assert len(vault.license_id("\ud800")) == 16
+
+
+def test_nothing_secret_is_shown():
+    """Vaults and link secrets can be printed into any log."""
+    held = new_secrets()
+    vault = read_vault(json.dumps(held), "test")
+    secrets = (vault.index_secret, vault.seal_secret, vault.link_secrets[0].secret)
+    shown = repr(vault) + str(vault.link_secrets)
+    assert not any(repr(secret) in shown or secret.hex() in shown for secret in secrets)
+    assert held["index_secret"] not in shown
+
+
+def test_no_issued_key_stands_in_any_file(world):
+    """After selling, showing and revoking, no byte of the folder spells a key, in any of its groups."""
+    keys = [world.key(expires_on=None, allowed=("site.example",)) for _ in range(20)]
+    world.vendor.revoke(keys[0], "refunded")
+    for license_ in world.vendor.licenses():
+        assert world.vendor.key(license_) in keys
+    files = [path for path in (world.folder / "data").rglob("*") if path.is_file()]
+    assert {"licserver.sqlite3", "licserver.sqlite3-wal"} <= {path.name for path in files}
+    everything = b"".join(path.read_bytes() for path in files)
+    assert b"site.example" in everything  # the books are what we are looking at
+    assert not [key for key in keys if any(group.encode() in everything for group in key[3:].split("-"))]
+
+
+def test_swapped_rows_are_noticed_by_the_vendor(world):
+    """Somebody who writes into the database cannot make the vendor reveal one key as another."""
+    keys = [world.key(), world.key()]
+    first, second = (world.vendor.vault.license_id(key) for key in keys)
+    with sqlite3.connect(world.folder / "data" / "licserver.sqlite3") as connection:
+        connection.execute(
+            "UPDATE licenses SET sealed_key = (SELECT sealed_key FROM licenses WHERE id = ?) WHERE id = ?",
+            (second, first),
+        )
+    connection.close()
+    with pytest.raises(VaultError):
+        world.vendor.key(world.vendor.license(keys[0]))
+    assert world.vendor.key(world.vendor.license(keys[1])) == keys[1]

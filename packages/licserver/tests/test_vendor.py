@@ -1,0 +1,316 @@
+"""What the vendor can do: everything is checked first, and what is wrong changes nothing."""
+
+import hashlib
+import os
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from licserver.environment import parse_ip
+from licserver.errors import WrongUse
+from licserver.model import Environment, EnvironmentPolicy
+from licserver.rules import has_key_shape, judge_verify
+from licserver.store import BatchStore, Claim, Sighting
+from licserver.vendor import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms
+
+
+@pytest.fixture
+def activate(world):
+    """Take a slot of a key, as a verify call does."""
+
+    def take(key, domain, ip):
+        here = Environment(domain, str(parse_ip(ip)))
+        sighting = Sighting(world.vendor.vault.license_id(key), here)
+        claim = Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
+        return BatchStore(world.vendor.database).admit([claim])[0]
+
+    return take
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file to publish."""
+    path = tmp_path / "app-1.0.zip"
+    path.write_bytes(b"content of the file")
+    return path
+
+
+def books(world):
+    """All that the vendor's books say, to see that nothing has changed."""
+    return (
+        world.vendor.products(),
+        [world.vendor.releases(product.slug) for product in world.vendor.products()],
+        list(world.vendor.licenses()),
+        sorted(path.name for path in (world.folder / "data").rglob("*") if path.is_file()),
+    )
+
+
+ODD_SLUGS = ["", "My App", "a/b", "../x", "a\udcff", "a\x00", "x" * 101]
+
+
+@pytest.mark.parametrize("slug", ODD_SLUGS, ids=repr)
+def test_a_slug_that_cannot_be_is_refused_everywhere(world, file, slug):
+    """Added, renamed, published, listed or sold: what is no slug is told as such, and is no failure."""
+    before = books(world)
+    with pytest.raises(WrongUse):
+        world.vendor.add_product(slug, "Name")
+    for act in (
+        lambda: world.vendor.rename_product(slug, "Name"),
+        lambda: world.vendor.publish(slug, "1.0", file),
+        lambda: world.vendor.withdraw(slug, "1.0"),
+        lambda: world.vendor.releases(slug),
+        lambda: world.vendor.licenses(slug),
+        lambda: world.vendor.issue(slug, LicenseTerms()),
+    ):
+        with pytest.raises(WrongUse, match="there is no product"):
+            act()
+    assert books(world) == before
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\x00", "a\udcff"], ids=repr)
+def test_a_name_is_one_line_of_text(world, name):
+    """A name that a terminal or a client could choke on is refused."""
+    before = books(world)
+    with pytest.raises(WrongUse, match="one line"):
+        world.vendor.add_product("new", name)
+    with pytest.raises(WrongUse, match="one line"):
+        world.vendor.rename_product("app", name)
+    assert books(world) == before
+
+
+def test_a_slug_is_taken_once(world):
+    """The second product of a slug is refused, and the first one keeps its name."""
+    with pytest.raises(WrongUse, match="already"):
+        world.vendor.add_product("app", "Other")
+    assert world.vendor.product("app").name == "App"
+
+
+def test_a_product_keeps_what_was_said_of_it(world):
+    """Policy and support policy are kept, the list is by slug, and names are trimmed."""
+    world.vendor.add_product("b-app", "  B  ", EnvironmentPolicy.EITHER, has_support_policy=True)
+    assert [product.slug for product in world.vendor.products()] == ["app", "b-app"]
+    added = world.vendor.product("b-app")
+    assert (added.name, added.policy, added.has_support_policy) == ("B", EnvironmentPolicy.EITHER, True)
+
+
+def test_renaming_leaves_sold_keys_alone(world):
+    """A license keeps the name of the day of issue (D-12)."""
+    key = world.key()
+    assert world.vendor.rename_product("app", "App Two").name == "App Two"
+    assert world.vendor.license(key).product_name == "App"
+    assert world.vendor.license(world.key()).product_name == "App Two"
+
+
+def test_a_published_file_is_kept_under_its_digest(world, file):
+    """The release says name, size and digest; the bytes are the file's, and the original may go."""
+    release = world.vendor.publish("app", "1.0", file, "New:\n\t<b>all</b>")
+    file.unlink()
+    with world.vendor.artifacts.open(release.artifact) as kept:
+        assert kept.read() == b"content of the file"
+    assert release.artifact.sha256 == hashlib.sha256(b"content of the file").digest()
+    assert (release.artifact.file_name, release.artifact.size) == ("app-1.0.zip", 19)
+    assert release.changelog == "New:\n\t<b>all</b>"
+    assert world.vendor.product("app").latest == release
+
+
+def test_the_same_file_can_be_two_versions(world, file):
+    """Publishing equal bytes twice keeps them once, under both versions."""
+    world.vendor.publish("app", "1.0", file)
+    second = world.vendor.publish("app", "1.1", file)
+    with world.vendor.artifacts.open(second.artifact) as kept:
+        assert kept.read() == b"content of the file"
+
+
+@pytest.mark.parametrize("again", ["1.0", "1.0.0", "v1.0", " 1.0 ", "1", "01.0"])
+def test_a_version_is_published_once_however_it_is_spelt(world, file, again):
+    """1.0 and 1.0.0 are one version, and a published one never changes (D-23)."""
+    world.vendor.publish("app", "1.0", file)
+    before = books(world)
+    with pytest.raises(WrongUse, match="already"):
+        world.vendor.publish("app", again, file)
+    assert books(world) == before
+
+
+def test_a_withdrawn_version_is_not_published_again(world, file):
+    """Withdrawing does not free the version: customers may have it."""
+    world.vendor.publish("app", "1.0", file)
+    world.vendor.withdraw("app", "1.0.0")
+    with pytest.raises(WrongUse, match="already"):
+        world.vendor.publish("app", "1.0", file)
+
+
+def test_a_version_is_kept_without_the_blanks_around_it(world, file):
+    """What the shell brought along with a version never reaches a customer."""
+    assert world.vendor.publish("app", " 2.0rc1\n", file).version == "2.0rc1"
+
+
+def test_what_cannot_be_published_changes_nothing(world, file, tmp_path):
+    """Versions, files and changelogs are checked before the first byte is copied."""
+    before = books(world)
+    control = tmp_path / "a\nb.zip"
+    control.write_bytes(b"")
+    for version, path, changelog in [
+        ("banana", file, ""),
+        ("", file, ""),
+        ("9" * 5000, file, ""),
+        ("1.0", tmp_path / "missing", ""),
+        ("1.0", tmp_path, ""),
+        ("1.0", control, ""),
+        ("1.0", file, "a\x00b"),
+        ("1.0", file, "\udcff"),
+        ("1.0", file, "x" * (MAX_CHANGELOG + 1)),
+    ]:
+        with pytest.raises(WrongUse):
+            world.vendor.publish("app", version, path, changelog)
+    assert books(world) == before
+
+
+def test_a_copy_that_fails_leaves_nothing(world, file):
+    """A source that breaks half way leaves no release and no half file."""
+
+    class Breaking:
+        def read(self, _size):
+            raise OSError("disk gone")
+
+    before = books(world)
+    with pytest.raises(OSError, match="disk gone"):
+        world.vendor.artifacts.store(Breaking(), "x")
+    assert books(world) == before
+
+
+def test_withdrawing_chooses_the_next_latest(world):
+    """The offer falls back to what is left; withdrawing again keeps the first date."""
+    world.publish("1.0")
+    world.publish("1.1")
+    assert world.vendor.withdraw("app", "1.1").withdrawn_at == world.clock()
+    assert world.vendor.product("app").latest.version == "1.0"
+    world.clock.forward(days=1)
+    assert world.vendor.withdraw("app", "1.1").withdrawn_at < world.clock()
+    world.vendor.withdraw("app", "1.0")
+    assert world.vendor.product("app").latest is None
+    with pytest.raises(WrongUse, match="no version"):
+        world.vendor.withdraw("app", "7.0")
+
+
+WRONG_TERMS = {
+    "both lifetime and date": LicenseTerms(lifetime=True, expires_on=date(2027, 1, 1)),
+    "negative slots": LicenseTerms(slots=-1),
+    "too many slots": LicenseTerms(slots=2**31),
+    "blank subscription": LicenseTerms(subscription_id=" "),
+    "subscription of surrogates": LicenseTerms(subscription_id="\udcff"),
+    "bad entry": LicenseTerms(allowed=("good.example", "*")),
+}
+
+
+@pytest.mark.parametrize("terms", WRONG_TERMS.values(), ids=WRONG_TERMS.keys())
+def test_terms_that_cannot_be_issue_nothing(world, terms):
+    """All terms are checked before the first key is drawn."""
+    with pytest.raises(WrongUse):
+        world.vendor.issue("app", terms, 3)
+    with pytest.raises(WrongUse):
+        world.vendor.issue("app", LicenseTerms(), 0)
+    assert list(world.vendor.licenses()) == []
+
+
+def test_many_keys_come_in_batches_that_are_in_the_books(world):
+    """Each batch is durable when it is handed out; stopping between two keeps the first."""
+    batches = world.vendor.issue("app", LicenseTerms(), ISSUE_BATCH + 5)
+    first = next(batches)
+    assert len(first) == len(set(first)) == ISSUE_BATCH
+    assert sum(1 for _ in world.vendor.licenses()) == ISSUE_BATCH
+    (second,) = batches
+    assert len(second) == 5
+    assert all(map(has_key_shape, first[:50] + second))
+    assert world.vendor.key(world.vendor.license(second[0])) == second[0]
+
+
+def test_a_license_is_found_by_key_and_by_id(world):
+    """Either names it; a message about an unknown one does not repeat the key."""
+    key = world.key()
+    found = world.vendor.license(f" {key}\n")
+    assert world.vendor.license(found.id.hex()) == found
+    unknown = key[:-6] + ("000000" if key[-6:] != "000000" else "111111")
+    for reference in (unknown, "00" * 16, "rubbish", "", key.lower(), "\udcff"):
+        with pytest.raises(WrongUse) as refusal:
+            world.vendor.license(reference)
+        assert unknown not in str(refusal.value)
+
+
+def test_revoking_twice_keeps_the_first_word_and_reinstating_takes_it_back(world):
+    """The first date and reason stand until they are taken back."""
+    key = world.key()
+    first = world.vendor.revoke(key, "refund")
+    world.clock.forward(days=1)
+    assert world.vendor.revoke(key, "again") == first
+    assert (first.revoked_reason, first.revoked_at) == ("refund", world.clock() - timedelta(days=1))
+    assert world.vendor.reinstate(key).revoked_at is None
+    assert world.vendor.reinstate(key).revoked_reason is None
+    with pytest.raises(WrongUse, match="one line"):
+        world.vendor.revoke(key, "a\nb")
+
+
+DEACTIVATE = {
+    "domain": ("a.example", 2),
+    "domain as a URL": ("https://A.example:80/", 2),
+    "address": ("192.0.2.1", 2),
+    "address as IPv4 in IPv6": ("::ffff:192.0.2.1", 2),
+    "IPv6": ("2001:DB8::7", 1),
+    "another domain": ("b.example", 2),
+}
+
+
+@pytest.mark.parametrize(("what", "freed"), DEACTIVATE.values(), ids=DEACTIVATE.keys())
+def test_deactivating_frees_the_slots_of_a_domain_or_an_address(world, activate, what, freed):
+    """However it is written, all activations that share it are gone, and their slots can be taken again."""
+    key = world.key(slots=4)
+    for domain, ip in [
+        ("a.example", "192.0.2.1"),
+        ("a.example", "192.0.2.2"),
+        ("b.example", "192.0.2.1"),
+        ("b.example", "2001:db8::7"),
+    ]:
+        activate(key, domain, ip)
+    assert world.vendor.deactivate(key, what) == freed
+    assert len(world.held(key)) == 4 - freed
+    with pytest.raises(WrongUse, match="not activated"):
+        world.vendor.deactivate(key, what)
+
+
+def test_entries_are_kept_once_and_take_no_slot(world):
+    """Two spellings of an entry are one; what is no entry changes nothing."""
+    key = world.key(allowed=("A.example", "a.example."))
+    world.vendor.allow(key, "https://a.example/")
+    assert world.vendor.allow(key, "*.b.example").allowed == ("a.example", "*.b.example")
+    with pytest.raises(WrongUse, match="pattern"):
+        world.vendor.allow(key, "*")
+    assert world.vendor.license(key).slots_used == 0
+
+
+def test_entries_follow_the_ipv6_prefix_of_the_settings(make_world):
+    """Where environments are told apart by prefix, an owner's entry is the prefix too."""
+    key = (world := make_world(ipv6_prefix=64)).key()
+    assert world.vendor.allow(key, "2001:db8::7").allowed == ("2001:db8::",)
+
+
+def test_ending_a_subscription_ends_its_licenses_and_those_issued_later(world):
+    """The instant is noted on each license, can be moved, and holds for keys sold afterwards."""
+    one, other = world.key(subscription_id="s-1"), world.key(subscription_id="s-2")
+    assert world.vendor.end_subscription("s-1") == 1
+    later = datetime(2027, 1, 1, tzinfo=UTC)
+    assert world.vendor.end_subscription("s-1", later) == 1
+    assert world.vendor.license(one).subscription_ended_at == later
+    assert world.vendor.license(other).subscription_ended_at is None
+    assert world.vendor.license(world.key(subscription_id="s-1")).subscription_ended_at == later
+
+
+@pytest.mark.parametrize("name", ["", " ", "nope", "\udcff", "a\x00"], ids=repr)
+def test_an_unknown_subscription_is_told(world, name):
+    """Whatever is typed, nothing ends by accident."""
+    with pytest.raises(WrongUse, match="subscription"):
+        world.vendor.end_subscription(name)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no modes")
+def test_the_data_folder_is_private(world):
+    """A folder that we make is the owner's alone."""
+    assert (world.folder / "data").stat().st_mode & 0o777 == 0o700
