@@ -150,3 +150,21 @@ async def test_a_reply_too_few_leaves_nobody_waiting():
     )
     assert all(isinstance(reply, Exception) for reply in replies)
     queue.close()
+
+
+async def test_what_never_waits_is_served_in_the_loop(counter):
+    """Without a thread a batch is served at the next turn of the loop, on the loop's own thread."""
+    served_on = []
+
+    def serve(asks):
+        served_on.append(threading.current_thread())
+        return counter(asks)
+
+    queue = BatchQueue(serve, None)
+    replies = await asyncio.gather(*map(queue.ask, ["a", "bad", "b"]), return_exceptions=True)
+    assert [replies[0], repr(replies[1]), replies[2]] == ["aa", "ValueError('you alone')", "bb"]
+    replies = await asyncio.gather(*map(queue.ask, ["a", "break"]), return_exceptions=True)
+    assert [type(reply) for reply in replies] == [LookupError, LookupError]
+    assert await queue.ask("a") == "aa"
+    assert counter.batches == [["a", "bad", "b"], ["a", "break"], ["a"]]
+    assert set(served_on) == {threading.current_thread()}

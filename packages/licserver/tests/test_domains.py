@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.environment import BadDomain, is_printable, normalise_domain
+from licserver import environment
+from licserver.environment import MAX_DOMAIN_LENGTH, BadDomain, is_printable, normalise_domain
 
 SAME = {
     "as it is": ("example.org", "example.org"),
@@ -137,3 +138,9 @@ def test_the_normal_form_of_a_normal_form_is_itself(text):
     assert is_printable(normal)
     assert normal == normal.strip()
     assert 0 < len(normal) <= 253
+
+
+@given(st.from_regex(environment._PLAIN_HOST, fullmatch=True))
+def test_the_short_way_comes_to_what_the_long_way_comes_to(text):
+    """A host name that is taken as it stands is one that the whole procedure would not change."""
+    assert environment._host_name(text) == (text if len(text) <= MAX_DOMAIN_LENGTH else None)

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from licserver.environment import BadEntry, covers_domain, covers_ip, is_known, parse_entry
-from licserver.model import Environment, EnvironmentPolicy
+from licserver.model import Environment, EnvironmentPolicy, Halves
 
 STRICT, DOMAIN, EITHER = EnvironmentPolicy.STRICT, EnvironmentPolicy.DOMAIN, EnvironmentPolicy.EITHER
 
@@ -100,18 +100,18 @@ def test_a_network_covers_its_addresses(entry, ip, covered):
 SITE = Environment("site.example", "192.0.2.7")
 HALVES = {  # how each half may be known: by an activation, by an owner's entry, or not at all
     "domain": {
-        "new": ((), ()),
-        "activated": ((), (Environment("site.example", "198.51.100.1"),)),
-        "entry": (("site.example",), ()),
-        "pattern": (("*.example",), ()),
-        "others'": (("other.example", "*.site.example"), (Environment("www.site.example", "198.51.100.1"),)),
+        "new": ((), False),
+        "activated": ((), True),
+        "entry": (("site.example",), False),
+        "pattern": (("*.example",), False),
+        "others'": (("other.example", "*.site.example"), False),
     },
     "ip": {
-        "new": ((), ()),
-        "activated": ((), (Environment("elsewhere.example", "192.0.2.7"),)),
-        "entry": (("192.0.2.7",), ()),
-        "network": (("192.0.2.0/24",), ()),
-        "others'": (("192.0.2.8", "198.51.100.0/24"), (Environment("elsewhere.example", "192.0.2.70"),)),
+        "new": ((), False),
+        "activated": ((), True),
+        "entry": (("192.0.2.7",), False),
+        "network": (("192.0.2.0/24",), False),
+        "others'": (("192.0.2.8", "198.51.100.0/24"), False),
     },
 }
 UNKNOWN = {"new", "others'"}
@@ -121,15 +121,12 @@ UNKNOWN = {"new", "others'"}
 @pytest.mark.parametrize(("by_domain", "by_ip"), list(product(HALVES["domain"], HALVES["ip"])))
 def test_each_policy_asks_for_its_halves(policy, by_domain, by_ip):
     """`strict` wants both halves, `domain` the domain, `either` one; how each became known is all one."""
-    (entries, activations), (more_entries, more_activations) = (
-        HALVES["domain"][by_domain],
-        HALVES["ip"][by_ip],
-    )
+    (entries, domain), (more_entries, ip) = HALVES["domain"][by_domain], HALVES["ip"][by_ip]
     domain_known, ip_known = by_domain not in UNKNOWN, by_ip not in UNKNOWN
     expected = {
         STRICT: domain_known and ip_known,
         DOMAIN: domain_known,
         EITHER: domain_known or ip_known,
     }
-    known = is_known(SITE, policy, entries + more_entries, activations + more_activations)
+    known = is_known(SITE, policy, entries + more_entries, Halves(domain, ip))
     assert known is expected[policy]

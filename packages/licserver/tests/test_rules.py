@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from licserver.model import Artifact, Environment, License, Product, Release
+from licserver.model import Artifact, Environment, Halves, License, Product, Release
 from licserver.rules import (
     DownloadRefusal,
     Offer,
@@ -20,7 +20,7 @@ from licserver.rules import (
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY = "CP-AAAAAA-BBBBBB-CCCCCC-DDDDDD-000001"
-HERE, ELSEWHERE = Environment("a.example", "192.0.2.1"), Environment("b.example", "192.0.2.2")
+HERE = Environment("a.example", "192.0.2.1")
 RELEASE = Release(5, 1, "1.0", "", NOW, Artifact("app.zip", 3, b"d" * 32))
 
 
@@ -43,7 +43,7 @@ def test_verify_names_the_first_refusal(bad_shape, missing, revoked, expired, fu
         expires_on=date(2026, 6, 14) if expired else None,
         slots=1 if full else 2,
         slots_used=1,
-        activations=(HERE,) if known else (ELSEWHERE,),
+        activated=Halves(domain=known, ip=known),
     )
     key = KEY.lower() if bad_shape else KEY
     verdict = judge_verify(key, None if missing else license_, HERE, NOW)

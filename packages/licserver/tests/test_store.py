@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from licserver.errors import StoreUnavailable
-from licserver.model import Environment
+from licserver.model import Environment, Halves
 from licserver.rules import Valid, VerifyRefusal, judge_verify
 from licserver.store import BatchStore, Claim, Sighting, UpdateAsk
 
@@ -64,16 +64,22 @@ def test_a_lookup_brings_all_terms_along(world, store, environment):
     assert found.subscription_ended_at == found.revoked_at == world.clock()
 
 
-def test_a_lookup_loads_only_the_activations_that_matter(world, store, claim, environment):
-    """A key with thousands of activations is judged by those that share a half; the count is of all."""
+def test_a_lookup_tells_which_halves_are_known(world, store, claim, environment):
+    """A key with thousands of activations is judged by what they know of the asker; the count is of all."""
     key = world.key(slots=5)
     store.admit([claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(5)])
-    (found,) = store.look_up(
-        [Sighting(world.vendor.vault.license_id(key), Environment("3.example", "192.0.2.4"))]
-    )
-    assert found is not None
-    assert found.slots_used == 5
-    assert {activation.domain for activation in found.activations} == {"3.example", "4.example"}
+    license_id = world.vendor.vault.license_id(key)
+    asked = [
+        Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
+    ]
+    found = store.look_up([Sighting(license_id, one) for one in asked])
+    assert [license_.slots_used for license_ in found] == [5] * 4
+    assert [license_.activated for license_ in found] == [
+        Halves(domain=True, ip=True),
+        Halves(domain=True, ip=False),
+        Halves(domain=False, ip=True),
+        Halves(domain=False, ip=False),
+    ]
 
 
 def test_batches_do_not_leak_from_one_license_to_another(world, store, claim):
@@ -221,7 +227,7 @@ def test_update_lookups_bring_key_and_product_together(world, store):
     assert [(bool(license_), product and product.slug) for license_, product in answers] == [
         (True, "app"),
         (True, None),
-        (False, "app"),
+        (False, None),
         (True, "other"),
     ]
     assert answers[0][1].latest.version == "1.0"

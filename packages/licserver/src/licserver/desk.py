@@ -1,8 +1,8 @@
 """asyncio in front of the synchronous store: everybody who waits is served by one statement.
 
-Two queues, each with a thread of its own: readers, and claims. A queue that is idle begins at the
-next turn of the event loop with whoever is there; while it is busy the others gather and are the
-next batch. There is no timer: somebody alone is served at once.
+A queue that is idle serves, at the next turn of the event loop, whoever came in this one. There is no
+timer: somebody alone is served at once. Where serving may have to wait, for another machine or for the
+disk to confirm a write, it runs on a thread, and those who come meanwhile are the next batch.
 """
 
 import asyncio
@@ -24,58 +24,88 @@ Reply = TypeVar("Reply")
 
 
 class BatchQueue(Generic[Ask, Reply]):
-    """Gathers what is asked in the same moment and hands it to one call on one thread.
+    """Gathers what is asked in the same moment and hands it to one call.
 
     Args:
-        serve: Called on the thread with the asks in their order; returns as many replies. A reply
-            that is an exception is raised to its own asker alone; one that `serve` itself raises
-            goes to all of the batch.
-        name: The thread's, for who looks at a dump.
+        serve: Called with the asks in their order; returns as many replies. A reply that is an
+            exception is raised to its own asker alone; one that `serve` itself raises goes to all of
+            the batch.
+        thread: Name of a thread of its own on which `serve` is called; None for the event loop
+            itself, when it never has to wait.
     """
 
-    def __init__(self, serve: Callable[[Sequence[Ask]], Sequence[Reply | Exception]], name: str) -> None:
+    def __init__(
+        self, serve: Callable[[Sequence[Ask]], Sequence[Reply | Exception]], thread: str | None
+    ) -> None:
         self._serve = serve
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._thread = None if thread is None else ThreadPoolExecutor(1, thread)
         self._waiting: list[tuple[Ask, asyncio.Future[Reply]]] = []
-        self._running: asyncio.Task[None] | None = None
+        self._busy = False
 
     async def ask(self, ask: Ask) -> Reply:
         """Wait for the reply to one ask."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
         self._waiting.append((ask, future))
-        if self._running is None:
-            self._running = loop.create_task(self._run(loop))
+        if not self._busy:
+            self._busy = True
+            loop.call_soon(self._begin, loop)
         return await future
 
-    async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
-                # Who has gone away meanwhile is not served: nobody would learn of a slot taken.
-                batch = [(ask, future) for ask, future in batch if not future.done()]
-                if not batch:
-                    continue
-                replies: Sequence[Reply | Exception]
-                try:
-                    replies = await loop.run_in_executor(self._thread, self._serve, [ask for ask, _ in batch])
-                    if len(replies) != len(batch):  # else the last ones would wait for ever
-                        raise RuntimeError(f"{len(replies)} replies to {len(batch)} asks")  # noqa: TRY301
-                except Exception as error:  # noqa: BLE001 - handed on to each of the askers
-                    replies = [error] * len(batch)
-                for (_, future), reply in zip(batch, replies, strict=True):
-                    if future.done():
-                        continue
-                    if isinstance(reply, Exception):
-                        future.set_exception(reply)
-                    else:
-                        future.set_result(reply)
-        finally:
-            self._running = None
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Serve whoever waits; on the thread if there is one."""
+        while self._waiting:
+            # Who has gone away meanwhile is not served: nobody would learn of a slot taken.
+            batch = [(ask, future) for ask, future in self._waiting[:MAX_BATCH] if not future.done()]
+            del self._waiting[:MAX_BATCH]
+            asks = [ask for ask, _ in batch]
+            if not batch:
+                continue
+            if self._thread is None:
+                _hand_out(batch, self._served(asks))
+                continue
+            try:
+                running = loop.run_in_executor(self._thread, self._served, asks)
+            except RuntimeError as closed:  # the thread has ended
+                _hand_out(batch, [closed] * len(batch))
+                continue
+            running.add_done_callback(partial(self._end, loop, batch))
+            return
+        self._busy = False
 
     def close(self) -> None:
         """Let the thread finish what it does, and end it."""
-        self._thread.shutdown(wait=True)
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _served(self, asks: Sequence[Ask]) -> Sequence[Reply | Exception]:
+        try:
+            replies = self._serve(asks)
+            if len(replies) != len(asks):  # else the last ones would wait for ever
+                raise RuntimeError(f"{len(replies)} replies to {len(asks)} asks")  # noqa: TRY301
+            return replies
+        except Exception as error:  # noqa: BLE001 - handed on to each of the askers
+            return [error] * len(asks)
+
+    def _end(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        batch: list[tuple[Ask, asyncio.Future[Reply]]],
+        running: asyncio.Future[Sequence[Reply | Exception]],
+    ) -> None:
+        _hand_out(batch, running.result())
+        self._begin(loop)
+
+
+def _hand_out(batch: list[tuple[Ask, asyncio.Future[Reply]]], replies: Sequence[Reply | Exception]) -> None:
+    """Give each asker its reply; who was cancelled while it was served has no use for it."""
+    for (_, future), reply in zip(batch, replies, strict=True):
+        if future.done():
+            continue
+        if isinstance(reply, Exception):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
 
 
 class Desk:
@@ -89,9 +119,12 @@ class Desk:
 
     def __init__(self, store: BatchStore) -> None:
         self._store = store
-        self._sightings: BatchQueue[Sighting, License | None] = BatchQueue(store.look_up, "desk-verify")
+        # A read of a local file never waits for a lock, and costs less than the hop to a thread.
+        self._sightings: BatchQueue[Sighting, License | None] = BatchQueue(
+            store.look_up, "desk-verify" if store.is_remote else None
+        )
         self._updates: BatchQueue[UpdateAsk, tuple[License | None, Product | None]] = BatchQueue(
-            store.look_up_updates, "desk-update"
+            store.look_up_updates, "desk-update" if store.is_remote else None
         )
         self._claims: BatchQueue[Claim, VerifyVerdict] = BatchQueue(store.admit, "desk-claim")
 
@@ -113,6 +146,7 @@ class Desk:
         return await asyncio.to_thread(look_up)
 
     def close(self) -> None:
-        """Serve nobody any more."""
+        """Let the threads finish what they do, and end them."""
         for queue in (self._sightings, self._updates, self._claims):
             queue.close()
+        self._store.close()

@@ -11,13 +11,17 @@ from urllib.parse import urlsplit
 
 import idna
 
-from licserver.model import Environment, EnvironmentPolicy
+from licserver.model import Environment, EnvironmentPolicy, Halves
 
 MAX_DOMAIN_LENGTH = 253
 """Characters of a normalised domain (D-06): the longest host name that DNS can carry."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PORT = re.compile(r":\d{1,5}$")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# A host name in its normal form already, as most are. What may be an address or an A-label is left
+# to the long way, which comes to the same for all of these (tests/test_domains.py).
+_PLAIN_HOST = re.compile(rf"(?=[^a-z]*[a-z])(?!.*--){_LABEL}(?:\.{_LABEL})*")
 _MAPPED_PREFIX = 96  # bits before the IPv4 address in ::ffff:a.b.c.d
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -51,6 +55,8 @@ def normalise_domain(text: str) -> str:
     Raises:
         BadDomain: for blank text, control characters, lone surrogates, or over 253 characters.
     """
+    if len(text) <= MAX_DOMAIN_LENGTH and _PLAIN_HOST.fullmatch(text):
+        return text
     trimmed = text.strip()
     if not is_printable(trimmed):
         raise BadDomain("must not contain control characters")
@@ -90,6 +96,7 @@ def _host_name(text: str) -> str | None:
         return None
 
 
+@lru_cache(maxsize=8192)
 def parse_ip(text: str) -> IpAddress | None:
     """Read an address; None when `text` is not exactly one (a zone such as ``%eth0`` is not part of it).
 
@@ -223,25 +230,30 @@ def covers_ip(entry: str, ip: str) -> bool:
 
 
 def is_known(
-    environment: Environment,
-    policy: EnvironmentPolicy,
-    allowed: Sequence[str],
-    activations: Sequence[Environment],
+    environment: Environment, policy: EnvironmentPolicy, allowed: Sequence[str], activated: Halves
 ) -> bool:
     """Tell whether an environment is in a license's allow-list (D-03, D-04).
 
     The halves are looked up apart: under ``strict`` both must be known, but they may have become
-    known by different activations.
+    known by different activations, or one by an activation and the other by the owner.
+
+    Args:
+        environment: The one asked about, normalised.
+        policy: What counts.
+        allowed: The owner's entries, canonical.
+        activated: Which halves of it the license's activations know.
     """
-    domain_known = any(known.domain == environment.domain for known in activations) or any(
-        covers_domain(entry, environment.domain) for entry in allowed
-    )
-    if policy is EnvironmentPolicy.DOMAIN:
-        return domain_known
-    if policy is EnvironmentPolicy.STRICT and not domain_known:
-        return False
-    if policy is EnvironmentPolicy.EITHER and domain_known:
-        return True
-    return any(known.ip == environment.ip for known in activations) or any(
-        covers_ip(entry, environment.ip) for entry in allowed
-    )
+
+    def domain_known() -> bool:
+        return activated.domain or any(covers_domain(entry, environment.domain) for entry in allowed)
+
+    def ip_known() -> bool:
+        return activated.ip or any(covers_ip(entry, environment.ip) for entry in allowed)
+
+    match policy:
+        case EnvironmentPolicy.DOMAIN:
+            return domain_known()
+        case EnvironmentPolicy.EITHER:
+            return domain_known() or ip_known()
+        case EnvironmentPolicy.STRICT:
+            return domain_known() and ip_known()

@@ -26,6 +26,14 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class Halves:
+    """Which halves of an environment are known."""
+
+    domain: bool = False
+    ip: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class License:
     """One issued key with what is needed to judge it; the key itself is not part of it.
 
@@ -40,8 +48,8 @@ class License:
         slots: How many environments may be activated; None is unlimited (D-07).
         slots_used: How many activations the license holds.
         allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot (D-04).
-        activations: The activations that share a domain or an IP with the environments asked about;
-            others may be missing, which is why `slots_used` is told separately.
+        activated: Which halves of the environment asked about its activations know: a license may
+            have a hundred thousand, so they are not all carried around.
         subscription_ended_at: When the linked subscription ended or will end, or None.
         support_until: Last day of the support period, or None for no period stored (D-25).
     """
@@ -56,7 +64,7 @@ class License:
     slots: int | None = 1
     slots_used: int = 0
     allowed: tuple[str, ...] = ()
-    activations: tuple[Environment, ...] = ()
+    activated: Halves = Halves()
     subscription_ended_at: datetime | None = None
     support_until: date | None = None
 

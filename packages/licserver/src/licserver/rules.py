@@ -124,7 +124,7 @@ def judge_verify(
         return VerifyRefusal.REVOKED
     if is_expired(license_, now):
         return VerifyRefusal.EXPIRED
-    if is_known(environment, license_.policy, license_.allowed, license_.activations):
+    if is_known(environment, license_.policy, license_.allowed, license_.activated):
         return Valid(license_, takes_slot=False)
     if license_.slots is None or license_.slots_used < license_.slots:
         return Valid(license_, takes_slot=True)

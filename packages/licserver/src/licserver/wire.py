@@ -32,6 +32,9 @@ MAX_BODY_BYTES: Final = 16 * 1024
 """Longest request body that is read (D-11)."""
 
 
+_JSON_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A status and a JSON body, ready to be sent by whoever talks HTTP."""
@@ -41,7 +44,7 @@ class Answer:
 
     def to_bytes(self) -> bytes:
         """Write the body as compact UTF-8 JSON, fields in the order of the specification."""
-        return json.dumps(self.body, ensure_ascii=False, separators=(",", ":")).encode()
+        return _JSON_WRITER.encode(self.body).encode()
 
 
 # --- requests ---------------------------------------------------------------------------------
@@ -143,6 +146,9 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")  # Python's reader takes NaN and Infinity for numbers
 
 
+_JSON_READER: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def parse_verify(body: bytes) -> VerifyCall | Invalid:
     """Read the body of a verify request (spec 2, D-11).
 
@@ -153,7 +159,7 @@ def parse_verify(body: bytes) -> VerifyCall | Invalid:
         The call, or `Invalid` naming every faulty field. A body that is no JSON object lacks all of them.
     """
     try:
-        values = json.loads(body.decode("utf-8-sig"), parse_constant=_no_constant)
+        values = _JSON_READER.decode(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):  # no UTF-8, no JSON, a number too long, nested too deep
         values = None
     fields = _read_fields(_VERIFY_FIELDS, values if isinstance(values, dict) else {})

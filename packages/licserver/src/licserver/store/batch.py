@@ -4,30 +4,33 @@ One statement serves everybody who waits. No rule stands here: a claim brings th
 has the last word on the locked record.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
+    CTE,
     ColumnElement,
     Connection,
-    Row,
-    and_,
-    bindparam,
+    LargeBinary,
+    Select,
+    Text,
     case,
+    column,
+    exists,
     func,
     insert,
-    literal,
+    literal_column,
     or_,
     select,
 )
 
-from licserver.model import Environment, EnvironmentPolicy, License, Product, Release
+from licserver.model import Environment, EnvironmentPolicy, Halves, License, Product, Release
 from licserver.rules import Valid, VerifyVerdict
+from licserver.store.asks import AskTable, Row
 from licserver.store.engine import Database
-from licserver.store.rows import read_product, read_release, split_entries
+from licserver.store.rows import read_release, split_entries
 from licserver.store.tables import activations, licenses, products, releases
 
 
@@ -62,15 +65,7 @@ class UpdateAsk:
     slug: str
 
 
-_slots_used = (
-    select(func.count())
-    .select_from(activations)
-    .where(activations.c.license_id == licenses.c.id)
-    .correlate(licenses)
-    .scalar_subquery()
-)
-
-_LICENSE_COLUMNS: list[ColumnElement[Any]] = [
+_LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.id,
     licenses.c.product_id,
     licenses.c.product_name,
@@ -84,50 +79,78 @@ _LICENSE_COLUMNS: list[ColumnElement[Any]] = [
     licenses.c.support_until,
 ]
 
-_LICENSES = (
-    select(*_LICENSE_COLUMNS, literal(0).label("slots_used"))
-    .join(products, products.c.id == licenses.c.product_id)
-    .where(licenses.c.id.in_(bindparam("ids", expanding=True)))
-)
 
-# Of the activations only those that share a half with somebody who waits: a key without a limit may
-# have a hundred thousand. Nobody counts the slots of such a key either.
-_SIGHTINGS = (
-    select(
-        *_LICENSE_COLUMNS,
-        case((licenses.c.slots.is_(None), 0), else_=_slots_used).label("slots_used"),
-        activations.c.domain,
-        activations.c.ip,
+def _sightings(asked: CTE) -> Select[Any]:
+    """Each license with how full it is, and which halves of the asker's environment it knows.
+
+    Nothing here grows with the number of activations where it need not: the slots of a key without a
+    limit are not counted, and an address is searched for among all only when the pair is new.
+    """
+    held = activations.c.license_id == licenses.c.id
+    counted = select(func.count()).select_from(activations).where(held).scalar_subquery()
+    domain = exists().where(held, activations.c.domain == asked.c.domain)
+    both = exists().where(held, activations.c.domain == asked.c.domain, activations.c.ip == asked.c.ip)
+    ip = exists().where(held, activations.c.ip == asked.c.ip)
+    return (
+        select(
+            asked.c.n,
+            *_LICENSE_COLUMNS,
+            case((licenses.c.slots.is_(None), literal_column("0")), else_=counted),
+            domain,
+            or_(both, ip),
+        )
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
     )
-    .join(products, products.c.id == licenses.c.product_id)
-    .outerjoin(
-        activations,
-        and_(
-            activations.c.license_id == licenses.c.id,
-            or_(
-                activations.c.domain.in_(bindparam("domains", expanding=True)),
-                activations.c.ip.in_(bindparam("ips", expanding=True)),
-            ),
-        ),
+
+
+def _locks(asked: CTE) -> Select[Any]:
+    """The licenses, locked; in order, so that no two transactions wait for each other."""
+    return (
+        select(asked.c.n, licenses.c.id)
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .order_by(licenses.c.id)
+        .with_for_update(of=licenses)
     )
-    .where(licenses.c.id.in_(bindparam("ids", expanding=True)))
-)
 
-# In order, so that two transactions that want the same licenses cannot wait for each other.
-_LOCK = (
-    select(licenses.c.id)
-    .where(licenses.c.id.in_(bindparam("ids", expanding=True)))
-    .order_by(licenses.c.id)
-    .with_for_update()
-)
 
-_PRODUCTS = (
-    select(products, releases)
-    .outerjoin(releases, releases.c.id == products.c.latest_release_id)
-    .where(products.c.slug.in_(bindparam("slugs", expanding=True)))
-)
+def _update_asks(asked: CTE) -> Select[Any]:
+    """Each license, and the product that was named beside it."""
+    named = products.alias("named")
+    return (
+        select(
+            asked.c.n,
+            *_LICENSE_COLUMNS,
+            named.c.id,
+            named.c.name,
+            named.c.environment_policy,
+            named.c.has_support_policy,
+            named.c.latest_release_id,
+        )
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+        .outerjoin(named, named.c.slug == asked.c.slug)
+    )
 
-_RELEASES = select(releases).where(releases.c.id.in_(bindparam("ids", expanding=True)))
+
+def _licenses(asked: CTE) -> Select[Any]:
+    """Each license alone."""
+    return (
+        select(asked.c.n, *_LICENSE_COLUMNS)
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+    )
+
+
+_ID: Final = column("id", LargeBinary)
+_SIGHTINGS: Final = AskTable([_ID, column("domain", Text), column("ip", Text)], _sightings)
+_LOCKS: Final = AskTable([_ID], _locks)
+_UPDATE_ASKS: Final = AskTable([_ID, column("slug", Text)], _update_asks)
+_LICENSES: Final = AskTable([_ID], _licenses)
 
 
 class BatchStore:
@@ -139,6 +162,14 @@ class BatchStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._releases: dict[int, Release] = {}
+        self._verify_reader, self._update_reader = database.reader(), database.reader()
+        self.is_remote = database.is_remote
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._verify_reader.close()
+        self._update_reader.close()
 
     def look_up(self, sightings: Sequence[Sighting]) -> list[License | None]:
         """Load the licenses that are asked for, in the order asked.
@@ -146,9 +177,8 @@ class BatchStore:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._database.reading() as connection:
-            found = _load_sightings(connection, sightings)
-        return [found.get(sighting.license_id) for sighting in sightings]
+        with self._verify_reader.connection() as connection:
+            return _look_up(connection, sightings)
 
     def admit(self, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
         """Judge claims on locked records and note the activations of those that are granted (D-08).
@@ -166,50 +196,45 @@ class BatchStore:
             StoreUnavailable: when the database fails; then no claim was granted.
         """
         verdicts: list[VerifyVerdict | Exception] = []
-        granted: list[dict[str, Any]] = []
+        granted = _Granted()
         sightings = [claim.sighting for claim in claims]
         with self._database.writing() as connection:
-            # The lock is a statement of its own: what a statement reads beside the rows that it
-            # waited for may be older than the lock.
-            connection.execute(_LOCK, {"ids": list({sighting.license_id for sighting in sightings})}).all()
-            held = _load_sightings(connection, sightings)
-            for claim in claims:
-                license_id, environment = claim.sighting.license_id, claim.sighting.environment
+            if self._database.locks_rows:
+                # A statement of its own: what a statement reads beside the rows that it waited for
+                # may be older than the lock.
+                _LOCKS.rows(connection, [(sighting.license_id,) for sighting in sightings])
+            for claim, license_ in zip(claims, _look_up(connection, sightings), strict=True):
                 try:
-                    verdict = claim.judge(held.get(license_id))
+                    verdict = claim.judge(granted.seen_by(claim.sighting, license_))
                 except Exception as error:  # noqa: BLE001 - belongs to this claim, its neighbours go on
                     verdicts.append(error)
                     continue
                 verdicts.append(verdict)
                 if isinstance(verdict, Valid) and verdict.takes_slot:
-                    held[license_id] = _with_activation(verdict.license, environment)
-                    granted.append(
-                        {
-                            "license_id": license_id,
-                            "domain": environment.domain,
-                            "ip": environment.ip,
-                            "activated_at": claim.now,
-                        }
-                    )
-            if granted:
-                connection.execute(insert(activations), granted)
+                    granted.add(claim)
+            if granted.rows:
+                connection.execute(insert(activations), granted.rows)
         return verdicts
 
     def look_up_updates(self, asks: Sequence[UpdateAsk]) -> list[tuple[License | None, Product | None]]:
         """Load the licenses and the products that update checks name, in the order asked.
 
+        A product is loaded only beside a license: without one there is nothing to tell (D-20).
+
         Raises:
             StoreUnavailable: when the database fails.
         """
-        ids = list({ask.license_id for ask in asks if ask.license_id is not None})
-        with self._database.reading() as connection:
-            found = _load_licenses(connection, ids)
-            rows = connection.execute(_PRODUCTS, {"slugs": list({ask.slug for ask in asks})}) if found else ()
-            by_slug = {product.slug: product for product in map(read_product, rows)}
-        return [
-            (found.get(ask.license_id) if ask.license_id is not None else None, by_slug.get(ask.slug))
-            for ask in asks
-        ]
+        answers: list[tuple[License | None, Product | None]] = [(None, None)] * len(asks)
+        keyed = [(at, ask) for at, ask in enumerate(asks) if ask.license_id is not None]
+        if not keyed:
+            return answers
+        with self._update_reader.connection() as connection:
+            rows = _UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
+            latest = self._load_releases(connection, {row[-1] for row in rows if row[-1] is not None})
+        for row in rows:
+            at, ask = keyed[row[0]]
+            answers[at] = (_read_license(row), _read_product(row, ask.slug, latest))
+        return answers
 
     def look_up_download(self, license_id: bytes, release_id: int) -> tuple[License | None, Release | None]:
         """Load the license and the release that a download link names.
@@ -218,9 +243,9 @@ class BatchStore:
             StoreUnavailable: when the database fails.
         """
         with self._database.reading() as connection:
-            found = _load_licenses(connection, [license_id])
-            row = connection.execute(_RELEASES, {"ids": [release_id]}).first()
-        return found.get(license_id), None if row is None else read_release(row)
+            rows = _LICENSES.rows(connection, [(license_id,)])
+            row = connection.execute(select(releases).where(releases.c.id == release_id)).first()
+        return _read_license(rows[0]) if rows else None, None if row is None else read_release(row)
 
     def ping(self) -> None:
         """Ask the database for nothing.
@@ -229,56 +254,98 @@ class BatchStore:
             StoreUnavailable: when it does not answer.
         """
         with self._database.reading() as connection:
-            connection.execute(select(literal(1)))
+            connection.execute(select(literal_column("1")))
+
+    def _load_releases(self, connection: Connection, wanted: set[int]) -> dict[int, Release]:
+        """Load the latest releases; a release never changes, so each is read once.
+
+        Its withdrawal is no exception: it is then nobody's latest any more.
+        """
+        missing = wanted - self._releases.keys()
+        if missing:
+            found = connection.execute(select(releases).where(releases.c.id.in_(missing)))
+            self._releases |= {release.id: release for release in map(read_release, found)}
+        return self._releases
 
 
-def _load_licenses(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, License]:
-    if not ids:
-        return {}
-    return {row.id: _read_license(row, ()) for row in connection.execute(_LICENSES, {"ids": ids})}
+class _Granted:
+    """What the claims of one transaction have taken so far."""
 
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._environments: dict[bytes, list[Environment]] = {}
 
-def _load_sightings(connection: Connection, sightings: Sequence[Sighting]) -> dict[bytes, License]:
-    rows = connection.execute(
-        _SIGHTINGS,
-        {
-            "ids": list({sighting.license_id for sighting in sightings}),
-            "domains": list({sighting.environment.domain for sighting in sightings}),
-            "ips": list({sighting.environment.ip for sighting in sightings}),
-        },
-    )
-    by_license: dict[bytes, list[Row[*tuple[Any, ...]]]] = defaultdict(list)
-    for row in rows:
-        by_license[row.id].append(row)
-    return {
-        license_id: _read_license(
-            found[0], tuple(Environment(row.domain, row.ip) for row in found if row.domain is not None)
+    def add(self, claim: Claim) -> None:
+        """Note a slot that was taken."""
+        license_id, environment = claim.sighting.license_id, claim.sighting.environment
+        self._environments.setdefault(license_id, []).append(environment)
+        self.rows.append(
+            {
+                "license_id": license_id,
+                "domain": environment.domain,
+                "ip": environment.ip,
+                "activated_at": claim.now,
+            }
         )
-        for license_id, found in by_license.items()
-    }
+
+    def seen_by(self, sighting: Sighting, license_: License | None) -> License | None:
+        """A license as the next claim on it must see it."""
+        taken = self._environments.get(sighting.license_id)
+        if license_ is None or not taken:
+            return license_
+        return replace(
+            license_,
+            slots_used=license_.slots_used + len(taken),
+            activated=Halves(
+                domain=license_.activated.domain
+                or any(one.domain == sighting.environment.domain for one in taken),
+                ip=license_.activated.ip or any(one.ip == sighting.environment.ip for one in taken),
+            ),
+        )
 
 
-def _read_license(row: Row[*tuple[Any, ...]], known: tuple[Environment, ...]) -> License:
+def _look_up(connection: Connection, sightings: Sequence[Sighting]) -> list[License | None]:
+    found: list[License | None] = [None] * len(sightings)
+    asks = [(one.license_id, one.environment.domain, one.environment.ip) for one in sightings]
+    for row in _SIGHTINGS.rows(connection, asks):
+        *_, slots_used, domain_known, ip_known = row
+        found[row[0]] = _read_license(row, slots_used, Halves(bool(domain_known), bool(ip_known)))
+    return found
+
+
+_POLICIES: Final = {policy.value: policy for policy in EnvironmentPolicy}
+_NOTHING_KNOWN: Final = Halves()
+
+
+def _read_license(row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KNOWN) -> License:
+    """Read the license out of a row that begins with the ask's number and `_LICENSE_COLUMNS`."""
     return License(
-        id=row.id,
-        product_id=row.product_id,
-        product_name=row.product_name,
-        policy=EnvironmentPolicy(row.environment_policy),
-        expires_on=row.expires_on,
-        lifetime=row.lifetime,
-        revoked_at=row.revoked_at,
-        slots=row.slots,
-        slots_used=row.slots_used,
-        allowed=split_entries(row.allowed),
-        activations=known,
-        subscription_ended_at=row.subscription_ended_at,
-        support_until=row.support_until,
+        id=row[1],
+        product_id=row[2],
+        product_name=row[3],
+        policy=_POLICIES[row[4]],
+        expires_on=row[5],
+        lifetime=bool(row[6]),
+        revoked_at=row[7],
+        slots=row[8],
+        slots_used=slots_used,
+        allowed=split_entries(row[9]),
+        activated=activated,
+        subscription_ended_at=row[10],
+        support_until=row[11],
     )
 
 
-def _with_activation(license_: License, environment: Environment) -> License:
-    return replace(
-        license_,
-        slots_used=license_.slots_used + 1,
-        activations=(*license_.activations, environment),
+def _read_product(row: Row, slug: str, latest: dict[int, Release]) -> Product | None:
+    """Read the product out of the end of a row of `_update_asks`."""
+    product_id, name, policy, has_support_policy, release_id = row[-5:]
+    if product_id is None:
+        return None
+    return Product(
+        id=product_id,
+        slug=slug,
+        name=name,
+        policy=_POLICIES[policy],
+        has_support_policy=bool(has_support_policy),
+        latest=None if release_id is None else latest[release_id],
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +75,13 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        # SQLite's lock is the whole file's, and BEGIN IMMEDIATE has it already.
+        self.locks_rows: Final = engine.dialect.name != "sqlite"
+        self.is_remote: Final = engine.dialect.name != "sqlite"
+
+    def reader(self) -> "Reader":
+        """Make a reader with a connection of its own."""
+        return Reader(self.engine)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -82,7 +90,7 @@ class Database:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with _failures_named(), self.engine.connect() as connection:
+        with _failures_named(self.engine), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -93,7 +101,7 @@ class Database:
             StoreUnavailable: when the database fails.
         """
         with (
-            _failures_named(),
+            _failures_named(self.engine),
             self.engine.connect().execution_options(**{_WRITES: True}) as connection,
             connection.begin(),
         ):
@@ -104,13 +112,64 @@ class Database:
         self.engine.dispose()
 
 
+class Reader:
+    """Keeps one connection at hand for single SELECTs, each a transaction of its own.
+
+    Taking one from the pool, and opening and ending a transaction, costs more than the statement.
+
+    Args:
+        engine: Where to connect, when first asked.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend the connection to one thread; a failure makes the next one begin with a new one.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        with self._lock, _failures_named(self._engine):
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            try:
+                yield self._connection
+                if self._connection.in_transaction():  # or it would go on seeing what it sees now
+                    self._connection.rollback()
+            except BaseException:
+                self._drop()
+                raise
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                connection.invalidate()
+                connection.close()
+
+
 @contextlib.contextmanager
-def _failures_named() -> Iterator[None]:
-    """Turn the library's errors into ours, without the statement and the values."""
+def _failures_named(engine: Engine) -> Iterator[None]:
+    """Turn the library's and the driver's errors into ours, without the statement and the values."""
     try:
         yield
     except DBAPIError as error:
-        first_line = str(error.orig).partition("\n")[0]  # further lines of PostgreSQL quote values
-        raise StoreUnavailable(f"the database failed: {first_line}") from None
+        raise _unavailable(error.orig) from None
+    except engine.dialect.loaded_dbapi.Error as error:
+        raise _unavailable(error) from None
     except SQLAlchemyError as error:
         raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
+
+
+def _unavailable(error: BaseException | None) -> StoreUnavailable:
+    first_line = str(error).partition("\n")[0]  # further lines of PostgreSQL quote values
+    return StoreUnavailable(f"the database failed: {first_line}")
