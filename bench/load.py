@@ -45,9 +45,7 @@ def update_request(host: str, prefix: str, key: str, slug: str, domain: str, *, 
     """Write an update check as a client sends it."""
     ending = "Connection: close\r\n" if close else ""
     query = f"license_key={key}&slug={slug}&current_version=1.0.0&domain={quote(domain)}"
-    head = (
-        f"GET {prefix}/api/v1/update-check?{query} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n{ending}\r\n"
-    )
+    head = f"GET {prefix}/api/v1/update-check?{query} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n{ending}\r\n"
     return head.encode()
 
 

@@ -48,7 +48,9 @@ class Result:
     generator_cpu: float
 
 
-def measure(floor: Target, others: list[Target], load: Load, keys: dict[str, list[str]], rounds: int) -> list[Result]:
+def measure(
+    floor: Target, others: list[Target], load: Load, keys: dict[str, list[str]], rounds: int
+) -> list[Result]:
     """Play rounds, each target in its turn, and take medians.
 
     Args:
@@ -78,7 +80,10 @@ def measure(floor: Target, others: list[Target], load: Load, keys: dict[str, lis
 def _play(target: Target, load: Load, keys: list[str], number: int) -> Seen:
     plan = {"url": target.url, "keys": keys, "slug": "bench-notes", "seed": number, **asdict(load)}
     done = subprocess.run(  # noqa: S603 - our own load generator
-        [sys.executable, "-m", "bench.load"], input=json.dumps(plan).encode(), capture_output=True, check=False
+        [sys.executable, "-m", "bench.load"],
+        input=json.dumps(plan).encode(),
+        capture_output=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{target.name}, {load.what}: {done.stderr.decode()[-500:]}")

@@ -414,7 +414,7 @@ def test_a_cable_pulled_half_way(
     content = world.files["1.1.0"]
     assert path.read_bytes() == content
     assert cable.cuts == 1
-    whole, rest = server.ranges
+    whole, *_, rest = server.ranges  # aiohttp may note the one that was cut twice
     assert whole is None
     assert rest is not None
     assert rest.startswith("bytes=")
