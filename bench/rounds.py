@@ -79,7 +79,7 @@ def measure(
 
 def _play(target: Target, load: Load, keys: list[str], number: int) -> Seen:
     plan = {"url": target.url, "keys": keys, "slug": "bench-notes", "seed": number, **asdict(load)}
-    done = subprocess.run(  # noqa: S603 - our own load generator
+    done = subprocess.run(
         [sys.executable, "-m", "bench.load"],
         input=json.dumps(plan).encode(),
         capture_output=True,
