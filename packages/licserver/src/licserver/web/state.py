@@ -5,10 +5,8 @@ from aiohttp import web
 from licserver.artifacts import ArtifactFolder
 from licserver.clock import Clock
 from licserver.desk import Desk
-from licserver.settings import Settings
 from licserver.vault import Vault
 
-SETTINGS = web.AppKey("settings", Settings)
 VAULT = web.AppKey("vault", Vault)
 DESK = web.AppKey("desk", Desk)
 ARTIFACTS = web.AppKey("artifacts", ArtifactFolder)
