@@ -50,6 +50,13 @@ def alone(session: nox.Session, package: str) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Speed beside a bare handler, as a ratio: `-- quick` for two minutes, `-- --help` for more."""
+    sync(session)
+    session.run("python", "-m", "bench", *(session.posargs or ["full", "--write", "docs"]))
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as a site; every warning is an error."""
     sync(session, "--group", "docs")

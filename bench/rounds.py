@@ -4,7 +4,7 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bench.load import Seen
@@ -28,6 +28,15 @@ class Load:
     connections: int = 32
     seconds: float = 4.0
     warm_up: float = 0.7
+
+    @property
+    def name(self) -> str:
+        """As the table calls it."""
+        return f"{self.what}-close" if self.close else self.what
+
+    def lasting(self, seconds: float, connections: int) -> "Load":
+        """The same for another time and another number of connections."""
+        return replace(self, seconds=seconds, connections=connections)
 
 
 @dataclass(frozen=True, slots=True)
