@@ -41,7 +41,8 @@ def markdown(results: list[Sized], *, rounds: int, seconds: float) -> str:
         )
         lines.append(
             f"| {size:,} | {one.load.name} | {one.target} | {one.requests_per_second:,.0f} | {ratio} "
-            f"| {one.p50_ms:.1f} | {one.p99_ms:.1f} | {one.p99_ratio:.1f} | {one.cpu_us:.0f} | {one.peak_mib:.0f} |"
+            f"| {one.p50_ms:.1f} | {one.p99_ms:.1f} | {one.p99_ratio:.1f} "
+            f"| {one.cpu_us:.0f} | {one.peak_mib:.0f} |"
         )
     busiest = max((one.generator_cpu for _, one in results), default=0.0)
     lines += ["", f"The load generator never used more than {busiest:.0%} of its core."]
