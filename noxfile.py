@@ -57,6 +57,14 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def crash(session: nox.Session) -> None:
+    """The server killed under load 200 times, or as often as said: `-- 1000`; CI does it five times."""
+    sync(session)
+    times = session.posargs[0] if session.posargs else "200"
+    session.run("pytest", "tests/test_crash.py", env={"LICENSING_CRASHES": times})
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as a site; every warning is an error."""
     sync(session, "--group", "docs")
