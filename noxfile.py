@@ -58,10 +58,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def crash(session: nox.Session) -> None:
-    """The server killed under load 200 times, or as often as said: `-- 1000`; CI does it five times."""
+    """200 kills and 20 rolling restarts under load; CI does a few of each in the test run."""
     sync(session)
-    times = session.posargs[0] if session.posargs else "200"
-    session.run("pytest", "tests/test_crash.py", env={"LICENSING_CRASHES": times})
+    campaign = {"LICENSING_CRASHES": "200", "LICENSING_RESTARTS": "20"}
+    session.run("pytest", "tests/test_crash.py", "tests/test_restarts.py", *session.posargs, env=campaign)
 
 
 @nox.session

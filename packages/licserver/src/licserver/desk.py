@@ -149,6 +149,10 @@ class Desk:
         look_up = partial(self._store.look_up_download, subject.license_id, subject.release_id)
         return await asyncio.to_thread(look_up)
 
+    async def ping(self) -> None:
+        """Find out whether the database answers."""
+        await asyncio.to_thread(self._store.ping)
+
     def close(self) -> None:
         """Let the threads finish what they do, and end them."""
         for queue in (self._sightings, self._updates, self._claims):

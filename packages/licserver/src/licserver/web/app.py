@@ -11,8 +11,9 @@ from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download
 from licserver.web.errors import Handler, expect, guarded, not_allowed, not_found
-from licserver.web.public import PublicEndpoints, healthz
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, VAULT
+from licserver.web.health import healthz, readyz
+from licserver.web.public import PublicEndpoints
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, VAULT, Drain
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
@@ -30,11 +31,13 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[ARTIFACTS] = vendor.artifacts
     app[DESK] = desk = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
+    app[DRAIN] = Drain()
     public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock)
     _add(app, "POST", wire.VERIFY_PATH, public.verify)
     _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
     _add(app, "GET", "/healthz", healthz)
+    _add(app, "GET", "/readyz", readyz)
     app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
     return app
@@ -43,9 +46,8 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
 def _add(app: web.Application, method: str, path: str, handler: Handler) -> None:
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
-    resource.add_route(method, guarded(handler), expect_handler=expect)
-    if method == "GET":
-        resource.add_route("HEAD", guarded(handler), expect_handler=expect)
+    for one in ("GET", "HEAD") if method == "GET" else (method,):
+        resource.add_route(one, guarded(handler, app[DRAIN]), expect_handler=expect)
     resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
 
 

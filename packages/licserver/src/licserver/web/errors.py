@@ -8,6 +8,7 @@ from aiohttp import HttpVersion11, web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
+from licserver.web.state import Drain
 
 _log = logging.getLogger("licserver.web")
 
@@ -51,18 +52,32 @@ async def expect(request: web.Request) -> web.StreamResponse | None:
     return None
 
 
-def guarded(handler: Handler) -> Handler:
+def send_unavailable() -> web.Response:
+    """Make the response of a service that cannot decide now; it is never a verdict."""
+    response = send(wire.answer_error(503, "unavailable", "The service is not available now; try again."))
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+def guarded(handler: Handler, drain: Drain) -> Handler:
     """Answer whatever a handler raises, and keep the request's text out of the log.
 
     Put on each handler by hand: aiohttp's middlewares cost as much a request as all the rules do.
+
+    Args:
+        handler: The one to guard.
+        drain: While it is active each answer is its connection's last.
     """
 
     @functools.wraps(handler)
     async def guarded_handler(request: web.Request) -> web.StreamResponse:
         try:
-            return await handler(request)
+            response = await handler(request)
         except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
-            return _answer_problem(request, problem)
+            response = _answer_problem(request, problem)
+        if drain.active:
+            response.force_close()
+        return response
 
     return guarded_handler
 
@@ -92,10 +107,7 @@ def _answer_problem(request: web.Request, problem: Exception) -> web.StreamRespo
             return send_error(400)
         case StoreUnavailable():
             _log.error("%s %s: %s", request.method, request.rel_url.raw_path, problem)
-            answer = wire.answer_error(503, "unavailable", "The service is not available now; try again.")
-            response = send(answer)
-            response.headers["Retry-After"] = "5"
-            return response
+            return send_unavailable()
         case ConnectionError():  # the caller has gone: no answer, and nothing for the log of errors
             if request.transport is not None:
                 request.transport.abort()

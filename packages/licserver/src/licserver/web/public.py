@@ -109,8 +109,3 @@ class PublicEndpoints:
         if _HOST.fullmatch(request.host) is None:
             raise web.HTTPBadRequest
         return f"{request.scheme}://{request.host}"
-
-
-async def healthz(_request: web.Request) -> web.StreamResponse:
-    """Say that the process runs; nothing is asked of the database."""
-    return send(wire.Answer(200, {"status": "ok"}))

@@ -1,5 +1,7 @@
 """What the handlers need, each under a typed key of the application."""
 
+from dataclasses import dataclass
+
 from aiohttp import web
 
 from licserver.artifacts import ArtifactFolder
@@ -8,6 +10,16 @@ from licserver.desk import Desk
 from licserver.vault import Vault
 
 VAULT = web.AppKey("vault", Vault)
+
+
+@dataclass(slots=True)
+class Drain:
+    """Whether the process is on its way out: it finishes what it has, and asks for nothing more."""
+
+    active: bool = False
+
+
 DESK = web.AppKey("desk", Desk)
 ARTIFACTS = web.AppKey("artifacts", ArtifactFolder)
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
+DRAIN = web.AppKey("drain", Drain)
