@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from licserver.artifacts import ArtifactFolder
+from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.desk import Desk
 from licserver.settings import Settings
@@ -11,5 +11,5 @@ from licserver.vault import Vault
 SETTINGS = web.AppKey("settings", Settings)
 VAULT = web.AppKey("vault", Vault)
 DESK = web.AppKey("desk", Desk)
-ARTIFACTS = web.AppKey("artifacts", ArtifactFolder)
+ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
