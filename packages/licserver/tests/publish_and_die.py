@@ -1,7 +1,7 @@
 """A program of `test_publish_crash.py`: publishes again and again, and is killed in the middle each time.
 
-    publish_and_die.py DATA_DIR FILE steps            killed before the 1st, 2nd, 3rd … step, until one gets through
-    publish_and_die.py DATA_DIR FILE delays COUNT     killed after a delay, COUNT delays over the length of one
+    publish_and_die.py DATA_DIR FILE steps         killed before the 1st, 2nd … step, until one gets through
+    publish_and_die.py DATA_DIR FILE delays COUNT  killed after a delay, COUNT delays over the length of one
 
 A step is a function that licserver calls, or a statement that goes to the database. Each publisher has a
 product and a file of its own. Prints a line for each: the product, and whether the publisher came to its end.
@@ -26,7 +26,7 @@ def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
     vendor.add_product(slug, slug.title())
     left = die_at
 
-    def count(frame, event, called) -> None:  # noqa: ANN001 - sys.setprofile's own
+    def count(frame, event, called) -> None:
         nonlocal left
         ours = "licserver" in frame.f_code.co_filename
         if (ours and event in {"call", "c_call"}) or (
