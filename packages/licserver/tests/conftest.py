@@ -3,8 +3,11 @@
 import asyncio
 import io
 import os
+import re
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -29,9 +32,9 @@ NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no LICSERVER_* variable of the machine reach a test."""
+    """Let no LICSERVER_* or AWS_* variable of the machine reach a test."""
     for name in os.environ:
-        if name.upper().startswith("LICSERVER_"):
+        if name.upper().startswith(("LICSERVER_", "AWS_")):
             monkeypatch.delenv(name)
 
 
@@ -268,3 +271,70 @@ class Program:
 def program(tmp_path: Path) -> Program:
     """The command line on an empty data folder."""
     return Program(tmp_path / "vendor")
+
+
+class Bucket:
+    """A bucket on an S3 server (moto) that is a process of its own, on loopback.
+
+    moto checks no signatures and no policies: what is asserted here is what is sent and what comes.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        self.url = f"http://127.0.0.1:{self._read_port()}"
+        self.environ = {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "AKIDOFTESTS",
+            "AWS_SECRET_ACCESS_KEY": "the-bucket-secret",
+            "AWS_REGION": "us-east-1",
+        }
+        self.names = 0
+
+    def _read_port(self) -> str:
+        deadline = time.monotonic() + 30
+        while (
+            found := re.search(rb"Running on http://127\.0\.0\.1:([0-9]+)", self._log.read_bytes())
+        ) is None:
+            assert self.process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.01)  # a log file cannot be waited for
+        return found[1].decode()
+
+    def new(self) -> str:
+        """Make an empty bucket; returns the setting that names it."""
+        self.names += 1
+        name = f"bucket-{self.names}"
+        urllib.request.urlopen(urllib.request.Request(f"{self.url}/{name}", method="PUT")).close()  # noqa: S310
+        return f"s3://{name}/releases"
+
+    def stop(self) -> None:
+        """End the server; everything in it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """An S3 server for the whole run."""
+    server = Bucket(tmp_path_factory.mktemp("s3") / "log")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_s3(tmp_path: Path) -> Iterator[Bucket]:
+    """An S3 server that this test may stop."""
+    server = Bucket(tmp_path / "s3.log")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The setting that names an empty bucket, with all that is needed to get at it in the environment."""
+    for name, value in s3.environ.items():
+        monkeypatch.setenv(name, value)
+    return s3.new()

@@ -18,6 +18,8 @@ GOOD = {
         (ip_network("10.0.0.1/32"), ip_network("2001:db8::/32")),
     ),
     "LICSERVER_IPV6_PREFIX": ("64", "ipv6_prefix", 64),
+    "LICSERVER_ARTIFACTS_URL": ("s3://my-bucket/a/b/", "artifacts_url", "s3://my-bucket/a/b"),
+    "LICSERVER_ARTIFACTS_REDIRECT": ("no", "artifacts_redirect", False),
     "LICSERVER_ACCESS_LOG": ("true", "access_log", True),
     "LICSERVER_BODY_TIMEOUT": ("2.5", "body_timeout", 2.5),
     "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),

@@ -3,8 +3,12 @@
 import re
 import unicodedata
 from base64 import b64decode
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+PROMISED: Final = ("Repr-Digest", "Content-Disposition")
+"""What the service says about the file when it sends us elsewhere for it (D-34)."""
 
 MAX_NAME_BYTES: Final = 180
 """Longest file name given to a download, in UTF-8: leaves room below the 255 of common file systems."""
@@ -22,6 +26,13 @@ _BARE_NAME: Final = re.compile(r'filename\s*=\s*([^\s;"]+)', re.IGNORECASE)
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _SHA256_MEMBER: Final = re.compile(r"(?:^|,)[ \t]*sha-256=:([A-Za-z0-9+/=]*):[ \t]*(?:;[^,]*)?(?=,|$)")
 _SHA256_BYTES: Final = 32
+
+
+def add_promises(promised: dict[str, str], redirect: Mapping[str, str]) -> None:
+    """Remember what a redirect says about the file; who sent us first is closest to the service, and wins."""
+    for name in PROMISED:
+        if (value := redirect.get(name)) is not None:
+            promised.setdefault(name, value)
 
 
 def file_name(content_disposition: str | None, fallback: str) -> str:

@@ -23,6 +23,7 @@ import httpx
 import truststore
 
 from licclient._errors import ServiceUnavailable
+from licclient._headers import add_promises
 from licclient._sockets import Line, own_ip, within
 from licclient._wire import Call, Head, Reply, no_word, redirect_target, shown_ip
 
@@ -116,6 +117,13 @@ def _next_hop(response: httpx.Response, link: str, server: str) -> str | None:
     return redirect_target(link, response.headers.get("Location", ""), server)
 
 
+def _with(promised: dict[str, str], response: httpx.Response) -> httpx.Headers:
+    """Let what the service promised of the file go before what the place says to which it sent us."""
+    headers = response.headers.copy()
+    headers.update(promised)
+    return headers
+
+
 # --- sync -------------------------------------------------------------------------------------
 
 
@@ -173,24 +181,25 @@ class Transport:
             ServiceUnavailable: No connection; also from the iterator, when the connection breaks.
         """
         try:
-            response = self._open(link, headers)
+            response, promised = self._open(link, headers)
         except Exception as problem:  # noqa: BLE001 - as above
             raise _failure(problem) from None
         try:
-            yield self._head(response)
+            yield self._head(response, promised)
         finally:
             with _unlogged():
                 response.close()
 
-    def _open(self, link: str, headers: Mapping[str, str]) -> httpx.Response:
-        response = self._get(link, headers)
+    def _open(self, link: str, headers: Mapping[str, str]) -> tuple[httpx.Response, dict[str, str]]:
+        response, promised = self._get(link, headers), dict[str, str]()
         for _ in range(MAX_REDIRECTS):
             target = _next_hop(response, link, self._server)
             if target is None:
                 break
             response.close()
+            add_promises(promised, response.headers)
             link, response = target, self._get(target, headers)
-        return response
+        return response, promised
 
     def _get(self, link: str, headers: Mapping[str, str]) -> httpx.Response:
         line = Line()
@@ -209,9 +218,9 @@ class Transport:
         )
         return self._http.send(request, stream=True)
 
-    def _head(self, response: httpx.Response) -> tuple[Head, Iterator[bytes]]:
+    def _head(self, response: httpx.Response, promised: dict[str, str]) -> tuple[Head, Iterator[bytes]]:
         if response.status_code in _OK:
-            return Head(response.status_code, response.headers), _chunks(response)
+            return Head(response.status_code, _with(promised, response)), _chunks(response)
         deadline = monotonic() + self._seconds
         try:
             refusal = _read(response, MAX_REFUSAL_BYTES, deadline)
@@ -294,24 +303,25 @@ class AsyncTransport:
     ) -> AsyncGenerator[tuple[Head, AsyncIterator[bytes]]]:
         """Open a download; as `Transport.stream`."""
         try:
-            response = await self._open(link, headers)
+            response, promised = await self._open(link, headers)
         except Exception as problem:  # noqa: BLE001 - as above
             raise _failure(problem) from None
         try:
-            yield await self._head(response)
+            yield await self._head(response, promised)
         finally:
             with _unlogged():
                 await response.aclose()
 
-    async def _open(self, link: str, headers: Mapping[str, str]) -> httpx.Response:
-        response = await self._get(link, headers)
+    async def _open(self, link: str, headers: Mapping[str, str]) -> tuple[httpx.Response, dict[str, str]]:
+        response, promised = await self._get(link, headers), dict[str, str]()
         for _ in range(MAX_REDIRECTS):
             target = _next_hop(response, link, self._server)
             if target is None:
                 break
             await response.aclose()
+            add_promises(promised, response.headers)
             link, response = target, await self._get(target, headers)
-        return response
+        return response, promised
 
     async def _get(self, link: str, headers: Mapping[str, str]) -> httpx.Response:
         with _unlogged():
@@ -324,9 +334,11 @@ class AsyncTransport:
         request = self._http.build_request(method, url, headers=dict(headers), content=body)
         return await self._http.send(request, stream=True)
 
-    async def _head(self, response: httpx.Response) -> tuple[Head, AsyncIterator[bytes]]:
+    async def _head(
+        self, response: httpx.Response, promised: dict[str, str]
+    ) -> tuple[Head, AsyncIterator[bytes]]:
         if response.status_code in _OK:
-            return Head(response.status_code, response.headers), _achunks(response)
+            return Head(response.status_code, _with(promised, response)), _achunks(response)
         try:
             async with asyncio.timeout(self._seconds):
                 refusal = await _aread(response, MAX_REFUSAL_BYTES)

@@ -3,6 +3,7 @@
 import difflib
 import ipaddress
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from licserver.errors import SettingsError
 
 PREFIX = "LICSERVER_"
+
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
 
 
 class Settings(BaseSettings):
@@ -29,6 +32,9 @@ class Settings(BaseSettings):
             believed (D-05).
         ipv6_prefix: Leading bits of an IPv6 address that tell environments apart (D-05).
         secrets: The content of the secrets file, for vendors who keep it elsewhere.
+        artifacts_url: Bucket of the artifacts, ``s3://bucket/prefix``; absent, a folder in the data
+            folder. The ``AWS_*`` variables say how to get at it.
+        artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket (D-34).
         access_log: Whether every request is logged (never with its query).
         body_timeout: Seconds within which a request's body must have arrived.
         drain_timeout: Seconds that running requests and downloads get when the server stops.
@@ -42,6 +48,8 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
     ipv6_prefix: int = Field(default=128, ge=1, le=128)
     secrets: SecretStr | None = None
+    artifacts_url: str | None = None
+    artifacts_redirect: bool = True
     access_log: bool = False
     body_timeout: float = Field(default=10.0, gt=0, le=600)
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
@@ -70,6 +78,15 @@ class Settings(BaseSettings):
             or "#" in value
         ):
             raise ValueError("must look like https://licenses.example.com")
+        return value.rstrip("/")
+
+    @field_validator("artifacts_url")
+    @classmethod
+    def _check_artifacts_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if _BUCKET.fullmatch(value) is None:  # nothing of it is repeated: it may hold credentials
+            raise ValueError("must look like s3://bucket/prefix; credentials go into the AWS_* variables")
         return value.rstrip("/")
 
     @field_validator("data_dir")

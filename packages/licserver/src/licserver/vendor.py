@@ -11,7 +11,7 @@ from typing import Final
 
 from packaging.utils import canonicalize_version
 
-from licserver.artifacts import ArtifactFolder
+from licserver.artifacts import Artifacts, open_artifacts
 from licserver.clock import Clock, system_clock
 from licserver.environment import (
     BadDomain,
@@ -67,6 +67,7 @@ class Vendor:
     Raises:
         VaultError: when the secrets cannot be read.
         StoreError: when the database cannot be used.
+        SettingsError: when the bucket cannot be used as it is named.
     """
 
     def __init__(self, settings: Settings, clock: Clock = system_clock) -> None:
@@ -74,7 +75,7 @@ class Vendor:
         self.settings = settings
         self.vault: Vault = open_vault(settings)
         self.database: Database = open_database(settings.database, self.vault.fingerprint)
-        self.artifacts = ArtifactFolder(settings.data_dir / "artifacts")
+        self.artifacts: Artifacts = open_artifacts(settings)
         self._records = Records(self.database)
         self._clock = clock
 
@@ -154,6 +155,7 @@ class Vendor:
             WrongUse: for an unknown product, a version that cannot be read (D-23) or is published
                 already, a file that is none, or a changelog that is too long.
             OSError: when the file cannot be read, or the copy not be written.
+            ArtifactsError: when the bucket does not take it.
         """
         product = self.product(slug)
         version = version.strip()

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 from licserver.environment import BadDomain, is_printable, normalise_domain, parse_ip
-from licserver.model import Release
+from licserver.model import Artifact, Release
 from licserver.rules import (
     DownloadRefusal,
     Offer,
@@ -291,11 +291,29 @@ def download_headers(release: Release) -> dict[str, str]:
     return {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private",  # the link is one customer's
-        "Content-Disposition": _attachment(artifact.file_name),
+        "Content-Disposition": attachment(artifact.file_name),
         "Content-Type": "application/octet-stream",
         "ETag": etag(release),
-        "Repr-Digest": f"sha-256=:{b64encode(artifact.sha256).decode()}:",  # RFC 9530
+        "Repr-Digest": _repr_digest(artifact),
     }
+
+
+def redirect_headers(release: Release, address: str) -> dict[str, str]:
+    """Name the headers that send a caller elsewhere for a release's file (D-34).
+
+    Name and digest are those of the file, for callers who would not take another host's word.
+    """
+    return {
+        "Location": address,
+        "Cache-Control": "no-store",
+        "Content-Disposition": attachment(release.artifact.file_name),
+        "Repr-Digest": _repr_digest(release.artifact),
+    }
+
+
+def _repr_digest(artifact: Artifact) -> str:
+    """Write the digest of the whole file (RFC 9530)."""
+    return f"sha-256=:{b64encode(artifact.sha256).decode()}:"
 
 
 def etag(release: Release) -> str:
@@ -303,7 +321,7 @@ def etag(release: Release) -> str:
     return f'"{release.artifact.sha256.hex()}"'
 
 
-def _attachment(file_name: str) -> str:
+def attachment(file_name: str) -> str:
     """Write a Content-Disposition (RFC 6266): plain ASCII for old clients, the real name beside it."""
     plain = re.sub(r"[^ !#-\[\]-~]", "_", file_name)
     if plain == file_name:

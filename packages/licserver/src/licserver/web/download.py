@@ -1,12 +1,15 @@
-"""Sending a release's file: from the disk to the socket, whole or in part."""
+"""Sending a release's file, whole or in part: from the disk, from the bucket, or from elsewhere."""
 
 import asyncio
 import logging
+from contextlib import aclosing
 from typing import BinaryIO
 
 from aiohttp import web
 
 from licserver import rules, wire
+from licserver.artifacts import Elsewhere, Pieces
+from licserver.errors import ArtifactsError
 from licserver.model import Release
 from licserver.rules import DownloadRefusal
 from licserver.signing import LinkSubject, read_link
@@ -17,7 +20,7 @@ _log = logging.getLogger("licserver.web")
 
 
 async def update_download(request: web.Request) -> web.StreamResponse:
-    """Answer a signed link with the file (D-30 … D-33)."""
+    """Answer a signed link with the file, or with where it is (D-30 … D-34)."""
     app = request.app
     subject = read_link(request.rel_url.raw_query_string, app[VAULT].link_secrets, app[CLOCK]())
     if not isinstance(subject, LinkSubject):
@@ -25,10 +28,41 @@ async def update_download(request: web.Request) -> web.StreamResponse:
     verdict = rules.judge_download(*await app[DESK].look_up_download(subject))
     if isinstance(verdict, DownloadRefusal):
         return send(wire.answer_download_refusal(verdict))
-    return await _send_file(request, verdict)
+    try:
+        source = await app[ARTIFACTS].find(verdict.artifact, request.method)
+        if isinstance(source, Elsewhere):
+            return web.Response(status=307, headers=wire.redirect_headers(verdict, source.address))
+        return await _send(request, verdict, source)
+    except ArtifactsError as problem:
+        _log.error("%s", problem)
+        return _unavailable()
 
 
-async def _send_file(request: web.Request, release: Release) -> web.StreamResponse:
+def _unavailable() -> web.Response:
+    response = send(wire.answer_error(503, "unavailable", "The file is not available now; try again."))
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+async def _send(request: web.Request, release: Release, source: BinaryIO | Pieces) -> web.StreamResponse:
+    try:
+        response, span = _begin(request, release)
+        if span.length == 0 or request.method == "HEAD":
+            await response.prepare(request)
+        elif isinstance(source, Pieces):
+            await _send_pieces(request, response, source, span)
+        else:
+            await response.prepare(request)
+            await _send_file(request, source, span)
+        await response.write_eof()
+    finally:
+        if not isinstance(source, Pieces):
+            await asyncio.to_thread(source.close)
+    return response
+
+
+def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, wire.Span]:
+    """Make the head of the answer, and find which bytes belong to it."""
     size = release.artifact.size
     headers = wire.download_headers(release)
     asked = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
@@ -36,25 +70,17 @@ async def _send_file(request: web.Request, release: Release) -> web.StreamRespon
     if span is None:
         response, span = web.StreamResponse(headers=headers), wire.Span(0, size)
     elif span.length == 0:
-        return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"})
+        return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"}), span
     else:
         end = span.start + span.length - 1
         response = web.StreamResponse(
             status=206, headers={**headers, "Content-Range": f"bytes {span.start}-{end}/{size}"}
         )
     response.content_length = span.length
-    file = await asyncio.to_thread(request.app[ARTIFACTS].open, release.artifact)
-    try:
-        await response.prepare(request)
-        if span.length and request.method != "HEAD":
-            await _stream(request, file, span)
-        await response.write_eof()
-    finally:
-        await asyncio.to_thread(file.close)
-    return response
+    return response, span
 
 
-async def _stream(request: web.Request, file: BinaryIO, span: wire.Span) -> None:
+async def _send_file(request: web.Request, file: BinaryIO, span: wire.Span) -> None:
     """Let the kernel copy the bytes; the loop falls back to small reads where it cannot.
 
     Raises:
@@ -76,3 +102,26 @@ async def _stream(request: web.Request, file: BinaryIO, span: wire.Span) -> None
         _log.error("an artifact ended %d bytes early", span.length - sent)
         transport.abort()
         raise ConnectionResetError
+
+
+async def _send_pieces(
+    request: web.Request, response: web.StreamResponse, source: Pieces, span: wire.Span
+) -> None:
+    """Pass on what the bucket sends; the head goes out when the first piece is here.
+
+    Raises:
+        ArtifactsError: when there is no first piece: the caller can still be told.
+        ConnectionResetError: when the caller has gone, or a later piece is missing, as in `_send_file`.
+    """
+    async with aclosing(source.read(span.start, span.length)) as pieces:
+        piece = await anext(pieces)
+        await response.prepare(request)
+        await response.write(piece)
+        try:
+            async for piece in pieces:
+                await response.write(piece)
+        except ArtifactsError as problem:
+            _log.error("half way through a download: %s", problem)
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError from None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from licserver.artifacts import ArtifactFolder
+from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.desk import Desk
 from licserver.vault import Vault
@@ -20,6 +20,6 @@ class Drain:
 
 
 DESK = web.AppKey("desk", Desk)
-ARTIFACTS = web.AppKey("artifacts", ArtifactFolder)
+ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
 DRAIN = web.AppKey("drain", Drain)

@@ -1,14 +1,21 @@
-"""The bytes of releases: a local folder in which each file lies under its own digest."""
+"""Artifacts in a local folder, in which each file lies under its own digest."""
 
+import asyncio
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from licserver.model import Artifact
 
 _CHUNK_BYTES: Final = 1 << 20
+
+_INCOMING: Final = ".incoming-"
+
+_ABANDONED_SECONDS: Final = 24 * 3600
+"""Who has not written for a day will not go on: a process that was killed left this behind."""
 
 
 class ArtifactMissing(FileNotFoundError):
@@ -26,24 +33,18 @@ class ArtifactFolder:
         self._folder = folder
 
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
-        """Copy a file in: whole and on the disk, or not at all.
-
-        Args:
-            source: Read to its end, in pieces.
-            file_name: What customers will see the file called.
-
-        Returns:
-            The artifact, ready to be published.
+        """Copy a file in (`face.Artifacts.store`): under its name it is whole and on the disk.
 
         Raises:
             OSError: when the disk is full or cannot be written.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         digest, size = hashlib.sha256(), 0
-        handle, name = tempfile.mkstemp(dir=self._folder, prefix=".incoming-")
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix=_INCOMING)
         temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as target:
+                self._sweep(os.fstat(handle).st_mtime)
                 while chunk := source.read(_CHUNK_BYTES):
                     digest.update(chunk)
                     size += len(chunk)
@@ -54,14 +55,28 @@ class ArtifactFolder:
             path = self.path(artifact)
             path.parent.mkdir(exist_ok=True)
             temporary.replace(path)
+            # The name must be as durable as the bytes before the books may mention it.
+            for folder in (path.parent, self._folder, self._folder.parent):
+                _sync_folder(folder)
         finally:
             temporary.unlink(missing_ok=True)
         return artifact
+
+    def _sweep(self, now: float) -> None:
+        """Remove what killed processes left; `now` is the file system's own, so no clocks are compared."""
+        for left in self._folder.glob(f"{_INCOMING}*"):
+            with suppress(OSError):  # gone meanwhile, or not ours to remove: harmless either way
+                if now - left.stat().st_mtime > _ABANDONED_SECONDS:
+                    left.unlink()
 
     def path(self, artifact: Artifact) -> Path:
         """Where an artifact lies; two levels, so that no folder grows without bound."""
         name = artifact.sha256.hex()
         return self._folder / name[:2] / name
+
+    async def find(self, artifact: Artifact, method: str) -> BinaryIO:  # noqa: ARG002 - the face's shape
+        """Open an artifact without holding up the loop; as `open`."""
+        return await asyncio.to_thread(self.open, artifact)
 
     def open(self, artifact: Artifact) -> BinaryIO:
         """Open an artifact for reading.
@@ -79,3 +94,14 @@ class ArtifactFolder:
                 f"artifact {artifact.sha256.hex()} has another size than when it was published"
             )
         return file
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    if os.name == "nt":  # Windows opens no folders, and keeps names durable by itself
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,67 @@
+"""What a place for artifacts can do, whichever it is."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol, TypeAlias
+
+from licserver.model import Artifact
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The caller is to fetch the file from another address.
+
+    Args:
+        address: A credential for some minutes: not for logs.
+    """
+
+    address: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A file that comes in pieces, over a network.
+
+    Args:
+        read: Fetches a span, given the offset of its first byte and its length in bytes, in pieces
+            small enough to hold one in memory for each caller. All of it comes, or `ArtifactsError`.
+    """
+
+    read: Callable[[int, int], AsyncGenerator[memoryview, None]]
+
+
+Source: TypeAlias = BinaryIO | Pieces | Elsewhere
+"""How a file can be sent on: a file of this machine, pieces, or not by us."""
+
+
+class Artifacts(Protocol):
+    """A place for artifacts."""
+
+    def store(self, source: BinaryIO, file_name: str) -> Artifact:
+        """Copy a file in: whole and durable, or not at all.
+
+        Args:
+            source: Read from its beginning to its end, in pieces, perhaps twice; can seek.
+            file_name: What customers will see the file called.
+
+        Returns:
+            The artifact, ready to be published.
+
+        Raises:
+            OSError: when the file cannot be read, or the disk cannot be written.
+            ArtifactsError: when the bucket does not take it.
+        """
+        ...
+
+    async def find(self, artifact: Artifact, method: str) -> Source:
+        """Find out how an artifact is to be sent.
+
+        Args:
+            artifact: As stored.
+            method: ``GET`` or ``HEAD``: an address elsewhere is good for that one only.
+
+        Raises:
+            ArtifactMissing: when the folder does not hold it as it was stored.
+            ArtifactsError: when the bucket does not, or cannot be asked.
+        """
+        ...

@@ -1,0 +1,89 @@
+"""A program of `test_publish_crash.py`: publishes again and again, and is killed in the middle each time.
+
+    publish_and_die.py DATA_DIR FILE steps         killed before the 1st, 2nd … step, until one gets through
+    publish_and_die.py DATA_DIR FILE delays COUNT  killed after a delay, COUNT delays over the length of one
+
+A step is a function that licserver calls, or a statement that goes to the database. Each publisher has a
+product and a file of its own. Prints a line for each: the product, and whether the publisher came to its end.
+"""
+
+import itertools
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from licserver.settings import load_settings
+from licserver.vendor import Vendor
+
+_STATEMENTS = {"commit", "execute"}
+
+
+def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
+    """Publish once, in this process."""
+    vendor = Vendor(load_settings(data_dir=folder))
+    vendor.add_product(slug, slug.title())
+    left = die_at
+
+    def count(frame, event, called) -> None:
+        nonlocal left
+        ours = "licserver" in frame.f_code.co_filename
+        if (ours and event in {"call", "c_call"}) or (
+            event == "c_call" and getattr(called, "__name__", "") in _STATEMENTS
+        ):
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if die_at is not None:
+        sys.setprofile(count)
+    vendor.publish(slug, "1.0", file, "New.")
+    sys.setprofile(None)
+
+
+def fork(folder: Path, file: Path, slug: str, die_at: int | None = None) -> int:
+    """Publish once, in a process of its own; returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    publish(folder, file, slug, die_at)
+    os._exit(0)
+
+
+def finish(child: int, slug: str) -> bool:
+    """Wait for a publisher, and tell what became of it."""
+    _, status = os.waitpid(child, 0)
+    assert status in {0, signal.SIGKILL}, status
+    print(slug, status == 0, flush=True)  # noqa: T201 - that is what it is for
+    return status == 0
+
+
+def main(folder: Path, original: Path, how: str, count: int = 0) -> None:
+    """Play all of it."""
+    slugs = (f"app-{number}" for number in itertools.count())
+    file = original.with_name("app.zip")
+
+    def next_file() -> str:
+        slug = next(slugs)
+        file.write_bytes(slug.encode() + original.read_bytes())  # other bytes each time
+        return slug
+
+    if how == "steps":
+        for step in itertools.count():
+            slug = next_file()
+            if finish(fork(folder, file, slug, step), slug):
+                return
+    slug, begun = next_file(), time.monotonic()
+    assert finish(fork(folder, file, slug), slug)
+    length = time.monotonic() - begun
+    for number in range(count):
+        slug = next_file()
+        child = fork(folder, file, slug)
+        time.sleep(length * 1.1 * number / count)  # the point of it
+        os.kill(child, signal.SIGKILL)
+        finish(child, slug)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))

@@ -1,0 +1,82 @@
+"""A large file on its way into a bucket and out of it takes little memory (the folder: test_serve.py).
+
+Measured as the kernel does: the most that a process ever had resident (VmHWM).
+"""
+
+import hashlib
+import re
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+MIB = 1 << 20
+LARGE = 128 * MIB
+PUBLISHING, SENDING = 32 * MIB, 16 * MIB
+"""Room above a small file. Measured: 15 and 4 MiB; parts of 8 MiB go up two at a time."""
+
+TELLING = """
+import atexit, runpy, sys
+atexit.register(lambda: print(open("/proc/self/status").read()))
+sys.argv[0] = "licserver"
+runpy.run_module("licserver", run_name="__main__", alter_sys=True)
+"""
+
+
+def peak(status):
+    """The most memory that a process has had, in bytes, out of its status."""
+    return int(re.search(r"VmHWM:\s+([0-9]+) kB", status)[1]) * 1024
+
+
+def peak_of(process):
+    """The same of a running process."""
+    return peak(Path(f"/proc/{process.pid}/status").read_text())
+
+
+@pytest.fixture
+def publish(program, tmp_path):
+    """Publish a file of zeros that takes no room; returns the most memory that it took, and the digest."""
+
+    def run(version, size):
+        path = tmp_path / "app.zip"
+        with path.open("wb") as file:
+            file.truncate(size)
+        program.command = [sys.executable, "-c", TELLING]
+        told = program.run("release", "publish", "app", version, str(path)).stdout
+        return peak(told), re.search(r"sha256 (\w+)", told)[1]
+
+    return run
+
+
+async def download(address, key):
+    """Get the latest version; returns its size and its digest."""
+    query = {"license_key": key, "slug": "app", "current_version": "0", "domain": "a.example"}
+    digest, size = hashlib.sha256(), 0
+    async with aiohttp.ClientSession(address) as session:
+        async with session.get("/api/v1/update-check", params=query) as answer:
+            link = (await answer.json())["download_url"]
+        async with session.get(link, allow_redirects=False) as answer:
+            assert answer.status == 200
+            async for chunk in answer.content.iter_chunked(MIB):
+                digest.update(chunk)
+                size += len(chunk)
+    return size, digest.hexdigest()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to read memory from")
+async def test_a_large_file_passes_through_the_bucket_in_pieces(program, publish, own_s3):
+    """Published and streamed, 128 MiB need about what a few kilobytes need."""
+    program.environ |= own_s3.environ
+    program.environ |= {"LICSERVER_ARTIFACTS_URL": own_s3.new(), "LICSERVER_ARTIFACTS_REDIRECT": "false"}
+    program.run("product", "add", "app", "--name", "App")
+    key = program.run("license", "issue", "app").stdout.strip()
+    small, _ = publish("1.0", 64 << 10)
+    with program.serve() as (server, address):
+        await download(address, key)
+        before = peak_of(server)
+        large, digest = publish("2.0", LARGE)
+        assert await download(address, key) == (LARGE, digest)
+        sending = peak_of(server) - before
+    assert large - small < PUBLISHING
+    assert sending < SENDING

@@ -1,0 +1,137 @@
+"""The real client, the real server and a bucket between them (D-34)."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import obstore
+import pytest
+
+from harness.bucket import S3Server
+from harness.flavours import Client, opened
+from harness.sockets import Cable
+from harness.world import MovableClock, Server, World
+from licclient import ServiceUnavailable, UntrustedAnswer, Update
+from licserver.artifacts.bucket import ArtifactBucket
+
+SLUG = "photo-lab"
+SIZE = 4 << 20
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server for the whole run."""
+    server = S3Server(tmp_path_factory.mktemp("s3") / "log")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def cable(s3: S3Server) -> Iterator[Cable]:
+    """What leads to the bucket; it can be cut."""
+    with Cable(s3.port).plugged() as cable:
+        yield cable
+
+
+@pytest.fixture(params=[True, False], ids=["redirect", "stream"])
+def world(
+    request: pytest.FixtureRequest,
+    make_world: Callable[..., World],
+    s3: S3Server,
+    cable: Cable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> World:
+    """A vendor whose files are in a bucket, with one version published."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", cable.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDOFTESTS")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-bucket-secret")
+    world = make_world(artifacts_url=s3.new_bucket(), artifacts_redirect=request.param)
+    release = {"version": "1.1.0", "published_at": "2026-11-05T08:30:00Z", "size": SIZE}
+    product = {"slug": SLUG, "name": "Photo Lab", "environment": "domain", "support_policy": False}
+    world.stock({"products": [{**product, "releases": [release]}], "licenses": []})
+    return world
+
+
+@pytest.fixture
+def server(world: World) -> Iterator[Server]:
+    """The vendor's server, running."""
+    with world.serving() as server:
+        yield server
+
+
+@pytest.fixture(params=["sync", "async"])
+def client(
+    request: pytest.FixtureRequest, server: Server, tmp_path: Path, clock: MovableClock
+) -> Iterator[Client]:
+    """Either client."""
+    settings = {"slug": SLUG, "version": "1.0.0", "state_dir": tmp_path / "state", "clock": clock}
+    with opened(request.param, server.url, **settings) as client:
+        yield client
+
+
+@pytest.fixture
+def update(world: World, client: Client) -> Update:
+    """The offer of the new version."""
+    update = client.check_for_update(world.new_key(SLUG))
+    assert update is not None
+    return update
+
+
+def _status(world: World) -> int:
+    return 307 if world.vendor.settings.artifacts_redirect else 200
+
+
+def _bucket(world: World) -> tuple[ArtifactBucket, str]:
+    """The bucket, and the key of the only object in it."""
+    bucket = world.vendor.artifacts
+    assert isinstance(bucket, ArtifactBucket)
+    ((found,),) = obstore.list(bucket._writer)
+    return bucket, found["path"]
+
+
+def test_a_download_out_of_a_bucket(
+    world: World, server: Server, client: Client, update: Update, tmp_path: Path
+) -> None:
+    """The customer gets the vendor's file under the vendor's name, whichever way it comes."""
+    path = client.download(update, tmp_path / "downloads")
+    assert path.name == f"{SLUG}-1.1.0.zip"
+    assert path.read_bytes() == world.files["1.1.0"]
+    assert server.downloads == [_status(world)]
+
+
+def test_a_bucket_with_other_bytes_in_it(
+    world: World, server: Server, client: Client, update: Update, tmp_path: Path
+) -> None:
+    """Whoever can write to the bucket still gets nothing past the digest in the books."""
+    bucket, key = _bucket(world)
+    obstore.put(bucket._writer, key, b"!" * len(world.files["1.1.0"]))
+    with pytest.raises(UntrustedAnswer):
+        client.download(update, tmp_path / "downloads")
+    assert [path.name for path in (tmp_path / "downloads").iterdir() if path.suffix == ".zip"] == []
+
+
+def test_a_cable_to_the_bucket_cut_half_way(
+    world: World, server: Server, cable: Cable, client: Client, update: Update, tmp_path: Path
+) -> None:
+    """The download goes on where it stopped, and the file is the vendor's to the last byte."""
+    cable.cut_after = [SIZE // 8]  # a piece is twice as long
+    path = client.download(update, tmp_path)
+    assert path.read_bytes() == world.files["1.1.0"]
+    assert cable.cuts == 1
+    if _status(world) == 307:  # streamed, the server itself asks the bucket again, and nobody notices
+        whole, rest = server.ranges
+        assert whole is None
+        assert rest is not None
+        assert 0 < int(rest.removeprefix("bytes=").removesuffix("-")) < SIZE
+
+
+def test_a_file_that_is_lost(
+    world: World, server: Server, client: Client, update: Update, tmp_path: Path
+) -> None:
+    """The customer's app is told to try later; when the file is back, it gets it."""
+    bucket, key = _bucket(world)
+    obstore.delete(bucket._writer, key)
+    with pytest.raises(ServiceUnavailable):
+        client.download(update, tmp_path)
+    assert set(server.downloads) == {503}
+    obstore.put(bucket._writer, key, world.files["1.1.0"])
+    assert client.download(update, tmp_path).read_bytes() == world.files["1.1.0"]
