@@ -20,7 +20,7 @@ def open_database(url: str, fingerprint: bytes) -> Database:
         StoreError: when the database belongs to other secrets: no key could be found in it.
         StoreUnavailable: when it cannot be opened.
     """
-    database = Database(connect(url))
+    database = connect(url)
     with database.writing() as connection:
         metadata.create_all(connection)
         known = connection.scalar(select(facts.c.value).where(facts.c.name == _FINGERPRINT))
