@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 from packaging.utils import canonicalize_version
 
+from harness.engines import Meddler
 from licserver.model import Environment, EnvironmentPolicy, Release
 from licserver.rules import draw_key
 from licserver.settings import Settings
@@ -62,7 +63,8 @@ class World:
     def __init__(self, folder: Path, clock: MovableClock, **settings: Any) -> None:
         self.clock = clock
         self.folder = folder
-        self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock)
+        self.settings = Settings(data_dir=folder / "data", **settings)
+        self.vendor = Vendor(self.settings, clock)
         self.records = Records(self.vendor.database)
 
     def product(self, slug: str = "app", policy: str = "strict", **more: Any) -> str:
@@ -91,11 +93,14 @@ class World:
 
 
 @pytest.fixture
-def make_world(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., World]]:
-    """Make a world whose settings differ from the defaults."""
+def make_world(
+    tmp_path: Path, clock: MovableClock, make_database_url: Callable[..., str | None]
+) -> Iterator[Callable[..., World]]:
+    """Make a world whose settings differ from the defaults, on either engine."""
     made: list[World] = []
 
     def make(**settings: Any) -> World:
+        settings.setdefault("database_url", make_database_url())
         made.append(World(tmp_path / f"world{len(made)}", clock, **settings))
         made[-1].product()
         return made[-1]
@@ -109,6 +114,15 @@ def make_world(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., Wo
 def world(make_world: Callable[..., World]) -> World:
     """A world with default settings."""
     return make_world()
+
+
+@pytest.fixture
+def meddler(world: World) -> Iterator[Meddler]:
+    """Another program that has the default world's database open."""
+    url = world.settings.database_url
+    meddler = Meddler(url and url.get_secret_value(), world.settings.data_dir / "licserver.sqlite3")
+    yield meddler
+    meddler.close()
 
 
 class Site:

@@ -171,6 +171,33 @@ class Database:
         ):
             yield connection
 
+    @contextlib.contextmanager
+    def unhurried(self, *, enforced: bool = True) -> Iterator[Connection]:
+        """Open a transaction that writes, and may take its time: to change the schema, to count everything.
+
+        Others' locks are waited for ten seconds only: who waits for a whole table holds up everybody behind.
+
+        Args:
+            enforced: Whether foreign keys are; SQLite must not while it makes a table anew.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        with self._named(), self.engine.connect().execution_options(**{WRITES: True}) as connection:
+            driver: Any = connection.connection.driver_connection
+            if self.is_remote:
+                driver.patience = float("inf")
+            elif not enforced:
+                driver.execute("PRAGMA foreign_keys = OFF")
+            try:
+                with connection.begin():
+                    if self.is_remote:
+                        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+                        connection.exec_driver_sql("SET LOCAL lock_timeout = '10s'")
+                    yield connection
+            finally:
+                connection.invalidate()  # it is not as the others any more
+
     def close(self) -> None:
         """Close all connections; lanes close their own."""
         self.engine.dispose()
