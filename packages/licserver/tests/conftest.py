@@ -17,6 +17,7 @@ from aiohttp import web
 from packaging.utils import canonicalize_version
 
 from harness.engines import Meddler
+from licserver.cli import main
 from licserver.model import Environment, EnvironmentPolicy, Release
 from licserver.rules import draw_key
 from licserver.settings import Settings
@@ -228,6 +229,44 @@ def environment() -> Callable[..., Environment]:
         return Environment(domain, ip)
 
     return make
+
+
+class Cli:
+    """The command line in this process, on an empty data folder."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.folder = folder
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        monkeypatch.setenv("LICSERVER_DATA_DIR", str(folder))
+
+    def use(self, url: str | None) -> None:
+        """Name another database than the file in the folder."""
+        if url is not None:
+            self._monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
+
+    def __call__(self, *arguments: str, stdin: str = "", expect: int = 0) -> str:
+        """Run a command; gives what it printed, or what it complained of when it is to fail."""
+        self._monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = self._capsys.readouterr()
+        assert ended.value.code == expect, out + err
+        return str(out if expect == 0 else err)
+
+
+@pytest.fixture
+def bare_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line with nothing set up."""
+    return Cli(tmp_path / "vendor", monkeypatch, capsys)
+
+
+@pytest.fixture
+def cli(bare_cli: Cli, make_database_url: Callable[[], str | None]) -> Cli:
+    """The command line on either engine."""
+    bare_cli.use(make_database_url())
+    return bare_cli
 
 
 class Program:

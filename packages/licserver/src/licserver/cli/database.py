@@ -34,15 +34,21 @@ def _database_command(function: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _connected(settings: Settings, *, make: bool = False) -> Iterator[Database]:
     """Connect to the database; a SQLite file that does not exist is not made by looking at it."""
-    if make and settings.database_url is None:
+    if make:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    elif settings.database_url is None and not settings.data_dir.is_dir():
+        raise _none_yet()
     database = connect(settings.database)
     try:
-        if not make and not database.is_remote and not Path(str(database.engine.url.database)).exists():
-            raise StoreError("there is no database yet; the first command that needs one makes it")
+        if not (make or database.is_remote or Path(str(database.engine.url.database)).exists()):
+            raise _none_yet()
         yield database
     finally:
         database.close()
+
+
+def _none_yet() -> StoreError:
+    return StoreError("there is no database yet; the first command that needs one makes it")
 
 
 @database_group.command("upgrade")
