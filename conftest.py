@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest_plugins = ["harness.engines"]
+
 WRITTEN = pytest.StashKey[list[tuple[str, str]]]()
 LAST = "test_no_key_is_written_anywhere"
 

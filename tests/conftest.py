@@ -16,11 +16,14 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture
-def make_world(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., World]]:
-    """Makes vendors; all are closed at the end."""
+def make_world(
+    tmp_path: Path, clock: MovableClock, make_database_url: Callable[..., str | None]
+) -> Iterator[Callable[..., World]]:
+    """Makes vendors, on either engine; all are closed at the end."""
     worlds: list[World] = []
 
     def make(**settings: Any) -> World:
+        settings.setdefault("database_url", make_database_url())
         worlds.append(World(tmp_path / f"world-{len(worlds)}", clock, **settings))
         return worlds[-1]
 

@@ -143,7 +143,9 @@ class World:
             lambda license_: Valid(license_, takes_slot=True) if license_ else _missing(),
             self.clock(),
         )
-        (verdict,) = BatchStore(self.vendor.database).admit([claim])
+        store = BatchStore(self.vendor.database)
+        (verdict,) = store.admit([claim])
+        store.close()
         assert isinstance(verdict, Valid), verdict
 
     def activations(self, key: str) -> list[list[str]]:

@@ -19,6 +19,8 @@ import pytest
 from aiohttp import web
 from packaging.utils import canonicalize_version
 
+from harness.engines import Meddler
+from licserver.cli import main
 from licserver.model import Environment, EnvironmentPolicy, Release
 from licserver.rules import draw_key
 from licserver.settings import Settings
@@ -65,7 +67,8 @@ class World:
     def __init__(self, folder: Path, clock: MovableClock, **settings: Any) -> None:
         self.clock = clock
         self.folder = folder
-        self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock)
+        self.settings = Settings(data_dir=folder / "data", **settings)
+        self.vendor = Vendor(self.settings, clock)
         self.records = Records(self.vendor.database)
 
     def product(self, slug: str = "app", policy: str = "strict", **more: Any) -> str:
@@ -94,11 +97,14 @@ class World:
 
 
 @pytest.fixture
-def make_world(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., World]]:
-    """Make a world whose settings differ from the defaults."""
+def make_world(
+    tmp_path: Path, clock: MovableClock, make_database_url: Callable[..., str | None]
+) -> Iterator[Callable[..., World]]:
+    """Make a world whose settings differ from the defaults, on either engine."""
     made: list[World] = []
 
     def make(**settings: Any) -> World:
+        settings.setdefault("database_url", make_database_url())
         made.append(World(tmp_path / f"world{len(made)}", clock, **settings))
         made[-1].product()
         return made[-1]
@@ -112,6 +118,15 @@ def make_world(tmp_path: Path, clock: MovableClock) -> Iterator[Callable[..., Wo
 def world(make_world: Callable[..., World]) -> World:
     """A world with default settings."""
     return make_world()
+
+
+@pytest.fixture
+def meddler(world: World) -> Iterator[Meddler]:
+    """Another program that has the default world's database open."""
+    url = world.settings.database_url
+    meddler = Meddler(url and url.get_secret_value(), world.settings.data_dir / "licserver.sqlite3")
+    yield meddler
+    meddler.close()
 
 
 class Site:
@@ -217,6 +232,44 @@ def environment() -> Callable[..., Environment]:
         return Environment(domain, ip)
 
     return make
+
+
+class Cli:
+    """The command line in this process, on an empty data folder."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.folder = folder
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        monkeypatch.setenv("LICSERVER_DATA_DIR", str(folder))
+
+    def use(self, url: str | None) -> None:
+        """Name another database than the file in the folder."""
+        if url is not None:
+            self._monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
+
+    def __call__(self, *arguments: str, stdin: str = "", expect: int = 0) -> str:
+        """Run a command; gives what it printed, or what it complained of when it is to fail."""
+        self._monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = self._capsys.readouterr()
+        assert ended.value.code == expect, out + err
+        return str(out if expect == 0 else err)
+
+
+@pytest.fixture
+def bare_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line with nothing set up."""
+    return Cli(tmp_path / "vendor", monkeypatch, capsys)
+
+
+@pytest.fixture
+def cli(bare_cli: Cli, make_database_url: Callable[[], str | None]) -> Cli:
+    """The command line on either engine."""
+    bare_cli.use(make_database_url())
+    return bare_cli
 
 
 class Program:

@@ -1,31 +1,13 @@
 """The vendor's command line (issue 2): every command, for people and as JSON, and what wrong use is told."""
 
-import io
 import json
 import re
 from datetime import UTC, datetime
 
 import pytest
 
-from licserver.cli import main
+from harness.engines import sqlite_only
 from licserver.rules import has_key_shape
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """Run a command in this process; gives its exit code, output and errors."""
-    monkeypatch.setenv("LICSERVER_DATA_DIR", str(tmp_path / "vendor"))
-
-    def run(*arguments: str, stdin: str = "", expect: int = 0):
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        out, err = capsys.readouterr()
-        assert ended.value.code == expect, out + err
-        return out if expect == 0 else err
-
-    run.folder = tmp_path / "vendor"
-    return run
 
 
 @pytest.fixture
@@ -231,6 +213,7 @@ def test_what_is_no_text_is_wrong_use_and_no_failure(shop, arguments):
     shop(*(shop.file if text == "FILE" else text for text in arguments), expect=2)
 
 
+@sqlite_only
 def test_settings_are_checked_before_anything_is_made(cli, monkeypatch):
     """A misspelt or impossible variable is exit code 2, and no folder is made."""
     monkeypatch.setenv("LICSERVER_BASEURL", "x")
@@ -251,6 +234,7 @@ DATABASES = [
 ]
 
 
+@sqlite_only
 @pytest.mark.parametrize("url", [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon"])
 def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypatch, url):
     """One line, naming LICSERVER_DATABASE_URL."""
@@ -258,12 +242,14 @@ def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypa
     assert cli("product", "list", expect=1).startswith("licserver: LICSERVER_DATABASE_URL")
 
 
+@sqlite_only
 def test_the_option_wins_over_the_variable(shop, tmp_path):
     """`--data-dir` names another vendor's folder, whatever the environment says."""
     assert shop("product", "list", "--data-dir", str(tmp_path / "other")) == "no products yet\n"
     assert (tmp_path / "other" / "licserver.sqlite3").exists()
 
 
+@sqlite_only
 def test_a_folder_that_cannot_be_used_is_told(cli, tmp_path):
     """A file in the folder's place is wrong use; one above it is a failure; both in one line."""
     (tmp_path / "file").write_text("")
@@ -273,6 +259,7 @@ def test_a_folder_that_cannot_be_used_is_told(cli, tmp_path):
     )
 
 
+@sqlite_only
 def test_a_file_that_is_no_database_is_told(cli):
     """Rubbish in the database's place is a failure in one line, and stays as it is."""
     cli.folder.mkdir()
@@ -298,8 +285,10 @@ COMMANDS = [
 ]
 COMMANDS += ["release withdraw", "license issue", "license show", "license list", "license revoke"]
 COMMANDS += ["license reinstate", "license deactivate", "license allow", "subscription end"]
+COMMANDS += ["db upgrade", "db check", "db status"]
 
 
+@sqlite_only
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_and_the_common_options(cli, command):
     """`--help` is free of charge; all that touch the vendor's store take `--data-dir` and `--json`."""
@@ -309,6 +298,7 @@ def test_every_command_has_help_and_the_common_options(cli, command):
     assert not cli.folder.exists()
 
 
+@sqlite_only
 def test_the_version_is_told(cli):
     """`--version` names the program and its version."""
     assert re.fullmatch(r"licserver, version \d+\.\d+\.\d+\n", cli("--version"))

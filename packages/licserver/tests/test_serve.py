@@ -27,8 +27,10 @@ WORKERS = [
 
 
 @pytest.fixture
-def keys(program):
-    """A key for each round and each of the two races, of five slots."""
+def keys(program, make_database_url):
+    """A key for each round and each of the two races, of five slots, on either engine."""
+    if url := make_database_url():
+        program.environ["LICSERVER_DATABASE_URL"] = url
     program.run("product", "add", "app", "--name", "App")
     printed = program.run("license", "issue", "app", "--slots", str(SLOTS), "--count", str(2 * ROUNDS)).stdout
     return printed.split()
@@ -55,7 +57,8 @@ async def test_callers_who_race_share_the_slots_exactly(program, keys, workers):
             domains = [f"{number}.example" for number in range(CALLERS)]
             assert await call_at_once(address, many, domains) == [200] * SLOTS + [403] * (CALLERS - SLOTS)
             assert await call_at_once(address, same, ["a.example"] * CALLERS) == [200] * CALLERS
-    vendor = Vendor(Settings(data_dir=program.folder))
+    url = program.environ.get("LICSERVER_DATABASE_URL")
+    vendor = Vendor(Settings(data_dir=program.folder, database_url=url))
     used = [vendor.license(key).slots_used for key in keys]
     vendor.close()
     assert used == [SLOTS] * ROUNDS + [1] * ROUNDS

@@ -1,6 +1,5 @@
 """The batch side of the database: lookups, claims, and what they never grant (D-03, D-08)."""
 
-import sqlite3
 from contextlib import contextmanager
 from datetime import date
 
@@ -15,7 +14,9 @@ from licserver.store import BatchStore, Claim, Sighting, UpdateAsk
 @pytest.fixture
 def store(world):
     """The batch side of the default world's database."""
-    return BatchStore(world.vendor.database)
+    store = BatchStore(world.vendor.database)
+    yield store
+    store.close()
 
 
 @pytest.fixture
@@ -178,40 +179,38 @@ def test_the_last_word_is_spoken_on_the_locked_record(world, store, claim, envir
 
 
 @contextmanager
-def broken_database(world, table):
+def broken_database(meddler, table):
     """Take a table away, as a disk or an operator might, and put it back."""
-    other = sqlite3.connect(world.folder / "data" / "licserver.sqlite3", isolation_level=None)
-    other.execute(f"ALTER TABLE {table} RENAME TO away")
+    meddler.do(f"ALTER TABLE {table} RENAME TO away")
     try:
         yield
     finally:
-        other.execute(f"ALTER TABLE away RENAME TO {table}")
-        other.close()
+        meddler.do(f"ALTER TABLE away RENAME TO {table}")
 
 
 @pytest.mark.parametrize("table", ["licenses", "activations"])
-def test_a_database_that_fails_grants_nothing(world, store, claim, environment, table):
+def test_a_database_that_fails_grants_nothing(world, store, claim, environment, meddler, table):
     """A failure is one exception without a word of what was asked; afterwards all is as before."""
     key = world.key()
-    with broken_database(world, table), pytest.raises(StoreUnavailable) as failure:
+    with broken_database(meddler, table), pytest.raises(StoreUnavailable) as failure:
         store.admit([claim(key, environment("secret.example"))])
     assert "secret.example" not in str(failure.value)
     assert world.held(key) == []
     assert admitted(store.admit([claim(key, environment())])) == 1
 
 
-def test_a_commit_that_fails_grants_nothing(world, store, claim, environment):
+def test_a_write_that_fails_grants_nothing(world, store, claim, environment, meddler):
     """When the activations cannot be written, nobody of the batch is told that they were."""
     key = world.key(slots=9)
-    other = sqlite3.connect(world.folder / "data" / "licserver.sqlite3", isolation_level=None)
-    other.execute(
+    meddler.do(
         "CREATE TRIGGER full BEFORE INSERT ON activations WHEN NEW.domain = 'b.example' "
-        "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        "BEGIN SELECT RAISE(ABORT, 'disk full'); END",
+        "ALTER TABLE activations ADD CONSTRAINT no_b CHECK (domain <> 'b.example')",
     )
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable) as failure:
         store.admit([claim(key, environment("a.example")), claim(key, environment("b.example"))])
-    other.execute("DROP TRIGGER full")
-    other.close()
+    assert "a.example" not in str(failure.value)
+    meddler.do("DROP TRIGGER full", "ALTER TABLE activations DROP CONSTRAINT no_b")
     assert world.held(key) == []
 
 

@@ -1,9 +1,11 @@
-"""Many who want the last slot at once, on one SQLite file (D-08): threads, and processes."""
+"""Many who want the last slot at once, on one database (D-08): threads, and processes."""
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from threading import Barrier
 
 from licserver.model import Environment
@@ -26,11 +28,12 @@ def claims_of(world, key, environments):
 
 def race(world, claims):
     """Let threads admit one claim each, all at the same moment; says how many got in."""
-    store, start = BatchStore(world.vendor.database), Barrier(len(claims))
+    start = Barrier(len(claims))
 
     def run(claim):
-        start.wait()
-        return store.admit([claim])[0]
+        with closing(BatchStore(world.vendor.database)) as store:  # with a connection of its own
+            start.wait()
+            return store.admit([claim])[0]
 
     with ThreadPoolExecutor(len(claims)) as threads:
         return sum(isinstance(verdict, Valid) for verdict in threads.map(run, claims))
@@ -63,7 +66,7 @@ from licserver.settings import Settings
 from licserver.store import BatchStore, Claim, Sighting
 from licserver.vendor import Vendor
 now = datetime(2026, 6, 15, tzinfo=UTC)
-vendor = Vendor(Settings(data_dir=Path(sys.argv[1])))
+vendor = Vendor(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment
 store = BatchStore(vendor.database)
 keys = json.loads(sys.stdin.readline())
 won = []
@@ -72,6 +75,7 @@ for number, key in enumerate(keys):
     sighting = Sighting(vendor.vault.license_id(key), environment)
     judge = lambda license_: judge_verify(key, license_, environment, now)
     won.append(isinstance(store.admit([Claim(sighting, judge, now)])[0], Valid))
+store.close()
 vendor.close()
 print(json.dumps(won))
 """
@@ -80,12 +84,15 @@ print(json.dumps(won))
 def test_processes_that_race_share_the_slots_exactly(world):
     """Four processes race for two slots of each of 60 keys: always two win, and nobody fails."""
     keys = [world.key(slots=2) for _ in range(60)]
+    url = world.settings.database_url
+    environ = dict(os.environ) | ({"LICSERVER_DATABASE_URL": url.get_secret_value()} if url else {})
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROCESS, str(world.folder / "data"), str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=environ,
         )
         for number in range(4)
     ]

@@ -22,9 +22,11 @@ def activate(world):
         here = Environment(domain, str(parse_ip(ip)))
         sighting = Sighting(world.vendor.vault.license_id(key), here)
         claim = Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
-        return BatchStore(world.vendor.database).admit([claim])[0]
+        return store.admit([claim])[0]
 
-    return take
+    store = BatchStore(world.vendor.database)
+    yield take
+    store.close()
 
 
 @pytest.fixture

@@ -1,26 +1,14 @@
 """The database away, locked or broken: 503, nothing granted, and all is well when it is back."""
 
-import sqlite3
-
-import pytest
-
 from licserver.store import engine
 
 
-@pytest.fixture
-def other(world):
-    """Another program that has the database open."""
-    connection = sqlite3.connect(world.folder / "data" / "licserver.sqlite3", isolation_level=None)
-    yield connection
-    connection.close()
-
-
-async def test_a_broken_database_is_503_and_recovers(site, world, other, caplog):
+async def test_a_broken_database_is_503_and_recovers(site, world, meddler, caplog):
     """Every endpoint that needs it says so with Retry-After; health does not; afterwards nothing is lost."""
     world.publish("1.0")
     key = world.key()
     link = await site.link(key)
-    other.execute("ALTER TABLE licenses RENAME TO away")
+    meddler.do("ALTER TABLE licenses RENAME TO away")
     body = {"license_key": key, "domain": "a.example", "ip": "::1"}
     query = {"license_key": key, "slug": "app", "current_version": "1", "domain": "a.example"}
     for call in (
@@ -34,30 +22,31 @@ async def test_a_broken_database_is_503_and_recovers(site, world, other, caplog)
     assert "licenses" in caplog.text
     assert key not in caplog.text
     assert link not in caplog.text
-    other.execute("ALTER TABLE away RENAME TO licenses")
+    meddler.do("ALTER TABLE away RENAME TO licenses")
     assert (await site.verify(key))[0] == 200
     assert (await site.call("GET", link))[0] == 200
 
 
-async def test_who_writes_for_long_holds_up_only_new_environments(site, world, other, monkeypatch):
+async def test_who_writes_for_long_holds_up_only_new_environments(site, world, meddler, monkeypatch):
     """While another holds the lock, known environments are served; new ones are told to retry."""
     monkeypatch.setattr(engine, "_BUSY_TIMEOUT_MS", 100)
     world.vendor.database.engine.dispose()  # connections from now on wait 100 ms
     key = world.key(slots=2)
     assert (await site.verify(key))[0] == 200
-    other.execute("BEGIN IMMEDIATE")
+    meddler.do("BEGIN IMMEDIATE", "BEGIN")
+    meddler.do("SELECT 1", "SELECT id FROM licenses FOR UPDATE")
     assert (await site.verify(key))[0] == 200
     assert (await site.verify(key, "b.example"))[0] == 503
-    other.execute("ROLLBACK")
+    meddler.do("ROLLBACK")
     assert world.held(key) == [("a.example", "127.0.0.1")]
     assert (await site.verify(key, "b.example"))[0] == 200
 
 
-async def test_refusals_that_need_no_database_need_none(site, world, other):
+async def test_refusals_that_need_no_database_need_none(site, world, meddler):
     """A malformed call, a bad key and a bad link are answered while the database is away."""
-    other.execute("ALTER TABLE licenses RENAME TO away")
+    meddler.do("ALTER TABLE licenses RENAME TO away")
     assert (await site.verify("rubbish"))[0] == 403
     assert (await site.verify(None))[0] == 422
     assert (await site.call("GET", "/api/v1/update-download"))[0] == 403
     assert (await site.check("rubbish"))[0] == 401
-    other.execute("ALTER TABLE away RENAME TO licenses")
+    meddler.do("ALTER TABLE away RENAME TO licenses")

@@ -1,7 +1,8 @@
 """The database: the only room that knows SQLAlchemy.
 
 Synchronous, and one code path for every engine. `BatchStore` answers the public endpoints, many
-requests at a time; `Records` keeps the vendor's books; both stand on one `Database`.
+requests at a time; `Records` keeps the vendor's books; both stand on one `Database`. `migrate`, which
+brings a database to the schema of this program, is imported by who needs it.
 """
 
 from licserver.store.batch import BatchStore, Claim, Sighting, UpdateAsk

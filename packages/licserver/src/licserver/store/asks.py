@@ -1,7 +1,8 @@
 """One statement for everybody who waits: a SELECT joined to a table of asks.
 
 SQLAlchemy Core writes the statement, for whichever engine, once for each size of batch. It is run on the
-driver's own cursor: to run it through Core costs three times what SQLite needs to answer it.
+driver's own cursor: to run it through Core costs three times what SQLite needs to answer it. PostgreSQL's
+driver has the server prepare it when it comes again.
 """
 
 from collections.abc import Callable, Sequence

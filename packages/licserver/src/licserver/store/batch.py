@@ -174,13 +174,14 @@ class BatchStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._releases: dict[int, Release] = {}
-        self._verify_reader, self._update_reader = database.reader(), database.reader()
+        self._verify_lane, self._update_lane, self._rare_lane = (database.reader() for _ in range(3))
+        self._claim_lane = database.writer()
         self.is_remote = database.is_remote
 
     def close(self) -> None:
         """Give the connections back."""
-        self._verify_reader.close()
-        self._update_reader.close()
+        for lane in (self._verify_lane, self._update_lane, self._rare_lane, self._claim_lane):
+            lane.close()
 
     def look_up(self, sightings: Sequence[Sighting]) -> list[License | None]:
         """Load the licenses that are asked for, in the order asked.
@@ -188,8 +189,7 @@ class BatchStore:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._verify_reader.connection() as connection:
-            return _look_up(connection, sightings)
+        return self._verify_lane.run(lambda connection: _look_up(connection, sightings))
 
     def admit(self, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
         """Judge claims on locked records and note the activations of those that are granted (D-08).
@@ -204,27 +204,30 @@ class BatchStore:
             The verdicts in that order; in the place of a claim whose judge failed, the exception.
 
         Raises:
-            StoreUnavailable: when the database fails; then no claim was granted.
+            StoreUnavailable: when the database fails; then nobody may be told of a grant.
         """
+        return self._claim_lane.run(lambda connection: self._admit(connection, claims))
+
+    def _admit(self, connection: Connection, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
+        """Do as `admit` says; done twice, it finds known whom the first time let in."""
         verdicts: list[VerifyVerdict | Exception] = []
         granted = _Granted()
         sightings = [claim.sighting for claim in claims]
-        with self._database.writing() as connection:
-            if self._database.locks_rows:
-                # A statement of its own: what a statement reads beside the rows that it waited for
-                # may be older than the lock.
-                _LOCKS.rows(connection, [(sighting.license_id,) for sighting in sightings])
-            for claim, license_ in zip(claims, _look_up(connection, sightings), strict=True):
-                try:
-                    verdict = claim.judge(granted.seen_by(claim.sighting, license_))
-                except Exception as error:  # noqa: BLE001 - belongs to this claim, its neighbours go on
-                    verdicts.append(error)
-                    continue
-                verdicts.append(verdict)
-                if isinstance(verdict, Valid) and verdict.takes_slot:
-                    granted.add(claim)
-            if granted.rows:
-                connection.execute(insert(activations), granted.rows)
+        if self._database.locks_rows:
+            # A statement of its own: what a statement reads beside the rows that it waited for
+            # may be older than the lock.
+            _LOCKS.rows(connection, [(sighting.license_id,) for sighting in sightings])
+        for claim, license_ in zip(claims, _look_up(connection, sightings), strict=True):
+            try:
+                verdict = claim.judge(granted.seen_by(claim.sighting, license_))
+            except Exception as error:  # noqa: BLE001 - belongs to this claim, its neighbours go on
+                verdicts.append(error)
+                continue
+            verdicts.append(verdict)
+            if isinstance(verdict, Valid) and verdict.takes_slot:
+                granted.add(claim)
+        if granted.rows:
+            connection.execute(insert(activations), granted.rows)
         return verdicts
 
     def look_up_updates(self, asks: Sequence[UpdateAsk]) -> list[tuple[License | None, Product | None]]:
@@ -239,9 +242,12 @@ class BatchStore:
         keyed = [(at, ask) for at, ask in enumerate(asks) if ask.license_id is not None]
         if not keyed:
             return answers
-        with self._update_reader.connection() as connection:
+
+        def load(connection: Connection) -> tuple[list[Row], dict[int, Release]]:
             rows = _UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
-            latest = self._load_releases(connection, {row[-1] for row in rows if row[-1] is not None})
+            return rows, self._load_releases(connection, {row[-1] for row in rows if row[-1] is not None})
+
+        rows, latest = self._update_lane.run(load)
         for row in rows:
             at, ask = keyed[row[0]]
             answers[at] = (_read_license(row), _read_product(row, ask.slug, latest))
@@ -253,10 +259,14 @@ class BatchStore:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._database.reading() as connection:
+
+        def load(connection: Connection) -> tuple[list[Row], Release | None]:
             rows = _LICENSES.rows(connection, [(license_id,)])
-            row = connection.execute(select(releases).where(releases.c.id == release_id)).first()
-        return _read_license(rows[0]) if rows else None, None if row is None else read_release(row)
+            found = connection.execute(select(releases).where(releases.c.id == release_id)).first()
+            return rows, None if found is None else read_release(found)
+
+        rows, release = self._rare_lane.run(load)
+        return _read_license(rows[0]) if rows else None, release
 
     def ping(self) -> None:
         """Ask the database for nothing.
@@ -264,8 +274,7 @@ class BatchStore:
         Raises:
             StoreUnavailable: when it does not answer.
         """
-        with self._database.reading() as connection:
-            connection.execute(select(literal_column("1")))
+        self._rare_lane.run(lambda connection: connection.execute(select(literal_column("1"))).close())
 
     def _load_releases(self, connection: Connection, wanted: set[int]) -> dict[int, Release]:
         """Load the latest releases; a release never changes, so each is read once.

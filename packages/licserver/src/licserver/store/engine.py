@@ -1,51 +1,104 @@
-"""Opening the database: what SQLite must be told, and what a failure is called outside this room."""
+"""Opening the database: what each engine must be told, and what a failure is called outside this room."""
 
 import contextlib
 import sqlite3
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from licserver.errors import StoreError, StoreUnavailable
+from licserver.store.lanes import Lane, Trouble
 
-_WRITES: Final = "licserver_writes"
+if TYPE_CHECKING:
+    from licserver.store.postgres import Door
+
+WRITES: Final = "licserver_writes"
 _BUSY_TIMEOUT_MS: Final = 10_000
+_POSTGRESQL: Final = "postgresql"
 
 
-def connect(url: str) -> Engine:
-    """Make the engine for a database URL.
+def connect(url: str) -> "Database":
+    """Make the database of a URL; nothing is opened yet.
+
+    Args:
+        url: ``sqlite+pysqlite:///…`` or ``postgresql+psycopg://…``; ``postgresql://…`` and
+            ``postgres://…`` mean the latter.
 
     Raises:
-        StoreError: for a URL that names no database we know.
+        StoreError: for a URL that names no database we know, or one whose driver is not installed.
     """
+    if url.startswith("postgres://"):
+        url = url.replace("postgres://", "postgresql://", 1)
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise StoreError("LICSERVER_DATABASE_URL is not a database URL") from None
-    if parsed.get_backend_name() != "sqlite":
-        raise StoreError(
-            f"LICSERVER_DATABASE_URL: {parsed.get_backend_name()!r} is not supported; use sqlite"
-        )
-    if not parsed.database or parsed.database == ":memory:":
+    match parsed.get_backend_name():
+        case "sqlite":
+            return _connect_sqlite(parsed)
+        case "postgresql":
+            return _connect_postgresql(parsed)
+        case other:
+            raise StoreError(f"LICSERVER_DATABASE_URL: {other!r} is not supported; use sqlite or postgresql")
+
+
+def _connect_sqlite(url: URL) -> "Database":
+    if not url.database or url.database == ":memory:":
         raise StoreError(
             "LICSERVER_DATABASE_URL: name a file; several threads and processes share the database"
         )
-    if not Path(parsed.database).parent.is_dir():
-        raise StoreError(f"LICSERVER_DATABASE_URL: there is no folder {Path(parsed.database).parent}")
+    if not Path(url.database).parent.is_dir():
+        raise StoreError(f"LICSERVER_DATABASE_URL: there is no folder {Path(url.database).parent}")
+    engines = _create(url), _create(url, poolclass=NullPool)
+    for engine in engines:
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return Database(*engines)
+
+
+def _connect_postgresql(url: URL) -> "Database":
+    if url.drivername == _POSTGRESQL:
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername != "postgresql+psycopg":
+        raise StoreError(
+            "LICSERVER_DATABASE_URL: the driver for PostgreSQL is psycopg: postgresql+psycopg://…"
+        )
+    try:
+        from licserver.store.postgres import is_worth_retrying, make_door  # noqa: PLC0415 - an extra, and slow
+    except ImportError:
+        raise StoreError(
+            "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
+        ) from None
+
+    def create(*, hot: bool, **more: Any) -> "tuple[Engine, Door]":
+        engine = _create(
+            url,
+            paramstyle="format",  # by position, so that a statement is prepared once whoever asks
+            isolation_level="READ COMMITTED",  # what waited for a lock must see what it waited for
+            use_native_hstore=False,
+            **more,
+        )
+        door = make_door(engine.dialect.create_connect_args(url)[1], hot=hot)
+        event.listen(engine, "do_connect", lambda *_: door.enter())
+        return engine, door
+
+    # Besides the lanes of the hot paths a process needs few; a server takes a hundred from all.
+    engine, _ = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
+    hot, door = create(hot=True, poolclass=NullPool)
+    return Database(engine, hot, Trouble(is_worth_retrying, door.close_for_a_moment))
+
+
+def _create(url: URL, **more: Any) -> Engine:
     try:
         # hide_parameters: an error's text must not carry what was being stored
-        engine = create_engine(parsed, hide_parameters=True)
+        return create_engine(url, hide_parameters=True, **more)
     except (NoSuchModuleError, ArgumentError, ImportError):
-        raise StoreError(f"LICSERVER_DATABASE_URL: there is no driver {parsed.drivername!r}") from None
+        raise StoreError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
     except ValueError:  # a query such as ?timeout=soon
         raise StoreError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
@@ -62,26 +115,37 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     # A transaction that writes takes the lock at its first statement. A deferred one would read,
     # then fail with "locked" on the upgrade, and two could judge the same free slot.
-    writes = connection.get_execution_options().get(_WRITES, False)
+    writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 class Database:
-    """One database with its two kinds of transaction; safe to share among threads.
+    """One database: transactions for whoever has time, and lanes for the hot paths.
+
+    Safe to share among threads.
 
     Args:
-        engine: From `connect`.
+        engine: Lends connections out of a pool.
+        hot: Makes connections for the lanes, which keep their own.
+        trouble: What the lanes must know of their engine's failures.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, hot: Engine, trouble: "Trouble | None" = None) -> None:
         self.engine = engine
+        self._hot = hot
+        self._trouble = trouble
         # SQLite's lock is the whole file's, and BEGIN IMMEDIATE has it already.
         self.locks_rows: Final = engine.dialect.name != "sqlite"
         self.is_remote: Final = engine.dialect.name != "sqlite"
 
-    def reader(self) -> "Reader":
-        """Make a reader with a connection of its own."""
-        return Reader(self.engine)
+    def reader(self) -> Lane:
+        """Make a lane whose every statement is a transaction of its own."""
+        return Lane(self._hot.execution_options(isolation_level="AUTOCOMMIT"), self._named, self._trouble)
+
+    def writer(self) -> Lane:
+        """Make a lane whose every run is a transaction that writes."""
+        hot = self._hot.execution_options(**{WRITES: True})
+        return Lane(hot, self._named, self._trouble, writes=True)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -90,7 +154,7 @@ class Database:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with _failures_named(self.engine), self.engine.connect() as connection:
+        with self._named(), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -101,73 +165,54 @@ class Database:
             StoreUnavailable: when the database fails.
         """
         with (
-            _failures_named(self.engine),
-            self.engine.connect().execution_options(**{_WRITES: True}) as connection,
+            self._named(),
+            self.engine.connect().execution_options(**{WRITES: True}) as connection,
             connection.begin(),
         ):
             yield connection
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.engine.dispose()
-
-
-class Reader:
-    """Keeps one connection at hand for single SELECTs, each a transaction of its own.
-
-    Taking one from the pool, and opening and ending a transaction, costs more than the statement.
-
-    Args:
-        engine: Where to connect, when first asked.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._connection: Connection | None = None
-        self._lock = threading.Lock()
-
     @contextlib.contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Lend the connection to one thread; a failure makes the next one begin with a new one.
+    def unhurried(self, *, enforced: bool = True) -> Iterator[Connection]:
+        """Open a transaction that writes, and may take its time: to change the schema, to count everything.
+
+        Others' locks are waited for ten seconds only: who waits for a whole table holds up everybody behind.
+
+        Args:
+            enforced: Whether foreign keys are; SQLite must not while it makes a table anew.
 
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._lock, _failures_named(self._engine):
-            if self._connection is None:
-                self._connection = self._engine.connect()
+        with self._named(), self.engine.connect().execution_options(**{WRITES: True}) as connection:
+            driver: Any = connection.connection.driver_connection
+            if self.is_remote:
+                driver.patience = float("inf")
+            elif not enforced:
+                driver.execute("PRAGMA foreign_keys = OFF")
             try:
-                yield self._connection
-                if self._connection.in_transaction():  # or it would go on seeing what it sees now
-                    self._connection.rollback()
-            except BaseException:
-                self._drop()
-                raise
+                with connection.begin():
+                    if self.is_remote:
+                        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+                        connection.exec_driver_sql("SET LOCAL lock_timeout = '10s'")
+                    yield connection
+            finally:
+                connection.invalidate()  # it is not as the others any more
 
     def close(self) -> None:
-        """Give the connection back."""
-        with self._lock:
-            self._drop()
+        """Close all connections; lanes close their own."""
+        self.engine.dispose()
 
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(SQLAlchemyError):
-                connection.invalidate()
-                connection.close()
-
-
-@contextlib.contextmanager
-def _failures_named(engine: Engine) -> Iterator[None]:
-    """Turn the library's and the driver's errors into ours, without the statement and the values."""
-    try:
-        yield
-    except DBAPIError as error:
-        raise _unavailable(error.orig) from None
-    except engine.dialect.loaded_dbapi.Error as error:
-        raise _unavailable(error) from None
-    except SQLAlchemyError as error:
-        raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Turn the library's and the driver's errors into ours, without the statement and the values."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise _unavailable(error.orig) from None
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise _unavailable(error) from None
+        except SQLAlchemyError as error:
+            raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
 
 
 def _unavailable(error: BaseException | None) -> StoreUnavailable:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, cast
 
-from sqlalchemy import Connection, CursorResult, Row, Select, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, CursorResult, Row, Select, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from licserver.model import Artifact, Environment, EnvironmentPolicy, Product, Release
@@ -243,6 +243,7 @@ class Records:
     def deactivate(self, license_id: bytes, domain: str | None, ip: str | None) -> int:
         """Remove the activations of a domain or of an address, and say how many slots that freed."""
         with self._database.writing() as connection:
+            _lock_licenses(connection, licenses.c.id == license_id)
             result = connection.execute(
                 activations.delete().where(
                     activations.c.license_id == license_id,
@@ -267,11 +268,11 @@ class Records:
 
     def end_subscription(self, subscription_id: str, at: datetime) -> int:
         """Note when a subscription ends on all its licenses, and say how many they are."""
-        return self._update(
-            update(licenses)
-            .where(licenses.c.subscription_id == subscription_id)
-            .values(subscription_ended_at=at)
-        )
+        hangs = licenses.c.subscription_id == subscription_id
+        with self._database.writing() as connection:
+            _lock_licenses(connection, hangs)
+            result = connection.execute(update(licenses).where(hangs).values(subscription_ended_at=at))
+            return result.rowcount
 
     def subscription_ended_at(self, subscription_id: str) -> datetime | None:
         """When a subscription ended or will end, as far as its licenses tell."""
@@ -302,6 +303,11 @@ class Records:
 def _lock_product(connection: Connection, product_id: int) -> None:
     """Let nobody else publish for this product until the transaction ends."""
     connection.execute(select(products.c.id).where(products.c.id == product_id).with_for_update()).all()
+
+
+def _lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
+    """Lock licenses in the order in which claims do, so that no two transactions wait for each other."""
+    connection.execute(select(licenses.c.id).where(which).order_by(licenses.c.id).with_for_update()).all()
 
 
 def _releases_of(product_id: int) -> Select[Any]:

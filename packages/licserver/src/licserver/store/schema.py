@@ -1,35 +1,145 @@
-"""Setting a database up, and refusing one that was written with other secrets."""
+"""Setting a database up, and refusing one of another schema or of other secrets.
 
-from sqlalchemy import select
+Alembic is not imported here: it takes as long as all the rest of a command.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.exc import IntegrityError
 
 from licserver.errors import StoreError
 from licserver.store.engine import Database, connect
 from licserver.store.tables import facts, metadata
 
-_FINGERPRINT = "vault_fingerprint"
+REVISIONS: Final = ("0001",)
+"""All schemas that ever were, the oldest first, as the files in `migrations/versions` name them."""
+
+HEAD: Final = REVISIONS[-1]
+"""The schema of this program."""
+
+_FINGERPRINT: Final = "vault_fingerprint"
+
+alembic_version: Final = Table(
+    "alembic_version",
+    MetaData(),  # it is Alembic's
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 def open_database(url: str, fingerprint: bytes) -> Database:
-    """Open the vendor's database; an empty one is set up first.
+    """Open the vendor's database; a fresh SQLite file is set up first.
+
+    A PostgreSQL database is not: it may be somebody else's, or not be meant at all.
 
     Args:
         url: SQLAlchemy URL.
         fingerprint: `Vault.fingerprint` of the secrets at hand.
 
     Raises:
-        StoreError: when the database belongs to other secrets: no key could be found in it.
+        StoreError: when its schema is not this program's, or when it belongs to other secrets, so that
+            no key could be found in it.
         StoreUnavailable: when it cannot be opened.
     """
-    database = Database(connect(url))
-    with database.writing() as connection:
-        metadata.create_all(connection)
-        known = connection.scalar(select(facts.c.value).where(facts.c.name == _FINGERPRINT))
-        if known is None:
-            connection.execute(facts.insert().values(name=_FINGERPRINT, value=fingerprint))
-    if known not in {None, fingerprint}:
+    database = connect(url)
+    try:
+        version = read_version(database)
+        if version is None and not database.is_remote:
+            version = _set_up(database)
+        check_version(version)
+        _check_fingerprint(database, fingerprint)
+    except BaseException:
         database.close()
+        raise
+    return database
+
+
+def read_version(database: Database) -> str | None:
+    """Read which schema a database has.
+
+    Returns:
+        Its revision, or None when it is empty.
+
+    Raises:
+        StoreError: when it has tables of our names that are not ours.
+        StoreUnavailable: when it fails.
+    """
+    with database.reading() as connection:
+        return _read_version(connection)
+
+
+def _read_version(connection: Connection) -> str | None:
+    there = set(inspect(connection).get_table_names())
+    if alembic_version.name in there:
+        version: str | None = connection.scalar(select(alembic_version.c.version_num))
+        if version is not None:
+            return version
+    if not there.isdisjoint(metadata.tables):
+        raise StoreError(
+            "this database has tables of ours and no schema version: it was made by an unreleased licserver "
+            "or by another program; give licserver an empty one"
+        )
+    return None
+
+
+def check_version(version: str | None) -> None:
+    """Refuse a schema that is not this program's.
+
+    Args:
+        version: From `read_version`.
+
+    Raises:
+        StoreError: saying what to do about it.
+    """
+    if version is None:
+        raise StoreError("this database is not set up yet; run: licserver db upgrade")
+    if version in REVISIONS[:-1]:
+        raise StoreError(
+            f"this database has schema {version} and this program needs {HEAD}; run: licserver db upgrade"
+        )
+    if version != HEAD:
+        raise StoreError(
+            f"this database has schema {version}, which this program does not know (its own is {HEAD}); "
+            "use a newer licserver"
+        )
+
+
+def _set_up(database: Database) -> str | None:
+    """Make all tables at once; that the migrations come to the same is tested."""
+    with database.writing() as connection:
+        if (version := _read_version(connection)) is None:  # else somebody was faster
+            metadata.create_all(connection)
+            alembic_version.create(connection)
+            connection.execute(insert(alembic_version).values(version_num=HEAD))
+            version = HEAD
+    return version
+
+
+def _check_fingerprint(database: Database, fingerprint: bytes) -> None:
+    query = select(facts.c.value).where(facts.c.name == _FINGERPRINT)
+    with database.reading() as connection:
+        known = connection.scalar(query)
+    if known is None:
+        with database.writing() as connection:
+            try:
+                with connection.begin_nested():
+                    connection.execute(insert(facts).values(name=_FINGERPRINT, value=fingerprint))
+            except IntegrityError:  # somebody was faster, perhaps with other secrets
+                pass
+            known = connection.scalar(query)
+    if known != fingerprint:
         raise StoreError(
             "this database was written with other secrets; put the secrets file that belongs to it "
             "beside it, or its content into LICSERVER_SECRETS"
         )
-    return database

@@ -60,6 +60,11 @@ metadata = MetaData(
 # SQLite numbers rows by itself only for INTEGER, PostgreSQL wants BIGINT.
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
+# Text that is looked up and sorted is compared byte by byte on both engines. PostgreSQL would else go by the
+# database's language, which is slow, and wrong after an update of the system's tables of it.
+_Plain = Text().with_variant(Text(collation="C"), "postgresql")
+_Slug = String(100).with_variant(String(100, collation="C"), "postgresql")
+
 facts = Table(
     "facts",
     metadata,
@@ -72,7 +77,7 @@ products = Table(
     "products",
     metadata,
     Column("id", _Id, primary_key=True),
-    Column("slug", String(100), nullable=False, unique=True),
+    Column("slug", _Slug, nullable=False, unique=True),
     Column("name", Text, nullable=False),
     Column("environment_policy", String(16), nullable=False),
     Column("has_support_policy", Boolean, nullable=False),
@@ -89,7 +94,7 @@ releases = Table(
     Column("id", _Id, primary_key=True),
     Column("product_id", _Id, ForeignKey(products.c.id), nullable=False),
     Column("version", Text, nullable=False),
-    Column("version_key", Text, nullable=False),  # 1.0 and 1.0.0 are one version
+    Column("version_key", _Plain, nullable=False),  # 1.0 and 1.0.0 are one version
     Column("changelog", Text, nullable=False),
     Column("published_at", Instant, nullable=False),
     Column("withdrawn_at", Instant, nullable=True),
@@ -113,7 +118,7 @@ licenses = Table(
     Column("revoked_reason", Text, nullable=True),
     Column("slots", Integer, nullable=True),
     Column("allowed", Text, nullable=False, server_default=text("''")),  # an entry a line
-    Column("subscription_id", Text, nullable=True),
+    Column("subscription_id", _Plain, nullable=True),
     # Kept here and not in a table of subscriptions, so that judging a license reads no other shard.
     Column("subscription_ended_at", Instant, nullable=True),
     Column("support_until", Date, nullable=True),
@@ -132,8 +137,8 @@ activations = Table(
     "activations",
     metadata,
     Column("license_id", LargeBinary(16), ForeignKey(licenses.c.id), primary_key=True),
-    Column("domain", Text, primary_key=True),
-    Column("ip", Text, primary_key=True),
+    Column("domain", _Plain, primary_key=True),
+    Column("ip", _Plain, primary_key=True),
     Column("activated_at", Instant, nullable=False),
     sqlite_with_rowid=False,
 )

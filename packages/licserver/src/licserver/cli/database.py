@@ -1,0 +1,97 @@
+"""Commands on the database itself."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licserver.cli.common import Printer, data_dir_option
+from licserver.errors import StoreError
+from licserver.settings import Settings, load_settings
+from licserver.store import Database, schema
+from licserver.store.engine import connect
+
+
+@click.group("db")
+def database_group() -> None:
+    """Upgrade, check and count the database."""
+
+
+def _database_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--data-dir`` and ``--json``, and hand it the settings and a printer."""
+
+    @data_dir_option
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    def command(data_dir: Path | None, *, as_json: bool) -> None:
+        function(load_settings(data_dir=data_dir), Printer(as_json=as_json))
+
+    command.__doc__ = function.__doc__
+    return command
+
+
+@contextmanager
+def _connected(settings: Settings, *, make: bool = False) -> Iterator[Database]:
+    """Connect to the database; a SQLite file that does not exist is not made by looking at it."""
+    if make:
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    elif settings.database_url is None and not settings.data_dir.is_dir():
+        raise _none_yet()
+    database = connect(settings.database)
+    try:
+        if not (make or database.is_remote or Path(str(database.engine.url.database)).exists()):
+            raise _none_yet()
+        yield database
+    finally:
+        database.close()
+
+
+def _none_yet() -> StoreError:
+    return StoreError("there is no database yet; the first command that needs one makes it")
+
+
+@database_group.command("upgrade")
+@_database_command
+def upgrade(settings: Settings, printer: Printer) -> None:
+    """Bring the database to the schema of this program."""
+    from licserver.store import migrate  # noqa: PLC0415 - Alembic takes as long as all the rest
+
+    with _connected(settings, make=True) as database:
+        before = migrate.upgrade(database)
+    done = f"upgraded from {before}" if before else "set up"
+    printer.one(
+        {"from": before, "to": schema.HEAD},
+        f"the schema is {schema.HEAD} already" if before == schema.HEAD else f"{done}: schema {schema.HEAD}",
+    )
+
+
+@database_group.command("check")
+@_database_command
+def check(settings: Settings, printer: Printer) -> None:
+    """Say whether the database's schema is that of this program; exit code 1 if not."""
+    from licserver.store import migrate  # noqa: PLC0415 - the same
+
+    with _connected(settings) as database:
+        schema.check_version(schema.read_version(database))
+        if found := migrate.differences(database):
+            raise StoreError(f"the schema says {schema.HEAD} and is not: {'; '.join(found)}")
+    printer.one({"version": schema.HEAD, "ok": True}, f"the schema is {schema.HEAD}, as it should be")
+
+
+@database_group.command("status")
+@_database_command
+def status(settings: Settings, printer: Printer) -> None:
+    """Show the database's engine, its schema, and how much it holds."""
+    from licserver.store import migrate  # noqa: PLC0415 - the same
+
+    with _connected(settings) as database:
+        found = migrate.read_status(database)
+    record: dict[str, Any] = {
+        "engine": found.engine,
+        "database": found.place,
+        "version": found.version,
+        "head": found.head,
+        **found.counts,
+    }
+    printer.fields(record)

@@ -1,0 +1,135 @@
+"""`licserver db` and the addresses of databases: what is done, what is refused, and what is never printed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from licserver.errors import StoreError, StoreUnavailable
+from licserver.settings import load_settings
+from licserver.store import schema
+from licserver.store.engine import connect
+
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def cli(bare_cli, engine_name, request):
+    """The command line on an empty database of either engine."""
+    if engine_name == "postgresql":
+        bare_cli.use(request.getfixturevalue("empty_database"))
+    return bare_cli
+
+
+def test_a_database_is_set_up_checked_and_counted(cli, engine_name):
+    """`db upgrade` makes it, twice is once; `db check` and `db status` say how it stands."""
+    cli("db", "check", expect=1)
+    assert cli("db", "upgrade") == "set up: schema 0001\n"
+    assert cli("db", "upgrade") == "the schema is 0001 already\n"
+    assert json.loads(cli("db", "upgrade", "--json")) == {"from": "0001", "to": "0001"}
+    assert cli("db", "check") == "the schema is 0001, as it should be\n"
+    assert json.loads(cli("db", "check", "--json")) == {"version": "0001", "ok": True}
+    cli("product", "add", "app", "--name", "App")
+    cli("license", "issue", "app", "--count", "3")
+    found = json.loads(cli("db", "status", "--json"))
+    assert found.pop("engine").startswith(engine_name)
+    assert found.pop("database")
+    assert (found.pop("version"), found.pop("head")) == ("0001", "0001")
+    assert found == {"products": 1, "releases": 0, "licenses": 3, "activations": 0}
+    assert "licenses" in cli("db", "status")
+
+
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["product", "list"]], ids=" ".join)
+def test_an_empty_postgresql_is_refused_with_the_command_that_sets_it_up(program, empty_database, command):
+    """One line, exit code 1, and nothing was made in it."""
+    program.environ["LICSERVER_DATABASE_URL"] = empty_database
+    done = program.run(*command, check=False)
+    told = "licserver: this database is not set up yet; run: licserver db upgrade\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    database = connect(empty_database)
+    assert schema.read_version(database) is None
+    database.close()
+
+
+def test_an_older_schema_stops_every_command_but_upgrade(cli, monkeypatch):
+    """A program that is a step ahead of its database says what to run, in one line."""
+    cli("db", "upgrade")
+    monkeypatch.setattr(schema, "REVISIONS", (*schema.REVISIONS, "9999"))
+    monkeypatch.setattr(schema, "HEAD", "9999")
+    for command in ("product list", "license list", "db check"):
+        told = cli(*command.split(), expect=1)
+        assert told.endswith("run: licserver db upgrade\n")
+        assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["status", "check"])
+def test_looking_makes_no_file(bare_cli, command):
+    """Asked of a folder without a database, they say so and leave it alone."""
+    assert "no database yet" in bare_cli("db", command, expect=1)
+    assert not bare_cli.folder.exists()
+    bare_cli.folder.mkdir()
+    assert "no database yet" in bare_cli("db", command, expect=1)
+    assert list(bare_cli.folder.iterdir()) == []
+
+
+def test_a_changed_schema_fails_the_check(cli):
+    """What no migration did is named, and the exit code is 1."""
+    cli("db", "upgrade")
+    database = connect(load_settings().database)
+    with database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE products ADD COLUMN note TEXT")
+    database.close()
+    assert "note" in cli("db", "check", expect=1)
+
+
+def test_the_password_is_never_printed(bare_cli, postgres, empty_database):
+    """Neither status nor a failure repeats what stands in the address."""
+    url = empty_database.replace("postgres@", f"postgres:{SECRET}@")
+    bare_cli.use(url)
+    printed = [bare_cli("db", "upgrade"), bare_cli("db", "status"), bare_cli("db", "status", "--json")]
+    for wrong in (url.replace("/test_", "/no_"), url.replace("postgres:", "no:"), url + "&sslmode=never"):
+        bare_cli.use(wrong)
+        printed.append(bare_cli("db", "status", expect=1))
+        assert printed[-1].count("\n") == 1
+    assert "test_" in printed[1]
+    assert SECRET not in "".join(printed)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_every_spelling_of_postgresql_is_psycopg(scheme):
+    """What hosting services hand out can be pasted as it is."""
+    database = connect(f"{scheme}://me@db.invalid/x")
+    assert database.engine.url.drivername == "postgresql+psycopg"
+    assert database.is_remote
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql+psycopg2://me@db/x", "postgresql+asyncpg://me@db/x", "mysql://me@db/x", "postgresql:/x"],
+)
+def test_other_databases_and_drivers_are_refused(url):
+    """What cannot be used is told by the variable's name."""
+    with pytest.raises(StoreError, match="LICSERVER_DATABASE_URL"):
+        connect(url)
+
+
+def test_a_missing_driver_names_the_extra():
+    """Installed without its extra, licserver says what to install."""
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from licserver.store.engine import connect\n"
+        "connect('postgresql://db.invalid/x')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("PostgreSQL needs a driver: pip install licserver[postgres]\n")
+
+
+def test_a_name_that_leads_nowhere_is_an_outage_and_tells_no_password():
+    """A database that cannot be found may be found later."""
+    database = connect(f"postgresql://me:{SECRET}@db.invalid/x")
+    with pytest.raises(StoreUnavailable) as failure, database.reading():
+        pass
+    assert SECRET not in str(failure.value)
+    database.close()

@@ -1,0 +1,135 @@
+"""PostgreSQL stopped, killed and frozen under a server: told at once, never wrong, soon well again."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from harness.engines import own_engine
+from licserver.store import migrate
+from licserver.store.engine import connect
+
+pytestmark = own_engine
+AT_ONCE, SOON = 2.0, 5.0  # seconds: docs/server.md
+
+
+@pytest.fixture
+def world(own_postgres, make_world):
+    """A vendor whose PostgreSQL is the test's alone."""
+    url = own_postgres.url(own_postgres.make())
+    database = connect(url)
+    migrate.upgrade(database)
+    database.close()
+    world = make_world(database_url=url)
+    world.publish("1.0")
+    return world
+
+
+@pytest.fixture
+async def customers(site, world):
+    """What customers ask of a warm server: known and new environments, updates and downloads."""
+    key = world.key(slots=None)
+    link = await site.link(key)
+    domains = iter(f"{number}.example" for number in range(10**6))
+
+    async def ask():
+        """Ask everything at once; gives the statuses, and the seconds that the slowest took."""
+        began = time.monotonic()
+        answers = await asyncio.gather(
+            site.call("POST", "/api/v1/licenses/verify", json=body(key, "known.example")),
+            site.call("POST", "/api/v1/licenses/verify", json=body(key, next(domains))),
+            site.call("GET", "/api/v1/update-check", params=query(key)),
+            site.call("GET", link),
+        )
+        for status, headers, answer in answers:
+            assert status != 503 or (headers["Retry-After"], answer["error"]) == ("5", "unavailable")
+        return [status for status, _, _ in answers], time.monotonic() - began
+
+    assert (await ask())[0] == [200] * 4
+    return ask
+
+
+def body(key, domain):
+    """A verify call."""
+    return {"license_key": key, "domain": domain, "ip": "192.0.2.1"}
+
+
+def query(key):
+    """An update check."""
+    return {"license_key": key, "slug": "app", "current_version": "1.0", "domain": "a.example"}
+
+
+@asynccontextmanager
+async def gone(postgres, how):
+    """Let PostgreSQL be away for a block."""
+    if how == "frozen":
+        with postgres.frozen():
+            yield
+        return
+    await asyncio.to_thread(postgres.stop if how == "stopped" else postgres.crash)
+    yield
+    await asyncio.to_thread(postgres.start)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed", "frozen"])
+async def test_an_outage_is_told_at_once_and_over_soon(customers, own_postgres, how):
+    """All who ask meanwhile get 503 with Retry-After within 2 s; 5 s after its return all is as before."""
+    async with gone(own_postgres, how):
+        asked = [asyncio.create_task(customers()) for _ in range(3)]
+        for number in range(8):  # callers come and go while others wait
+            asked.append(asyncio.create_task(customers()))
+            await asyncio.sleep(0.1 * number)
+        for statuses, took in await asyncio.gather(*asked):
+            assert statuses == [503] * 4
+            assert took < AT_ONCE
+    back = time.monotonic()
+    while (await customers())[0] != [200] * 4:
+        assert time.monotonic() - back < SOON
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_connections_that_died_meanwhile_fail_nobody(customers, own_postgres, how):
+    """When PostgreSQL was started anew and nobody had asked meanwhile, the first who ask are served."""
+    async with gone(own_postgres, how):
+        pass
+    assert (await customers())[0] == [200] * 4
+
+
+async def test_what_was_acknowledged_outlives_a_crash(site, world, own_postgres):
+    """Killed under claims, PostgreSQL comes back with every activation that anybody was told of (D-08)."""
+    keys = [world.key(slots=3) for _ in range(10)]
+    told = {key: set() for key in keys}
+
+    async def claim(key, domain):
+        status, answer = await site.verify(key, domain)
+        assert (status, answer.get("valid")) in {(200, True), (403, False), (503, None)}
+        if status == 200:
+            told[key].add(domain)
+
+    claims = [claim(key, f"{n}.example") for n in range(9) for key in keys]
+    half = asyncio.gather(*claims[:45])
+    await asyncio.sleep(0.02)
+    await asyncio.to_thread(own_postgres.crash)
+    rest = asyncio.gather(*claims[45:])
+    await asyncio.to_thread(own_postgres.start)
+    await asyncio.gather(half, rest)
+    await asyncio.sleep(0.6)  # the door opens half a second after the last failure
+    for key in keys:
+        held = {domain for domain, _ in world.held(key)}
+        assert told[key] <= held
+        assert len(held) <= 3
+
+
+async def test_a_commit_whose_answer_is_lost_is_judged_anew(site, world, own_postgres):
+    """Connections cut in the middle of claims, again and again: one environment never takes two slots."""
+    keys = [world.key(slots=2) for _ in range(40)]
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    cut += " AND pid <> pg_backend_pid()"
+    going = asyncio.gather(*(site.verify(key, "a.example") for key in keys for _ in range(3)))
+    while not going.done():
+        await asyncio.to_thread(own_postgres.run, cut)
+    assert {status for status, _ in await going} <= {200, 503}
+    assert all(len(world.held(key)) <= 1 for key in keys)
+    assert await site.verify(keys[0], "a.example")

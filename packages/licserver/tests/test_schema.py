@@ -1,0 +1,201 @@
+"""The schema and its migrations: one shape by every way, and no other is served (issue 3)."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from licserver.errors import StoreError, StoreUnavailable
+from licserver.store import migrate, open_database, schema
+from licserver.store.engine import connect
+from licserver.store.tables import metadata
+
+SECRETS = b"of this vendor"
+
+
+@pytest.fixture
+def url(engine_name, request, tmp_path):
+    """The URL of an empty database, on either engine."""
+    if engine_name == "postgresql":
+        return request.getfixturevalue("empty_database")
+    return f"sqlite+pysqlite:///{tmp_path / 'empty.sqlite3'}"
+
+
+@pytest.fixture
+def database(url):
+    """The empty database, open."""
+    database = connect(url)
+    yield database
+    database.close()
+
+
+PARTS_OF_POSTGRESQL = """
+    SELECT table_name, concat_ws(' ', column_name, data_type, character_maximum_length, collation_name,
+           is_nullable, column_default) FROM information_schema.columns WHERE table_schema = 'public'
+    UNION ALL SELECT conrelid::regclass::text, conname || ' ' || pg_get_constraintdef(oid)
+              FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    UNION ALL SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'
+    UNION ALL SELECT objoid::regclass::text, description FROM pg_description
+              WHERE classoid = 'pg_class'::regclass AND objoid IN
+                    (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+"""
+
+
+def parts(database):
+    """Everything of which a database's schema consists."""
+    with database.reading() as connection:
+        if database.is_remote:
+            return sorted(map(tuple, connection.exec_driver_sql(PARTS_OF_POSTGRESQL)))
+        tables = connection.exec_driver_sql("SELECT tbl_name, sql FROM sqlite_master WHERE sql NOT NULL")
+        return sorted(
+            (table, re.sub(r"\s+", " ", line.strip().rstrip(",")))
+            for table, sql in tables
+            for line in sql.splitlines()
+        )
+
+
+def make_at_once(database):
+    """Make the tables as the code has them, without a migration."""
+    with database.writing() as connection:
+        metadata.create_all(connection)
+        schema.alembic_version.create(connection)
+
+
+def test_tables_made_at_once_and_step_by_step_are_the_same(database):
+    """Columns, types, defaults, constraints and indexes: what the code says is what the migrations make."""
+    make_at_once(database)
+    at_once = parts(database)
+    with database.writing() as connection:
+        metadata.drop_all(connection)
+    migrate.upgrade(database)
+    assert parts(database) == at_once
+    assert len(at_once) > 40
+
+
+def test_a_schema_goes_up_down_and_up_again(database):
+    """Each step can be taken back without a trace, and Alembic finds nothing left to change."""
+    assert migrate.upgrade(database) is None
+    up = parts(database)
+    migrate.migrate(database, lambda config: command.downgrade(config, "base"))
+    assert {table for table, _ in parts(database)} == {"alembic_version"}
+    assert migrate.upgrade(database) is None
+    assert parts(database) == up
+    assert migrate.upgrade(database) == schema.HEAD
+    assert migrate.differences(database) == []
+    migrate.migrate(database, command.check)
+
+
+def test_the_program_knows_all_revisions_without_alembic():
+    """The list in the code is that of the files."""
+    config = Config()
+    config.set_main_option("script_location", "licserver.store:migrations")
+    script = ScriptDirectory.from_config(config)
+    assert tuple(step.revision for step in reversed(list(script.walk_revisions()))) == schema.REVISIONS
+
+
+def test_a_change_that_no_migration_made_is_found(database):
+    """What somebody changed by hand is named."""
+    migrate.upgrade(database)
+    with database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE licenses ADD COLUMN note TEXT")
+        connection.exec_driver_sql("DROP INDEX ix_licenses_subscription_id")
+    found = " ".join(migrate.differences(database))
+    assert "note" in found
+    assert "ix_licenses_subscription_id" in found
+
+
+def test_an_upgrade_that_fails_changes_nothing(database):
+    """The steps are one transaction, on SQLite as well."""
+    with database.writing() as connection:
+        connection.exec_driver_sql("CREATE VIEW activations AS SELECT 1 AS in_the_way")
+    before = parts(database)
+    with pytest.raises(StoreUnavailable):
+        migrate.upgrade(database)
+    assert parts(database) == before
+
+
+def test_two_who_upgrade_at_once_do_not_meet(url, database):
+    """The second waits for the first and finds nothing to do."""
+    start = Barrier(2)
+
+    def run(_):
+        own = connect(url)
+        start.wait()
+        migrate.upgrade(own)
+        own.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(run, range(2)))
+    assert migrate.differences(database) == []
+
+
+def test_an_empty_database_is_set_up_only_where_nobody_else_can_be(url, database):
+    """A SQLite file by itself; a PostgreSQL database when it is said so."""
+    if database.is_remote:
+        with pytest.raises(StoreError, match="run: licserver db upgrade"):
+            open_database(url, SECRETS)
+        assert parts(database) == []
+        migrate.upgrade(database)
+    open_database(url, SECRETS).close()
+    assert schema.read_version(database) == schema.HEAD
+    assert migrate.differences(database) == []
+
+
+def test_two_who_open_a_fresh_database_with_other_secrets_are_told_apart(url, database):
+    """Whoever is first, the database is theirs alone."""
+    migrate.upgrade(database)
+    start = Barrier(4)
+
+    def run(number):
+        start.wait()
+        try:
+            open_database(url, b"%d" % number).close()
+        except StoreError as refusal:
+            return str(refusal)
+        return None
+
+    with ThreadPoolExecutor(4) as threads:
+        refusals = [told for told in threads.map(run, range(4)) if told]
+    assert ["other secrets" in told for told in refusals] == [True] * 3
+
+
+def test_an_older_schema_is_refused_with_the_command_that_mends_it(url, database, monkeypatch):
+    """A program whose schema is newer says `licserver db upgrade`."""
+    migrate.upgrade(database)
+    monkeypatch.setattr(schema, "REVISIONS", (schema.HEAD, "9999"))
+    monkeypatch.setattr(schema, "HEAD", "9999")
+    with pytest.raises(StoreError, match=r"schema 0001 .* needs 9999; run: licserver db upgrade"):
+        open_database(url, SECRETS)
+
+
+def test_a_newer_schema_is_refused_and_not_downgraded(url, database):
+    """A program that is too old says so, to who serves and to who upgrades."""
+    migrate.upgrade(database)
+    with database.writing() as connection:
+        connection.execute(schema.alembic_version.update().values(version_num="9999"))
+    with pytest.raises(StoreError, match="use a newer licserver"):
+        open_database(url, SECRETS)
+    with pytest.raises(StoreError, match="use a newer licserver"):
+        migrate.upgrade(database)
+
+
+def test_tables_without_a_version_are_not_touched(url, database):
+    """What an unreleased licserver made, or somebody else, is neither served nor upgraded."""
+    with database.writing() as connection:
+        metadata.create_all(connection)
+    before = parts(database)
+    for act in (lambda: open_database(url, SECRETS), lambda: migrate.upgrade(database)):
+        with pytest.raises(StoreError, match="no schema version"):
+            act()
+    assert parts(database) == before
+
+
+def test_serving_does_not_import_alembic(program):
+    """It takes as long as all the rest of a command, so only `db` imports it."""
+    done = program.run("product", "list", env={**program.environ, "PYTHONPROFILEIMPORTTIME": "1"})
+    assert "sqlalchemy" in done.stderr
+    assert "alembic" not in done.stderr

