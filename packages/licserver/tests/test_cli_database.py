@@ -1,8 +1,11 @@
 """`licserver db` and the addresses of databases: what is done, what is refused, and what is never printed."""
 
 import json
+import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -133,3 +136,23 @@ def test_a_name_that_leads_nowhere_is_an_outage_and_tells_no_password():
         pass
     assert SECRET not in str(failure.value)
     database.close()
+
+
+def test_a_silent_first_host_does_not_hide_the_second(postgres):
+    """Of two hosts in the address the first has vanished: nobody waits for 2 s, and soon the other serves."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"host=127.0.0.1,{postgres.folder}&port={silent.getsockname()[1]},5432"
+        database = connect(f"postgresql://postgres@/postgres?{hosts}")
+        lane = database.reader()
+        began = time.monotonic()
+        while time.monotonic() - began < 5:
+            asked = time.monotonic()
+            with suppress(StoreUnavailable):
+                assert lane.run(lambda link: link.exec_driver_sql("SELECT 7").scalar()) == 7
+                break
+            assert time.monotonic() - asked < 2
+            time.sleep(0.05)
+        else:
+            pytest.fail("the second host was never asked")
+        lane.close()
+        database.close()

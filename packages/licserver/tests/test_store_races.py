@@ -2,13 +2,17 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime
 from threading import Barrier
 
-from licserver.model import Environment
+import pytest
+
+from licserver.model import Environment, EnvironmentPolicy
 from licserver.rules import Valid, judge_verify
 from licserver.store import BatchStore, Claim, Sighting
 
@@ -60,7 +64,7 @@ PROCESS = """
 import json, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from licserver.model import Environment
+from licserver.model import Environment, EnvironmentPolicy
 from licserver.rules import Valid, judge_verify
 from licserver.settings import Settings
 from licserver.store import BatchStore, Claim, Sighting
@@ -103,3 +107,56 @@ def test_processes_that_race_share_the_slots_exactly(world):
     results = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
     assert [sum(won) for won in zip(*results, strict=True)] == [2] * 60
     assert all(len(world.held(key)) == 2 for key in keys)
+
+
+def test_whoever_publishes_or_adds_first_wins_and_the_others_are_told(world):
+    """The same slug or version from six threads at once: one is new, five are taken, and nobody fails."""
+    artifact = world.publish("0.1").artifact
+    product = world.vendor.product("app")
+    start = Barrier(6)
+
+    def add(number):
+        start.wait()
+        return world.records.add_product(
+            f"new-{number}", "New", EnvironmentPolicy.STRICT, world.clock(), has_support_policy=False
+        )
+
+    def publish(number):
+        start.wait()
+        return world.records.add_release(product.id, "1.0", f"1.{number}", "", artifact, world.clock())
+
+    for act in (add, publish):
+        for number in range(5):
+            with ThreadPoolExecutor(6) as threads:
+                assert sum(threads.map(act, [number] * 6)) == 1
+    assert len(world.vendor.releases("app")) == 6
+
+
+def test_claims_and_the_end_of_a_subscription_never_wait_for_each_other(world):
+    """Both take many licenses at once; they take them in the same order, so that neither gives way (D-08)."""
+    keys = [world.key(slots=9, subscription_id="s-1") for _ in range(40)]
+
+    def claim(number):
+        environment = Environment(f"{number}.example", f"192.0.2.{number}")
+        mixed = random.Random(number).sample(keys, len(keys))
+        claims = [claim for key in mixed for claim in claims_of(world, key, [environment])]
+        with closing(BatchStore(world.vendor.database)) as store:
+            return len(store.admit(claims))
+
+    def end(number):
+        return world.vendor.end_subscription("s-1", datetime(2026, 7, 1 + number, tzinfo=UTC))
+
+    with ThreadPoolExecutor(4) as threads:
+        running = [threads.submit(act, number) for number in range(6) for act in (claim, end)]
+        assert [task.result() for task in running] == [40] * 12
+    assert all(len(world.held(key)) == 6 for key in keys)
+
+
+@pytest.mark.parametrize("year", [1, 1969, 9999])
+def test_instants_far_away_are_kept(world, year):
+    """The first and the last day that can be written come back as they were, on either engine."""
+    at = datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    key = world.key(subscription_id="s-1", expires_on=at.date())
+    world.vendor.end_subscription("s-1", at)
+    found = world.vendor.license(key)
+    assert (found.subscription_ended_at, found.expires_on) == (at, at.date())

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -177,29 +176,28 @@ def test_nothing_secret_is_shown():
     assert held["index_secret"] not in shown
 
 
-def test_no_issued_key_stands_in_any_file(world):
-    """After selling, showing and revoking, no byte of the folder spells a key, in any of its groups."""
+def test_no_issued_key_stands_in_any_file(world, meddler, request):
+    """After selling, showing and revoking, no byte on the disk spells a key, in any of its groups."""
     keys = [world.key(expires_on=None, allowed=("site.example",)) for _ in range(20)]
     world.vendor.revoke(keys[0], "refunded")
     for license_ in world.vendor.licenses():
         assert world.vendor.key(license_) in keys
-    files = [path for path in (world.folder / "data").rglob("*") if path.is_file()]
-    assert {"licserver.sqlite3", "licserver.sqlite3-wal"} <= {path.name for path in files}
+    folders = [world.folder / "data"]
+    if meddler.is_remote:
+        meddler.do("", "CHECKPOINT")
+        folders.append(request.getfixturevalue("postgres").folder / "base")
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     everything = b"".join(path.read_bytes() for path in files)
     assert b"site.example" in everything  # the books are what we are looking at
     assert not [key for key in keys if any(group.encode() in everything for group in key[3:].split("-"))]
 
 
-def test_swapped_rows_are_noticed_by_the_vendor(world):
+def test_swapped_rows_are_noticed_by_the_vendor(world, meddler):
     """Somebody who writes into the database cannot make the vendor reveal one key as another."""
     keys = [world.key(), world.key()]
-    first, second = (world.vendor.vault.license_id(key) for key in keys)
-    with sqlite3.connect(world.folder / "data" / "licserver.sqlite3") as connection:
-        connection.execute(
-            "UPDATE licenses SET sealed_key = (SELECT sealed_key FROM licenses WHERE id = ?) WHERE id = ?",
-            (second, first),
-        )
-    connection.close()
+    first, second = (world.vendor.vault.license_id(key).hex() for key in keys)
+    swap = "UPDATE licenses SET sealed_key = (SELECT sealed_key FROM licenses WHERE id = {1}) WHERE id = {0}"
+    meddler.do(swap.format(f"x'{first}'", f"x'{second}'"), swap.format(f"'\\x{first}'", f"'\\x{second}'"))
     with pytest.raises(VaultError):
         world.vendor.key(world.vendor.license(keys[0]))
     assert world.vendor.key(world.vendor.license(keys[1])) == keys[1]

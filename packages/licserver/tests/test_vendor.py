@@ -155,6 +155,7 @@ def test_what_cannot_be_published_changes_nothing(world, file, tmp_path):
         ("banana", file, ""),
         ("", file, ""),
         ("9" * 5000, file, ""),
+        ("1.0+" + "a" * 5000, file, ""),
         ("1.0", tmp_path / "missing", ""),
         ("1.0", tmp_path, ""),
         ("1.0", control, ""),
@@ -200,6 +201,7 @@ WRONG_TERMS = {
     "too many slots": LicenseTerms(slots=2**31),
     "blank subscription": LicenseTerms(subscription_id=" "),
     "subscription of surrogates": LicenseTerms(subscription_id="\udcff"),
+    "endless subscription": LicenseTerms(subscription_id="s" * 256),
     "bad entry": LicenseTerms(allowed=("good.example", "*")),
 }
 

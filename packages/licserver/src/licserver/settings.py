@@ -24,7 +24,8 @@ class Settings(BaseSettings):
 
     Args:
         data_dir: Folder of the database, the secrets and the artifacts.
-        database_url: SQLAlchemy URL; absent, a SQLite file in the data folder.
+        database_url: SQLAlchemy URL of a SQLite file or a PostgreSQL database; absent, a file in the data
+            folder.
         base_url: The address under which customers reach the server, without a trailing slash; it
             begins every download link (D-30). Absent, the ``Host`` of each request is believed,
             which is right only as long as nobody else can reach the server.

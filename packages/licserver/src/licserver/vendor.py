@@ -35,6 +35,9 @@ ISSUE_BATCH: Final = 10_000
 MAX_CHANGELOG: Final = 200_000
 """Characters of a changelog; every update check carries it."""
 
+MAX_INDEXED: Final = 255
+"""Characters of a version or of a subscription's id: an index of PostgreSQL takes no text of any length."""
+
 
 @dataclass(frozen=True, slots=True)
 class LicenseTerms:
@@ -199,7 +202,7 @@ class Vendor:
         )
 
     def _version_key(self, text: str) -> str:
-        version = parse_version(text)
+        version = parse_version(text) if len(text) <= MAX_INDEXED else None
         if version is None:
             raise WrongUse(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
         return canonicalize_version(version)
@@ -399,5 +402,8 @@ class Vendor:
         return count
 
     def _check_subscription(self, subscription_id: str) -> None:
-        if not subscription_id.strip() or not is_printable(subscription_id):
-            raise WrongUse("a subscription's id must be one line of text")
+        if (
+            not (subscription_id.strip() and is_printable(subscription_id))
+            or len(subscription_id) > MAX_INDEXED
+        ):
+            raise WrongUse(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")

@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,9 +86,10 @@ def _connect_postgresql(url: URL) -> "Database":
         return engine, door
 
     # Besides the lanes of the hot paths a process needs few; a server takes a hundred from all.
-    engine, _ = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
+    engine, calm_door = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
     hot, door = create(hot=True, poolclass=NullPool)
-    return Database(engine, hot, Trouble(is_worth_retrying, door.close_for_a_moment))
+    trouble = Trouble(is_worth_retrying, door.close_for_a_moment)
+    return Database(engine, hot, trouble, (calm_door.close, door.close))
 
 
 def _create(url: URL, **more: Any) -> Engine:
@@ -128,12 +129,20 @@ class Database:
         engine: Lends connections out of a pool.
         hot: Makes connections for the lanes, which keep their own.
         trouble: What the lanes must know of their engine's failures.
+        closers: What else is to be closed in the end.
     """
 
-    def __init__(self, engine: Engine, hot: Engine, trouble: "Trouble | None" = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        hot: Engine,
+        trouble: Trouble | None = None,
+        closers: Sequence[Callable[[], None]] = (),
+    ) -> None:
         self.engine = engine
         self._hot = hot
         self._trouble = trouble
+        self._closers = closers
         # SQLite's lock is the whole file's, and BEGIN IMMEDIATE has it already.
         self.locks_rows: Final = engine.dialect.name != "sqlite"
         self.is_remote: Final = engine.dialect.name != "sqlite"
@@ -201,6 +210,8 @@ class Database:
     def close(self) -> None:
         """Close all connections; lanes close their own."""
         self.engine.dispose()
+        for close in self._closers:
+            close()
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:

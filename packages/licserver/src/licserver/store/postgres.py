@@ -20,7 +20,6 @@ PATIENCE: Final = 75.0
 """Seconds that a statement may take beside the hot paths; the server's own limit comes first."""
 
 _DOOR_CLOSED: Final = 0.5
-_POLL_SECONDS: Final = 0.1
 
 _SAME_FOR_ALL: Final = {
     "timezone": "UTC",  # an instant of the year 9999 has a year 10000 elsewhere, which Python has not
@@ -82,7 +81,7 @@ class NoAnswer(psycopg.OperationalError):
 
 
 class Door:
-    """Lets connections in, each within `CONNECT_LIMIT`, whatever names and networks do.
+    """Lets connections in; nobody waits longer than `CONNECT_LIMIT`, whatever names and networks do.
 
     After a failure it stays closed for half a second: of all who come while the server is silent, one
     at a time waits for it.
@@ -93,24 +92,30 @@ class Door:
 
     def __init__(self, connect: Callable[[], PatientConnection]) -> None:
         self._connect = connect
+        self._late: list[Future[PatientConnection]] = []
         self._closed_until = 0.0
         self._reason = ""
 
     def enter(self) -> PatientConnection:
-        """Make a connection.
+        """Make a connection, or take one that came too late for who had asked for it.
+
+        Without the latter a first host that is silent would keep the second one from ever being heard.
 
         Raises:
             psycopg.Error: when there is none to be had, or was none a moment ago.
         """
         if time.monotonic() < self._closed_until:
             raise psycopg.OperationalError(self._reason)
-        future: Future[PatientConnection] = Future()
-        # A thread, because looking a name up cannot be told to end.
-        threading.Thread(target=self._try, args=(future,), name="store-connect", daemon=True).start()
+        try:
+            future = self._late.pop()
+        except IndexError:
+            future = Future()
+            # A thread, because looking a name up cannot be told to end.
+            threading.Thread(target=self._try, args=(future,), name="store-connect", daemon=True).start()
         try:
             return future.result(CONNECT_LIMIT)
         except TimeoutError:
-            future.add_done_callback(_close_late)
+            self._late.append(future)
             self.close_for_a_moment(error := NoAnswer("no connection in time"))
             raise error from None
         except psycopg.OperationalError as error:
@@ -121,6 +126,11 @@ class Door:
         """Let nobody wait for a server that has just been silent to somebody else."""
         self._reason = str(error)
         self._closed_until = time.monotonic() + _DOOR_CLOSED
+
+    def close(self) -> None:
+        """Close what came too late, or still comes."""
+        while self._late:
+            self._late.pop().add_done_callback(_close_late)
 
     def _try(self, future: Future[PatientConnection]) -> None:
         try:
