@@ -50,6 +50,21 @@ def alone(session: nox.Session, package: str) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Speed beside a bare handler, as a ratio: `-- quick` for two minutes, `-- --help` for more."""
+    sync(session)
+    session.run("python", "-m", "bench", *(session.posargs or ["full", "--write", "docs"]))
+
+
+@nox.session
+def crash(session: nox.Session) -> None:
+    """200 kills and 20 rolling restarts under load; CI does a few of each in the test run."""
+    sync(session)
+    campaign = {"LICENSING_CRASHES": "200", "LICENSING_RESTARTS": "20"}
+    session.run("pytest", "tests/test_crash.py", "tests/test_restarts.py", *session.posargs, env=campaign)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as a site; every warning is an error."""
     sync(session, "--group", "docs")

@@ -10,12 +10,12 @@ from typing import Any
 from aiohttp import web
 
 VERIFIED = {"valid": True, "product": "Bench Notes", "expiry": None, "lifetime": False}
-LINK = f"https://licenses.example/api/v1/update-download?license={'0' * 32}&release=1&expires=1795176000&key=1f2e3d4c"
+LINK = f"https://licenses.example/api/v1/update-download?license={'0' * 32}&release=1&expires=1795176000"
 UPDATE: dict[str, Any] = {
     "name": "Bench Notes",
     "slug": "bench-notes",
     "version": "1.1.0",
-    "download_url": f"{LINK}&signature={'A' * 43}",
+    "download_url": f"{LINK}&key=1f2e3d4c&signature={'A' * 43}",
     "sections": {"changelog": "<ul><li>Faster.</li></ul>"},
     "last_updated": "2026-11-01 08:30:00",
     "requires": None,

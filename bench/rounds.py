@@ -4,7 +4,7 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bench.load import Seen
@@ -29,6 +29,15 @@ class Load:
     seconds: float = 4.0
     warm_up: float = 0.7
 
+    @property
+    def name(self) -> str:
+        """As the table calls it."""
+        return f"{self.what}-close" if self.close else self.what
+
+    def lasting(self, seconds: float, connections: int) -> "Load":
+        """The same for another time and another number of connections."""
+        return replace(self, seconds=seconds, connections=connections)
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -48,7 +57,9 @@ class Result:
     generator_cpu: float
 
 
-def measure(floor: Target, others: list[Target], load: Load, keys: dict[str, list[str]], rounds: int) -> list[Result]:
+def measure(
+    floor: Target, others: list[Target], load: Load, keys: dict[str, list[str]], rounds: int
+) -> list[Result]:
     """Play rounds, each target in its turn, and take medians.
 
     Args:
@@ -77,8 +88,11 @@ def measure(floor: Target, others: list[Target], load: Load, keys: dict[str, lis
 
 def _play(target: Target, load: Load, keys: list[str], number: int) -> Seen:
     plan = {"url": target.url, "keys": keys, "slug": "bench-notes", "seed": number, **asdict(load)}
-    done = subprocess.run(  # noqa: S603 - our own load generator
-        [sys.executable, "-m", "bench.load"], input=json.dumps(plan).encode(), capture_output=True, check=False
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.load"],
+        input=json.dumps(plan).encode(),
+        capture_output=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{target.name}, {load.what}: {done.stderr.decode()[-500:]}")

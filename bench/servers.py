@@ -55,7 +55,7 @@ def running(name: str, command: list[str], port: int, path: str, environ: dict[s
         path: Asked until it answers at all.
         environ: Added to this process's environment.
     """
-    process = subprocess.Popen(command, env={**os.environ, **environ}, stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+    process = subprocess.Popen(command, env={**os.environ, **environ}, stdout=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait(url + path, process)

@@ -4,8 +4,9 @@ import io
 import json
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
+
+from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
 from licserver.model import EnvironmentPolicy
@@ -14,7 +15,6 @@ from licserver.settings import Settings
 from licserver.store import NewLicense, Records
 from licserver.store.tables import activations
 from licserver.vendor import Vendor
-from sqlalchemy import func, insert, select
 
 SLUG: Final = "bench-notes"
 DOMAIN: Final = "home.example"

@@ -97,7 +97,7 @@ def test_every_decision_about_the_wire_has_a_case() -> None:
     text = Path(__file__).parents[1].joinpath("docs/decisions.md").read_text(encoding="utf-8")
     decided = {found for found in re.findall(r"D-\d\d", text) if found < "D-40"}
     cited = {rule for case in CASES for rule in case.raw["rules"]}
-    # D-08 is about calls that race: test_together.py; D-34 needs a bucket: test_together_bucket.py
+    # Calls that race are in tests/test_together.py, files in a bucket in tests/test_together_bucket.py.
     assert decided - cited == {"D-08", "D-34"}
 
 

@@ -26,11 +26,13 @@ def run(command: list[str], home: Path, cwd: Path | None = None) -> subprocess.C
 
 
 @contextmanager
-def serving(arguments: list[str], home: Path, cwd: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Run ``licserver`` with arguments that serve, for a block.
+def serving_process(
+    arguments: list[str], home: Path, cwd: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run ``licserver`` with arguments that serve, for a block; it may be ended within.
 
     Yields:
-        Its address, and everything that it printed before it listened.
+        The process, and everything that it printed up to its address, which comes last.
     """
     process = subprocess.Popen(
         [str(SCRIPTS / "licserver"), *arguments],
@@ -44,12 +46,23 @@ def serving(arguments: list[str], home: Path, cwd: Path | None = None) -> Iterat
         printed = ""
         for line in process.stdout:
             printed += line
-            if found := re.match(r"listening on (http://\S+)", line):
-                yield found[1], printed
+            if re.match(r"listening on (http://\S+)", line):
                 break
         else:
             raise AssertionError(f"it never listened: {printed}")
+        yield process, printed.strip()
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+@contextmanager
+def serving(arguments: list[str], home: Path, cwd: Path | None = None) -> Iterator[tuple[str, str]]:
+    """Run ``licserver`` with arguments that serve, for a block; it must end in order.
+
+    Yields:
+        Its address, and everything that it printed before it listened.
+    """
+    with serving_process(arguments, home, cwd) as (process, printed):
+        yield printed.rpartition(" ")[2], printed
     assert process.returncode == 0

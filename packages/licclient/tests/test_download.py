@@ -237,7 +237,7 @@ async def test_another_part_than_asked_for_starts_over(client, store, folder, ke
     assert store.asked == [None, "bytes=100000-", None]
 
 
-@pytest.mark.parametrize("status", [404, 416, 500, 204])
+@pytest.mark.parametrize("status", [410, 416, 500, 204])
 async def test_no_file_is_no_answer(client, store, folder, key, status):
     """Whatever else the server says about the file is an outage, after a few tries."""
     store.refusals = [(status, "gone")] * 50

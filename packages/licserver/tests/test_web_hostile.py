@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from licserver.logs import MaskingFormatter
+from licserver.web.logs import MaskingFormatter
 
 VERIFY, UPDATE, DOWNLOAD = "/api/v1/licenses/verify", "/api/v1/update-check", "/api/v1/update-download"
 PATHS = {VERIFY: {"POST"}, UPDATE: {"GET", "HEAD"}, DOWNLOAD: {"GET", "HEAD"}, "/healthz": {"GET", "HEAD"}}

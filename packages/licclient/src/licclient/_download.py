@@ -196,7 +196,7 @@ class Job:
                 self._begin_whole(head)
             case 206:
                 self._begin_rest(head)
-            case 403:
+            case 403 | 404:  # 404: the version was withdrawn (D-33), a fresh link leads to another
                 self._judge_refusal(head)
             case 416:
                 self._start_over()

@@ -26,6 +26,8 @@ Reply = TypeVar("Reply")
 class BatchQueue(Generic[Ask, Reply]):
     """Gathers what is asked in the same moment and hands it to one call.
 
+    It belongs to the event loop that first asks.
+
     Args:
         serve: Called with the asks in their order; returns as many replies. A reply that is an
             exception is raised to its own asker alone; one that `serve` itself raises goes to all of
@@ -41,10 +43,12 @@ class BatchQueue(Generic[Ask, Reply]):
         self._thread = None if thread is None else ThreadPoolExecutor(1, thread)
         self._waiting: list[tuple[Ask, asyncio.Future[Reply]]] = []
         self._busy = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def ask(self, ask: Ask) -> Reply:
         """Wait for the reply to one ask."""
-        loop = asyncio.get_running_loop()
+        # Asked for once: until Python 3.12 it is a system call each time.
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
         self._waiting.append((ask, future))
         if not self._busy:
@@ -144,6 +148,10 @@ class Desk:
         """Load what a download link names; a download is rare and long, so it asks alone."""
         look_up = partial(self._store.look_up_download, subject.license_id, subject.release_id)
         return await asyncio.to_thread(look_up)
+
+    async def ping(self) -> None:
+        """Find out whether the database answers."""
+        await asyncio.to_thread(self._store.ping)
 
     def close(self) -> None:
         """Let the threads finish what they do, and end them."""

@@ -18,6 +18,8 @@ MAX_DOMAIN_LENGTH = 253
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PORT = re.compile(r":\d{1,5}$")
+# What some proxies write for a hop: 192.0.2.1:51000, [2001:db8::1], [2001:db8::1]:51000
+_HOP = re.compile(r"(?:([0-9.]+)|\[([0-9A-Fa-f:.]+)\])(?::\d{1,5})?")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # A host name in its normal form already, as most are. What may be an address or an A-label is left
 # to the long way, which comes to the same for all of these (tests/test_domains.py).
@@ -144,11 +146,16 @@ def connection_ip(peer: str, forwarded_for: Iterable[str], trusted: Sequence[IpN
     believed = peer
     hops = [hop.strip() for value in forwarded_for for hop in value.split(",")]
     while _is_trusted(believed, trusted) and hops:
-        hop = parse_ip(hops.pop())
+        hop = _read_hop(hops.pop())
         if hop is None:
             break
         believed = str(hop)
     return believed
+
+
+def _read_hop(text: str) -> IpAddress | None:
+    found = _HOP.fullmatch(text)
+    return parse_ip(found[1] or found[2] if found else text)
 
 
 def _is_trusted(text: str, trusted: Sequence[IpNetwork]) -> bool:

@@ -46,7 +46,8 @@ class License:
         lifetime: True wins over every date and subscription (D-10).
         revoked_at: When the vendor revoked it, or None.
         slots: How many environments may be activated; None is unlimited (D-07).
-        slots_used: How many activations the license holds.
+        slots_used: How many activations the license holds; may be 0 where it decides nothing, for a
+            key without a limit and for an environment that is known.
         allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot (D-04).
         activated: Which halves of the environment asked about its activations know: a license may
             have a hundred thousand, so they are not all carried around.

@@ -3,11 +3,11 @@
 import hmac
 import math
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote_plus, urlencode
 
 from licserver.rules import DownloadRefusal
 
@@ -42,13 +42,13 @@ def sign_link(base: str, subject: LinkSubject, secret: LinkSecret, now: datetime
         secret: The secret that signs now.
         now: The instant of signing. Part seconds are rounded up: an hour is never shorter.
     """
-    parameters = [
-        ("license", subject.license_id.hex()),
-        ("release", str(subject.release_id)),
-        ("expires", str(math.ceil((now + LINK_LIFETIME).timestamp()))),
-        ("key", secret.id),
-    ]
-    return f"{base}?{urlencode([*parameters, ('signature', _signature(parameters, secret))])}"
+    expires = math.ceil((now + LINK_LIFETIME).timestamp())
+    # Already what `_canonical` makes of it: in order, and nothing in it that a URL would change.
+    parameters = (
+        f"expires={expires}&key={quote_plus(secret.id)}"
+        f"&license={subject.license_id.hex()}&release={subject.release_id}"
+    )
+    return f"{base}?{parameters}&signature={_signature(parameters, secret)}"
 
 
 def read_link(query: str, secrets: Sequence[LinkSecret], now: datetime) -> LinkSubject | DownloadRefusal:
@@ -69,14 +69,19 @@ def read_link(query: str, secrets: Sequence[LinkSecret], now: datetime) -> LinkS
     secret = next((known for known in secrets if known.id == values.get("key")), None)
     if secret is None or len(pairs) != len(values) + 1:  # a repeated parameter is a changed link
         return DownloadRefusal.INVALID_LINK
-    if not hmac.compare_digest(_signature(values.items(), secret).encode(), signature.encode()):
+    if not hmac.compare_digest(_signature(_canonical(values), secret).encode(), signature.encode()):
         return DownloadRefusal.INVALID_LINK
     if now.timestamp() >= int(values["expires"]):
         return DownloadRefusal.LINK_EXPIRED
     return LinkSubject(bytes.fromhex(values["license"]), int(values["release"]))
 
 
-def _signature(parameters: Iterable[tuple[str, str]], secret: LinkSecret) -> str:
-    """HMAC-SHA-256 over all parameters, their order set aside."""
-    signed = _CONTEXT + urlencode(sorted(parameters)).encode()
-    return urlsafe_b64encode(hmac.digest(secret.secret, signed, "sha256")).rstrip(b"=").decode()
+def _canonical(parameters: Mapping[str, str]) -> str:
+    """Write parameters in the one form that is signed, their order set aside."""
+    return urlencode(sorted(parameters.items()))
+
+
+def _signature(parameters: str, secret: LinkSecret) -> str:
+    """HMAC-SHA-256 over all parameters."""
+    digest = hmac.digest(secret.secret, _CONTEXT + parameters.encode(), "sha256")
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -290,6 +290,7 @@ def download_headers(release: Release) -> dict[str, str]:
     artifact = release.artifact
     return {
         "Accept-Ranges": "bytes",
+        "Cache-Control": "private",  # the link is one customer's
         "Content-Disposition": attachment(artifact.file_name),
         "Content-Type": "application/octet-stream",
         "ETag": etag(release),

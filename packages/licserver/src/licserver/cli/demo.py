@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import os
 import random
 import shlex
@@ -10,7 +11,7 @@ import signal
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -44,25 +45,36 @@ class DemoKeys:
     show_default=True,
     help="Port; 0 lets the system choose.",
 )
-def demo(port: int) -> None:
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Folder in which the throwaway store is made; the system's for temporary files unless given.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
     """Serve a throwaway store with a product, two versions and three keys.
 
     It listens on 127.0.0.1 only, and everything is gone when it stops (Ctrl-C).
     """
-    from licserver.logs import set_up_logging  # noqa: PLC0415 - as in serve.py
     from licserver.web import serving  # noqa: PLC0415 - as in serve.py
+    from licserver.web.logs import set_up_logging  # noqa: PLC0415 - as in serve.py
 
     check_names()
     signal.signal(signal.SIGTERM, _end)  # until the server listens for it: nothing may be left behind
     set_up_logging()
-    with bind("127.0.0.1", port) as sock, tempfile.TemporaryDirectory(prefix="licserver-demo-") as folder:
+    with (
+        bind("127.0.0.1", port) as sock,
+        tempfile.TemporaryDirectory(prefix="licserver-demo-", dir=data_dir) as folder,
+    ):
         address = serving.address_of(sock)
-        data_dir = Path(folder)
-        vendor = Vendor(StandaloneSettings(data_dir=data_dir, base_url=address))
+        vendor = Vendor(StandaloneSettings(data_dir=Path(folder), base_url=address))
         try:
-            keys = fill(vendor, data_dir)
+            keys = fill(vendor, Path(folder))
 
             def announce() -> None:
+                if as_json:
+                    click.echo(json.dumps({"listening": address, "product": SLUG, **asdict(keys)}))
+                    return
                 click.echo(_introduction(address, keys))
                 click.echo(f"listening on {address}")
 

@@ -29,8 +29,8 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
             "--workers needs fork, which Windows does not have; run one worker, or several servers"
         )
     # Here, not at the top: they take half of the time that every other command needs.
-    from licserver.logs import set_up_logging  # noqa: PLC0415
     from licserver.web import serving  # noqa: PLC0415
+    from licserver.web.logs import set_up_logging  # noqa: PLC0415
 
     set_up_logging()
     with opened(data_dir) as vendor:

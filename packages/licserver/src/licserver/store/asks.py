@@ -7,7 +7,7 @@ driver's own cursor: to run it through Core costs three times what SQLite needs 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import CTE, ColumnClause, Connection, Integer, Select, bindparam, column, values
+from sqlalchemy import CTE, Boolean, ColumnClause, Connection, Integer, Select, bindparam, column, values
 
 Row = tuple[Any, ...]
 Processors = list[tuple[int, Callable[[Any], Any]]]
@@ -74,7 +74,8 @@ class AskTable:
             processors: Processors = [
                 (at, process)
                 for at, one in enumerate(select.selected_columns)
-                if (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
+                if not isinstance(one.type, Boolean)  # 0 and 1 are as good
+                and (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
             ]
             self._compiled[key] = str(compiled), processors
         return self._compiled[key]
@@ -82,6 +83,8 @@ class AskTable:
 
 def _processed(row: Row, processors: Processors) -> Row:
     """Turn what the driver gives into what the columns' types promise."""
+    if all(row[at] is None for at, _ in processors):  # dates and instants mostly are
+        return row
     held = list(row)
     for at, process in processors:
         if held[at] is not None:

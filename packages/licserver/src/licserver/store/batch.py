@@ -16,6 +16,7 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     Text,
+    and_,
     case,
     column,
     exists,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
 )
 
 from licserver.model import Environment, EnvironmentPolicy, Halves, License, Product, Release
@@ -83,25 +85,34 @@ _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
 def _sightings(asked: CTE) -> Select[Any]:
     """Each license with how full it is, and which halves of the asker's environment it knows.
 
-    Nothing here grows with the number of activations where it need not: the slots of a key without a
-    limit are not counted, and an address is searched for among all only when the pair is new.
+    Most askers are known as a pair, and then that is all that is looked up. Only for the others are
+    the halves searched for one by one, and the slots counted; those of a key without a limit never.
     """
+    pair = activations.alias("pair")
     held = activations.c.license_id == licenses.c.id
     counted = select(func.count()).select_from(activations).where(held).scalar_subquery()
     domain = exists().where(held, activations.c.domain == asked.c.domain)
-    both = exists().where(held, activations.c.domain == asked.c.domain, activations.c.ip == asked.c.ip)
     ip = exists().where(held, activations.c.ip == asked.c.ip)
+    known = pair.c.license_id.is_not(None)
     return (
         select(
             asked.c.n,
             *_LICENSE_COLUMNS,
-            case((licenses.c.slots.is_(None), literal_column("0")), else_=counted),
-            domain,
-            or_(both, ip),
+            case((or_(known, licenses.c.slots.is_(None)), literal_column("0")), else_=counted),
+            case((known, true()), else_=domain),
+            case((known, true()), else_=ip),
         )
         .select_from(asked)
         .join(licenses, licenses.c.id == asked.c.id)
         .join(products, products.c.id == licenses.c.product_id)
+        .outerjoin(
+            pair,
+            and_(
+                pair.c.license_id == licenses.c.id,
+                pair.c.domain == asked.c.domain,
+                pair.c.ip == asked.c.ip,
+            ),
+        )
     )
 
 

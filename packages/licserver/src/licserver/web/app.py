@@ -1,7 +1,6 @@
 """Putting the application together."""
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 from aiohttp import web
 
@@ -10,9 +9,11 @@ from licserver.clock import Clock, system_clock
 from licserver.desk import Desk
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
-from licserver.web import download, public
-from licserver.web.errors import errors_as_json, expect
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, SETTINGS, VAULT
+from licserver.web import download
+from licserver.web.errors import Handler, expect, guarded, not_allowed, not_found
+from licserver.web.health import healthz, readyz
+from licserver.web.public import PublicEndpoints
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, VAULT, Drain
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
@@ -25,21 +26,31 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     Returns:
         The application, ready for any aiohttp runner.
     """
-    app = web.Application(middlewares=[errors_as_json], client_max_size=wire.MAX_BODY_BYTES)
-    app[SETTINGS] = vendor.settings
+    app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
     app[VAULT] = vendor.vault
     app[ARTIFACTS] = vendor.artifacts
-    app[DESK] = Desk(BatchStore(vendor.database))
+    app[DESK] = desk = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
-    app.router.add_post(wire.VERIFY_PATH, public.verify, expect_handler=expect)
-    app.router.add_get(wire.UPDATE_CHECK_PATH, public.update_check, expect_handler=expect)
-    app.router.add_get(wire.DOWNLOAD_PATH, download.update_download, expect_handler=expect)
-    app.router.add_get("/healthz", public.healthz, expect_handler=expect)
+    app[DRAIN] = Drain()
+    public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock)
+    _add(app, "POST", wire.VERIFY_PATH, public.verify)
+    _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
+    _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
+    _add(app, "GET", "/healthz", healthz)
+    _add(app, "GET", "/readyz", readyz)
+    app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
     return app
 
 
+def _add(app: web.Application, method: str, path: str, handler: Handler) -> None:
+    """Answer one method at an address, and say 405 to all others."""
+    resource = app.router.add_resource(path)
+    for one in ("GET", "HEAD") if method == "GET" else (method,):
+        resource.add_route(one, guarded(handler, app[DRAIN]), expect_handler=expect)
+    resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
+
+
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     yield
-    with suppress(RuntimeError):
-        app[DESK].close()
+    app[DESK].close()

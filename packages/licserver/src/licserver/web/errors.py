@@ -1,5 +1,6 @@
 """What goes wrong, as JSON: every answer of this server has one of the specified shapes."""
 
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -7,6 +8,7 @@ from aiohttp import HttpVersion11, web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
+from licserver.web.state import Drain
 
 _log = logging.getLogger("licserver.web")
 
@@ -50,29 +52,67 @@ async def expect(request: web.Request) -> web.StreamResponse | None:
     return None
 
 
-@web.middleware
-async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer whatever a handler raises, and keep the request's text out of the log."""
-    try:
-        return await handler(request)
-    except web.HTTPException as refusal:
-        response = send_error(refusal.status)
-        if allow := refusal.headers.get("Allow"):
-            response.headers["Allow"] = allow
+def send_unavailable() -> web.Response:
+    """Make the response of a service that cannot decide now; it is never a verdict."""
+    response = send(wire.answer_error(503, "unavailable", "The service is not available now; try again."))
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+def guarded(handler: Handler, drain: Drain) -> Handler:
+    """Answer whatever a handler raises, and keep the request's text out of the log.
+
+    Put on each handler by hand: aiohttp's middlewares cost as much a request as all the rules do.
+
+    Args:
+        handler: The one to guard.
+        drain: While it is active each answer is its connection's last.
+    """
+
+    @functools.wraps(handler)
+    async def guarded_handler(request: web.Request) -> web.StreamResponse:
+        try:
+            response = await handler(request)
+        except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
+            response = _answer_problem(request, problem)
+        if drain.active:
+            response.force_close()
         return response
-    except web.RequestPayloadError:  # a body that breaks its own framing or encoding
-        return send_error(400)
-    except StoreUnavailable as problem:
-        _log.error("%s %s: %s", request.method, request.rel_url.raw_path, problem)
-        response = send(wire.answer_error(503, "unavailable", "The service is not available now; try again."))
-        response.headers["Retry-After"] = "5"
+
+    return guarded_handler
+
+
+def not_allowed(allow: str) -> Handler:
+    """Make the handler of an address for all methods but those that it takes."""
+
+    async def method_not_allowed(_request: web.Request) -> web.StreamResponse:
+        response = send_error(405)
+        response.headers["Allow"] = allow
         return response
-    except ConnectionError:  # the caller has gone: no answer, and nothing for the log of errors
-        if request.transport is not None:
-            request.transport.abort()
-        return web.Response(status=_CALLER_GONE)
-    except Exception:  # noqa: BLE001 - the last resort; logged with its traceback
-        _log.exception("%s %s failed", request.method, request.rel_url.raw_path)
-        return send(
-            wire.answer_error(500, "internal", "The service failed; the operator will find why in the log.")
-        )
+
+    return method_not_allowed
+
+
+async def not_found(_request: web.Request) -> web.StreamResponse:
+    """Answer at every address that is none."""
+    return send_error(404)
+
+
+def _answer_problem(request: web.Request, problem: Exception) -> web.StreamResponse:
+    """Put a problem into an answer, and into the log where the operator can do something about it."""
+    match problem:
+        case web.HTTPException():
+            return send_error(problem.status)
+        case web.RequestPayloadError():  # a body that breaks its own framing or encoding
+            return send_error(400)
+        case StoreUnavailable():
+            _log.error("%s %s: %s", request.method, request.rel_url.raw_path, problem)
+            return send_unavailable()
+        case ConnectionError():  # the caller has gone: no answer, and nothing for the log of errors
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=_CALLER_GONE)
+        case _:
+            _log.error("%s %s failed", request.method, request.rel_url.raw_path, exc_info=problem)
+            message = "The service failed; the operator will find why in the log."
+            return send(wire.answer_error(500, "internal", message))

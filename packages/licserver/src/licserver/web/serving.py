@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +17,13 @@ from aiohttp.abc import AbstractAccessLogger
 from licserver.settings import Settings
 from licserver.vendor import Vendor
 from licserver.web.app import create_app
+from licserver.web.state import DRAIN
+
+_log = logging.getLogger("licserver.serving")
 
 _BACKLOG = 2048
+_LINGER = 2.0
+"""Seconds that an idle connection may still bring a request while the process is on its way out."""
 
 Announce = Callable[[], None]
 
@@ -48,9 +55,29 @@ def address_of(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _make_runner(vendor: Vendor) -> web.AppRunner:
+class DrainingRunner(web.AppRunner):
+    """Ends in order: nobody who is connected loses an answer.
+
+    Nothing new is accepted, which is then another process's to do, and readiness turns false. Who
+    holds a connection gets one more answer on it, with ``Connection: close``; a connection on which
+    nothing is asked is closed after a moment. What runs has the settings' time to finish.
+    """
+
+    async def cleanup(self) -> None:
+        """Drain, then end."""
+        self.app[DRAIN].active = True
+        for site in list(self.sites):
+            await site.stop()
+        deadline = time.monotonic() + _LINGER
+        # aiohttp has no event for it
+        while self.server is not None and self.server.connections and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_LINGER / 40)
+        await super().cleanup()
+
+
+def _make_runner(vendor: Vendor) -> DrainingRunner:
     settings = vendor.settings
-    return web.AppRunner(
+    return DrainingRunner(
         create_app(vendor),
         access_log_class=AccessLogger,
         access_log=logging.getLogger("licserver.access") if settings.access_log else None,
@@ -72,6 +99,8 @@ async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends asyncio.run instead
             loop.add_signal_handler(name, stop.set)
+    if hasattr(signal, "SIGHUP"):  # else it would end us in the midst of a request
+        loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
     runner = _make_runner(vendor)
     await runner.setup()
     try:
@@ -85,20 +114,23 @@ async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None
 def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, announce: Announce) -> None:
     """Serve with several processes that share the listening socket, until SIGTERM or Ctrl-C.
 
+    SIGHUP replaces the processes by fresh ones, one generation after the other.
+
     Args:
         settings: Each worker opens the data folder for itself: a database connection does not
             survive a fork.
-        sock: From `bind`.
+        sock: From `bind`; it is used up.
         workers: How many processes.
         announce: Called once, by the first worker that answers.
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
 
+    listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
     turn_read, turn_write = os.pipe()  # holds one byte: who gets it announces
     os.write(turn_write, b"!")
     os.set_blocking(turn_read, False)
 
-    async def make_runner() -> web.AppRunner:
+    async def make_runner() -> DrainingRunner:
         vendor = Vendor(settings)
         runner = _make_runner(vendor)
 
@@ -117,10 +149,10 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
     class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
         def load_config(self) -> None:
             options: dict[str, Any] = {
-                "bind": f"fd://{os.dup(sock.fileno())}",
+                "bind": f"fd://{listener}",
                 "workers": workers,
                 "worker_class": "aiohttp.GunicornWebWorker",
-                "graceful_timeout": max(1, int(settings.drain_timeout)),
+                "graceful_timeout": math.ceil(settings.drain_timeout + 2 * _LINGER),
                 "loglevel": "warning",
                 "proc_name": "licserver",
                 "control_socket_disable": True,

@@ -1,0 +1,99 @@
+"""Run the benchmark: ``uv run nox -s bench``, or ``python -m bench --help``."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench import report, servers, stock
+from bench.rounds import Load, Result, measure
+from bench.servers import Target
+from licserver.settings import StandaloneSettings
+
+LOADS = [
+    Load("known"),
+    Load("known", close=True),
+    Load("update"),
+    Load("mix"),
+    Load("new"),  # last: it makes the database grow
+]
+
+
+def main() -> None:
+    """Measure what the arguments ask for, and write the table and the plot."""
+    options = _options()
+    results: list[tuple[int, Result]] = []
+    with ExitStack() as stack:
+        folder = Path(options.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        floor = stack.enter_context(servers.floor())
+        for size in options.sizes:
+            results += [(size, result) for result in _measure_size(options, floor, size, folder)]
+    page = report.markdown(results, rounds=options.rounds, seconds=options.seconds)
+    print(page)
+    if options.write:
+        out = Path(options.write)
+        (out / "performance-table.md").write_text(page, encoding="utf-8")
+        (out / "performance.svg").write_text(report.plot(results), encoding="utf-8")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description="licserver beside a bare aiohttp handler.")
+    parser.add_argument("mode", nargs="?", choices=["full", "quick"], default="full")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="licenses in the database")
+    parser.add_argument("--rounds", type=int, help="at least five for figures that are to be believed")
+    parser.add_argument("--seconds", type=float, help="how long a round counts")
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--workers", type=int, default=1, help="processes of licserver")
+    parser.add_argument("--loads", nargs="+", metavar="LOAD", help="known, known-close, update, mix, new")
+    parser.add_argument(
+        "--beside", nargs="+", default=[], metavar="NAME=URL", help="other servers on loopback"
+    )
+    parser.add_argument("--keys", type=Path, help="keys that those know, one a line")
+    parser.add_argument("--folder", help="where the databases are kept between runs")
+    parser.add_argument("--write", help="folder for performance-table.md and performance.svg")
+    options = parser.parse_args()
+    quick = options.mode == "quick"
+    options.sizes = options.sizes or ([1_000, 100_000] if quick else [1_000, 100_000, 1_000_000])
+    options.rounds = options.rounds or (3 if quick else 5)
+    options.seconds = options.seconds or (1.0 if quick else 4.0)
+    return options
+
+
+def _measure_size(options: argparse.Namespace, floor: Target, size: int, folder: Path) -> Iterator[Result]:
+    with ExitStack() as stack:
+        target, keys = stack.enter_context(_sqlite(folder / f"sqlite-{size}", size, options.workers))
+        known = {target.name: keys}
+        others = [target, *map(_beside, options.beside)]
+        if options.keys:
+            known |= {one.name: options.keys.read_text().split() for one in others[1:]}
+        for load in LOADS:
+            if options.loads and load.name not in options.loads:
+                continue
+            timed = load.lasting(options.seconds, options.connections)
+            print(f"{size:,} licenses, {load.name} …", file=sys.stderr)
+            yield from measure(floor, others, timed, known, options.rounds)
+
+
+@contextmanager
+def _sqlite(data_dir: Path, size: int, workers: int) -> Iterator[tuple[Target, list[str]]]:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    keys = stock.stock(StandaloneSettings(data_dir=data_dir), size)
+    with servers.product("licserver, SQLite", data_dir, {}, workers) as target:
+        yield target, keys
+
+
+def _beside(text: str) -> Target:
+    name, _, url = text.partition("=")
+    if not url.startswith(("http://127.0.0.1", "http://localhost", "http://[::1]")):
+        raise SystemExit(
+            f"{text!r}: only servers on this machine are put under load; write NAME=http://127.0.0.1:PORT"
+        )
+    return Target(name, url)
+
+
+if __name__ == "__main__":
+    os.environ.pop("LICSERVER_DATABASE_URL", None)
+    main()

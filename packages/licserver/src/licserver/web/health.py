@@ -1,0 +1,38 @@
+"""What load balancers and supervisors ask: does it run, and should it get requests?"""
+
+import asyncio
+import logging
+from typing import Final
+
+from aiohttp import web
+
+from licserver import wire
+from licserver.errors import StoreUnavailable
+from licserver.web.errors import send, send_unavailable
+from licserver.web.state import DESK, DRAIN
+
+_log = logging.getLogger("licserver.web")
+
+READY_TIMEOUT: Final = 1.5
+"""Seconds within which the database must answer."""
+
+
+async def healthz(_request: web.Request) -> web.StreamResponse:
+    """Say that the process runs; nothing is asked of the database."""
+    return send(wire.Answer(200, {"status": "ok"}))
+
+
+async def readyz(request: web.Request) -> web.StreamResponse:
+    """Say whether requests should be sent here: not without a database, and not on the way out."""
+    if request.app[DRAIN].active:
+        return send_unavailable()
+    try:
+        async with asyncio.timeout(READY_TIMEOUT):
+            await request.app[DESK].ping()
+    except StoreUnavailable as problem:
+        _log.warning("not ready: %s", problem)
+        return send_unavailable()
+    except TimeoutError:
+        _log.warning("not ready: the database did not answer within %s s", READY_TIMEOUT)
+        return send_unavailable()
+    return send(wire.Answer(200, {"status": "ready"}))
