@@ -7,7 +7,9 @@ address; that a real store would accept it, nobody here can say.
 import asyncio
 import hashlib
 import io
+import json
 import signal
+import sys
 from base64 import b64encode
 from contextlib import suppress
 from typing import Any
@@ -18,7 +20,7 @@ import obstore
 import pytest
 
 from licserver.artifacts import Elsewhere, open_artifacts
-from licserver.errors import ArtifactsError, WrongUse
+from licserver.errors import WrongUse
 
 CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset tells itself
 SIZE = len(CONTENT)
@@ -336,14 +338,41 @@ def test_http_is_allowed_when_it_is_asked_for(make_world, monkeypatch):
     assert open_artifacts(make_world(artifacts_url="s3://bucket").vendor.settings)
 
 
-async def test_without_credentials_nothing_is_redirected(make_world, bucket, monkeypatch):
-    """Who has nothing to sign with and cannot ask for it gets the one clear error, in time."""
-    world = make_world(artifacts_url=bucket)
-    artifact = world.vendor.artifacts.store(io.BytesIO(CONTENT), "app.zip")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
-    fresh = open_artifacts(world.vendor.settings)
-    with pytest.raises(ArtifactsError):
-        await fresh.find(artifact, "GET")
+def test_without_credentials_it_is_said_what_to_set(program, own_s3, tmp_path):
+    """Nothing in the environment, and no role of the machine: the line names the variables."""
+    program.environ |= {"AWS_ENDPOINT_URL": own_s3.url, "LICSERVER_ARTIFACTS_URL": own_s3.new()}
+    program.environ["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:1"
+    program.run("product", "add", "app", "--name", "App")
+    file = tmp_path / "app.zip"
+    file.write_bytes(CONTENT)
+    done = program.run("release", "publish", "app", "1.0", str(file), check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "AWS_ACCESS_KEY_ID" in done.stderr
+
+
+def test_without_the_extra_it_is_said_what_to_install(program):
+    """Exit 2 and the command, when obstore is not there."""
+    hide = "import sys, runpy; sys.modules['obstore'] = None; sys.argv[0] = 'licserver'; "
+    program.command = [sys.executable, "-c", f"{hide}runpy.run_module('licserver', run_name='__main__')"]
+    program.run("product", "list")  # who has no bucket needs no extra
+    program.environ["LICSERVER_ARTIFACTS_URL"] = "s3://bucket"
+    done = program.run("product", "list", check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "pip install 'licserver[s3]'" in done.stderr
+
+
+async def test_several_processes_share_a_bucket(program, own_s3, tmp_path):
+    """Each worker reaches the bucket after its fork."""
+    program.environ |= own_s3.environ
+    program.environ |= {"LICSERVER_ARTIFACTS_URL": own_s3.new(), "LICSERVER_ARTIFACTS_REDIRECT": "false"}
+    program.run("product", "add", "app", "--name", "App")
+    file = tmp_path / "app.zip"
+    file.write_bytes(CONTENT)
+    program.run("release", "publish", "app", "1.0", str(file))
+    key = program.run("license", "issue", "app").stdout.strip()
+    query = {"license_key": key, "slug": "app", "current_version": "0", "domain": "a.example"}
+    with program.serve("--workers", "2") as (_, address):
+        _, _, answer = await follow("GET", f"{address}/api/v1/update-check", params=query)
+        link = json.loads(answer)["download_url"]
+        for _ in range(10):  # a connection each: some worker
+            assert (await follow("GET", link))[2] == CONTENT

@@ -225,9 +225,15 @@ def _read_again(source: BinaryIO, artifact: Artifact) -> Iterator[bytes]:
         raise WrongUse("the file changed while it was being published; publish it again")
 
 
+_CREDENTIALS: Final = re.compile(r"/latest/api/token|169\.254\.169\.254|169\.254\.170\.2|/latest/meta-data")
+"""Where obstore looks for a machine's role, when there is nothing in the environment."""
+
+
 def _why(problem: Exception) -> str:
     """Say what went wrong, in the bucket's own code where it gave one, and nothing else of its answer."""
     text = str(problem)
+    if _CREDENTIALS.search(text):
+        return "cannot be used without credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     if code := re.search(r"<Code>([A-Za-z]{1,60})</Code>", text):
         return f"answers {code[1]}"
     if status := re.search(r"status code: ([0-9]{3})", text):
