@@ -133,6 +133,7 @@ def test_a_file_goes_with_its_headers():
     """Digest, validator and name of the file are told, and that it can be had in parts (D-32)."""
     assert wire.download_headers(RELEASE) == {
         "Accept-Ranges": "bytes",
+        "Cache-Control": "private",
         "Content-Disposition": 'attachment; filename="app.zip"',
         "Content-Type": "application/octet-stream",
         "ETag": '"' + "00" * 32 + '"',

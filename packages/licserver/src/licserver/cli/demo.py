@@ -14,7 +14,6 @@ import zipfile
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -60,7 +59,8 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
     from licserver.web.logs import set_up_logging  # noqa: PLC0415 - as in serve.py
 
     check_names()
-    signal.signal(signal.SIGTERM, _end)  # until the server listens for it: nothing may be left behind
+    # Held back until the server listens for it: half way into the folder it would leave that behind.
+    _hold_sigterm(held=True)
     set_up_logging()
     with (
         bind("127.0.0.1", port) as sock,
@@ -72,6 +72,7 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
             keys = fill(vendor, Path(folder))
 
             def announce() -> None:
+                _hold_sigterm(held=False)
                 if as_json:
                     click.echo(json.dumps({"listening": address, "product": SLUG, **asdict(keys)}))
                     return
@@ -83,8 +84,10 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
             vendor.close()
 
 
-def _end(_signal: int, _frame: FrameType | None) -> None:
-    sys.exit(0)
+def _hold_sigterm(*, held: bool) -> None:
+    """Hold SIGTERM back, or let it and one that came meanwhile through; Windows has none to hold."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def fill(vendor: Vendor, folder: Path) -> DemoKeys:
