@@ -1,12 +1,15 @@
 """Fixtures of the cross-package tests."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.world import MovableClock, World, utc
+from harness.flavours import Client, opened
+from harness.shop import PRODUCT, SLUG, Open
+from harness.world import MovableClock, Server, World, utc
 
 
 @pytest.fixture
@@ -36,3 +39,39 @@ def make_world(
 def world(make_world: Callable[..., World]) -> World:
     """One vendor with default settings."""
     return make_world()
+
+
+@pytest.fixture(params=["sync", "async"])
+def flavour(request: pytest.FixtureRequest) -> str:
+    """Which of the two clients tells the story."""
+    return str(request.param)
+
+
+@pytest.fixture
+def shop(world: World) -> World:
+    """A vendor with one product and two versions."""
+    world.stock({"products": [PRODUCT], "licenses": []})
+    return world
+
+
+@pytest.fixture
+def server(shop: World) -> Iterator[Server]:
+    """The shop's server, running."""
+    with shop.serving() as server:
+        yield server
+
+
+@pytest.fixture
+def open_client(flavour: str, server: Server, tmp_path: Path, clock: MovableClock) -> Iterator[Open]:
+    """Opens clients of the flavour; one state folder each unless told otherwise."""
+    with ExitStack() as stack:
+        count = 0
+
+        def open_one(**settings: Any) -> Client:
+            nonlocal count
+            count += 1
+            state = {"state_dir": tmp_path / f"state-{count}", "clock": clock}
+            app = {"slug": SLUG, "version": "1.0.0"}
+            return stack.enter_context(opened(flavour, server.url, **{**state, **app, **settings}))
+
+        yield open_one

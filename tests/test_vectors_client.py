@@ -20,12 +20,6 @@ ANY_VERIFY = {"license_key": "CP-ANYKEY-000000-000000-000000-000001", "domain": 
 ANY_CHECK = {**ANY_VERIFY, "slug": "photo-studio", "current_version": "1.0"}
 
 
-@pytest.fixture(params=["sync", "async"])
-def flavour(request: pytest.FixtureRequest) -> str:
-    """Which of the two clients."""
-    return str(request.param)
-
-
 def _asks(case: Case) -> dict[str, str]:
     """What the client is told to ask: what the case's request says, if a client can say it."""
     assert case.client is not None

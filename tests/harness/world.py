@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from packaging.utils import canonicalize_version
 
 from harness.vectors import instant
 from licserver import wire
 from licserver.model import Environment, EnvironmentPolicy
-from licserver.rules import Valid, draw_key, parse_version
+from licserver.rules import Valid, draw_key, parse_version, version_key
 from licserver.settings import Settings
 from licserver.store import BatchStore, Claim, NewLicense, Records, Sighting
 from licserver.vendor import Vendor
@@ -91,7 +90,7 @@ class World:
         artifact = self.vendor.artifacts.store(io.BytesIO(content), f"{slug}-{version}.zip")
         parsed = parse_version(version)
         assert parsed is not None
-        key = canonicalize_version(parsed)
+        key = version_key(parsed)
         assert self.records.add_release(product.id, version, key, changelog, artifact, instant(published_at))
         if withdrawn:
             self.vendor.withdraw(slug, version)

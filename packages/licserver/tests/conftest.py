@@ -17,12 +17,11 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from packaging.utils import canonicalize_version
 
 from harness.engines import Meddler
 from licserver.cli import main
 from licserver.model import Environment, EnvironmentPolicy, Release
-from licserver.rules import draw_key
+from licserver.rules import draw_key, version_key
 from licserver.settings import Settings
 from licserver.store import Records
 from licserver.vendor import LicenseTerms, Vendor
@@ -86,7 +85,7 @@ class World:
         product, name = self.vendor.product(slug), more.pop("name", f"{slug}-{version}.zip")
         artifact = self.vendor.artifacts.store(io.BytesIO(content), name)
         changelog = more.get("changelog", "")
-        key = canonicalize_version(version)
+        key = version_key(version)
         assert self.records.add_release(product.id, version, key, changelog, artifact, self.clock())
         return next(found for found in self.vendor.releases(slug) if found.version == version)
 

@@ -111,3 +111,24 @@ class Product:
     policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
     has_support_policy: bool = False
     latest: Release | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LicenseTerms:
+    """What is agreed when a license is issued.
+
+    Args:
+        slots: Activations, or None for unlimited (D-07).
+        expires_on: Last day of validity; past days are fine, for keys from elsewhere (D-09).
+        lifetime: Never expires; excludes `expires_on` (D-10).
+        support_until: Last day of the support period (D-25).
+        subscription_id: The subscription that it hangs on (D-09).
+        allowed: The owner's entries, as typed (D-04).
+    """
+
+    slots: int | None = 1
+    expires_on: date | None = None
+    lifetime: bool = False
+    support_until: date | None = None
+    subscription_id: str | None = None
+    allowed: tuple[str, ...] = ()

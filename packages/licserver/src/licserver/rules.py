@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from packaging.utils import canonicalize_version
 from packaging.version import Version
 
 from licserver.environment import is_known
@@ -187,6 +188,11 @@ def parse_version(text: str) -> Version | None:
         return Version(text)
     except ValueError:  # InvalidVersion, and what Python says to a number of thousands of digits
         return None
+
+
+def version_key(version: Version) -> str:
+    """Write a version in the one form that all its spellings share: 1.0 and 1.0.0 are one (D-23)."""
+    return canonicalize_version(version)
 
 
 def latest(releases: Iterable[Release]) -> Release | None:

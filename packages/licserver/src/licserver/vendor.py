@@ -4,12 +4,9 @@ Each operation checks everything first and then changes the books in one transac
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-
-from packaging.utils import canonicalize_version
 
 from licserver.artifacts import Artifacts, open_artifacts
 from licserver.clock import Clock, system_clock
@@ -23,8 +20,8 @@ from licserver.environment import (
     parse_ip,
 )
 from licserver.errors import WrongUse
-from licserver.model import Artifact, Environment, EnvironmentPolicy, Product, Release
-from licserver.rules import draw_key, has_key_shape, has_slug_shape, parse_version
+from licserver.model import Artifact, Environment, EnvironmentPolicy, LicenseTerms, Product, Release
+from licserver.rules import draw_key, has_key_shape, has_slug_shape, parse_version, version_key
 from licserver.settings import Settings
 from licserver.store import Database, IssuedLicense, NewLicense, Records, open_database
 from licserver.vault import ID_BYTES, Vault, open_vault
@@ -37,27 +34,6 @@ MAX_CHANGELOG: Final = 200_000
 
 MAX_INDEXED: Final = 255
 """Characters of a version or of a subscription's id: an index of PostgreSQL takes no text of any length."""
-
-
-@dataclass(frozen=True, slots=True)
-class LicenseTerms:
-    """What is agreed when a license is issued.
-
-    Args:
-        slots: Activations, or None for unlimited (D-07).
-        expires_on: Last day of validity; past days are fine, for keys from elsewhere (D-09).
-        lifetime: Never expires; excludes `expires_on` (D-10).
-        support_until: Last day of the support period (D-25).
-        subscription_id: The subscription that it hangs on (D-09).
-        allowed: The owner's entries, as typed (D-04).
-    """
-
-    slots: int | None = 1
-    expires_on: date | None = None
-    lifetime: bool = False
-    support_until: date | None = None
-    subscription_id: str | None = None
-    allowed: tuple[str, ...] = field(default=())
 
 
 class Vendor:
@@ -205,7 +181,7 @@ class Vendor:
         version = parse_version(text) if len(text) <= MAX_INDEXED else None
         if version is None:
             raise WrongUse(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
-        return canonicalize_version(version)
+        return version_key(version)
 
     def _published_already(self, slug: str, version: str) -> WrongUse:
         return WrongUse(

@@ -19,9 +19,9 @@ import click
 
 from licserver.cli.common import bind
 from licserver.clock import system_clock
-from licserver.model import EnvironmentPolicy
+from licserver.model import EnvironmentPolicy, LicenseTerms
 from licserver.settings import StandaloneSettings, check_names
-from licserver.vendor import LicenseTerms, Vendor
+from licserver.vendor import Vendor
 
 SLUG = "demo-notes"
 _PADDING_BYTES = 1 << 20

@@ -13,9 +13,10 @@ from rich.progress import Progress
 
 from licserver.cli.common import Day, Instant, Printer, Slots, plain, vendor_command
 from licserver.errors import WrongUse
+from licserver.model import LicenseTerms
 from licserver.rules import mask_key
 from licserver.store import IssuedLicense
-from licserver.vendor import ISSUE_BATCH, LicenseTerms, Vendor
+from licserver.vendor import ISSUE_BATCH, Vendor
 
 
 def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:

@@ -1,0 +1,194 @@
+"""The real client against the real server: updates and downloads."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.flavours import opened
+from harness.shop import MIB, NAME, PRODUCT, SLUG, Open
+from harness.sockets import Cable
+from harness.world import MovableClock, Server, World
+from licclient import (
+    LicenseRefused,
+    Reason,
+)
+
+# --- updates ----------------------------------------------------------------------------------
+
+
+def test_one_check_in_twelve_hours(
+    shop: World, server: Server, open_client: Open, clock: MovableClock, tmp_path: Path
+) -> None:
+    """For twelve hours the offer is remembered, also by another process (D-46, D-48)."""
+    key = shop.new_key(SLUG)
+    update = open_client(state_dir=tmp_path / "one").check_for_update(key)
+    assert update is not None
+    assert (update.name, update.version, update.changelog) == (NAME, "1.1.0", "Export.")
+    shop.publish(SLUG, "1.2.0", "2026-11-20T12:00:00Z")
+    clock.forward(hours=11, minutes=59)
+    again = open_client(state_dir=tmp_path / "one").check_for_update(key)
+    assert again is not None
+    assert again.version == "1.1.0"
+    assert server.checks == 1
+    clock.forward(hours=1, minutes=30)  # beyond twelve hours and their jitter
+    later = open_client(state_dir=tmp_path / "one").check_for_update(key)
+    assert later is not None
+    assert later.version == "1.2.0"
+    assert server.checks == 2
+
+
+def test_the_customer_looks_for_updates(shop: World, server: Server, open_client: Open) -> None:
+    """With force the server is asked, whatever is remembered (D-46)."""
+    key = shop.new_key(SLUG)
+    client = open_client()
+    client.check_for_update(key)
+    shop.publish(SLUG, "1.2.0", "2026-11-20T12:00:00Z")
+    update = client.check_for_update(key, force=True)
+    assert update is not None
+    assert update.version == "1.2.0"
+    assert server.checks == 2
+
+
+def test_a_new_key_is_checked_at_once(shop: World, server: Server, open_client: Open) -> None:
+    """The twelve hours of one key do not delay the first check of another (D-46)."""
+    client = open_client()
+    client.check_for_update(shop.new_key(SLUG))
+    assert client.check_for_update(shop.new_key(SLUG)) is not None
+    assert server.checks == 2
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        pytest.param({"support_until": "2026-11-19"}, id="support over"),
+        pytest.param({"revoked": True}, id="revoked"),
+        pytest.param({"expires_on": "2026-11-19"}, id="expired"),
+    ],
+)
+def test_no_update_for_who_may_not_have_it(shop: World, open_client: Open, terms: dict[str, Any]) -> None:
+    """Without a link, and without a 200, there is no update, and nothing is raised (D-46)."""
+    assert open_client().check_for_update(shop.new_key(SLUG, **terms)) is None
+
+
+def test_no_update_while_the_server_is_away(shop: World, server: Server, open_client: Open) -> None:
+    """An outage is no update."""
+    key = shop.new_key(SLUG)
+    server.stop()
+    assert open_client().check_for_update(key) is None
+
+
+# --- downloads --------------------------------------------------------------------------------
+
+
+def test_the_update_arrives(shop: World, open_client: Open, tmp_path: Path) -> None:
+    """The file comes whole, under the name that the vendor gave it, and progress says how far."""
+    client, key = open_client(), shop.new_key(SLUG)
+    update = client.check_for_update(key)
+    assert update is not None
+    told: list[tuple[int, int | None]] = []
+    path = client.download(
+        update, tmp_path / "downloads", progress=lambda done, total: told.append((done, total))
+    )
+    content = shop.files["1.1.0"]
+    assert path.name == "photo-lab-1.1.0.zip"
+    assert path.read_bytes() == content
+    assert told == sorted(told)
+    assert told[-1] == (len(content), len(content))
+    assert [entry.name for entry in (tmp_path / "downloads").iterdir()] == [path.name]
+
+
+def test_a_cable_pulled_half_way(
+    make_world: Callable[..., World], flavour: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    """A download cut half way goes on where it stopped, and the file is the vendor's to the last byte."""
+    shop = make_world(base_url=None)
+    shop.stock({"products": [PRODUCT], "licenses": []})
+    with (
+        shop.serving() as server,
+        Cable(server.port).plugged() as cable,
+        opened(
+            flavour, cable.url, slug=SLUG, version="1.0.0", state_dir=tmp_path / "state", clock=clock
+        ) as client,
+    ):
+        update = client.check_for_update(shop.new_key(SLUG))
+        assert update is not None
+        cable.cut_after = [2 * MIB]
+        path = client.download(update, tmp_path)
+    content = shop.files["1.1.0"]
+    assert path.read_bytes() == content
+    assert cable.cuts == 1
+    whole, *_, rest = server.ranges  # aiohttp may note the one that was cut twice
+    assert whole is None
+    assert rest is not None
+    assert rest.startswith("bytes=")
+    assert 0 < int(rest.removeprefix("bytes=").removesuffix("-")) < len(content)
+
+
+def test_a_link_that_ran_out(
+    shop: World, server: Server, open_client: Open, clock: MovableClock, tmp_path: Path
+) -> None:
+    """An offer remembered for hours still downloads: a fresh link is fetched first (D-48)."""
+    client, key = open_client(), shop.new_key(SLUG)
+    client.check_for_update(key)
+    clock.forward(hours=5)
+    update = client.check_for_update(key)
+    assert update is not None
+    assert client.download(update, tmp_path).read_bytes() == shop.files["1.1.0"]
+    assert server.downloads == [200]
+    assert server.checks == 2
+
+
+def test_a_server_clock_that_is_ahead(
+    shop: World, server: Server, flavour: str, clock: MovableClock, tmp_path: Path
+) -> None:
+    """A link that the server already calls expired is replaced by a fresh one (D-31, D-48)."""
+    key = shop.new_key(SLUG)
+    own = MovableClock(clock.now)  # the customer's clock stands still
+    with opened(
+        flavour, server.url, slug=SLUG, version="1.0.0", state_dir=tmp_path / "s", clock=own
+    ) as client:
+        update = client.check_for_update(key)
+        assert update is not None
+        clock.now += timedelta(hours=2)
+        assert client.download(update, tmp_path).read_bytes() == shop.files["1.1.0"]
+    assert server.downloads == [403, 200]
+
+
+def test_revoked_before_the_download(shop: World, open_client: Open, tmp_path: Path) -> None:
+    """A key revoked after the offer gets no byte, and the reason is told (D-31)."""
+    client, key = open_client(), shop.new_key(SLUG)
+    update = client.check_for_update(key)
+    assert update is not None
+    shop.vendor.revoke(key)
+    with pytest.raises(LicenseRefused) as refused:
+        client.download(update, tmp_path / "downloads")
+    assert refused.value.reason is Reason.REVOKED
+    assert list((tmp_path / "downloads").glob("*.zip")) == []
+
+
+def test_withdrawn_before_the_download(
+    shop: World, server: Server, open_client: Open, tmp_path: Path
+) -> None:
+    """A version withdrawn after the offer is not delivered; with nothing newer, a refusal (D-33)."""
+    client, key = open_client(), shop.new_key(SLUG)
+    update = client.check_for_update(key)
+    assert update is not None
+    shop.vendor.withdraw(SLUG, "1.1.0")
+    with pytest.raises(LicenseRefused):
+        client.download(update, tmp_path / "downloads")
+    assert list((tmp_path / "downloads").glob("*.zip")) == []
+    assert server.downloads == [404]
+
+
+def test_replaced_before_the_download(shop: World, server: Server, open_client: Open, tmp_path: Path) -> None:
+    """When a better version took the withdrawn one's place, that is what arrives (D-33, D-48)."""
+    client, key = open_client(), shop.new_key(SLUG)
+    update = client.check_for_update(key)
+    assert update is not None
+    shop.vendor.withdraw(SLUG, "1.1.0")
+    content = shop.publish(SLUG, "1.1.1", "2026-11-20T12:00:00Z")
+    assert client.download(update, tmp_path / "downloads").read_bytes() == content
+    assert server.downloads == [404, 200]
