@@ -18,7 +18,6 @@ from sqlalchemy import (
     Text,
     case,
     column,
-    exists,
     func,
     insert,
     literal_column,
@@ -88,9 +87,9 @@ def _sightings(asked: CTE) -> Select[Any]:
     """
     held = activations.c.license_id == licenses.c.id
     counted = select(func.count()).select_from(activations).where(held).scalar_subquery()
-    domain = exists().where(held, activations.c.domain == asked.c.domain)
-    both = exists().where(held, activations.c.domain == asked.c.domain, activations.c.ip == asked.c.ip)
-    ip = exists().where(held, activations.c.ip == asked.c.ip)
+    domain = _is_any(held, activations.c.domain == asked.c.domain)
+    both = _is_any(held, activations.c.domain == asked.c.domain, activations.c.ip == asked.c.ip)
+    ip = _is_any(held, activations.c.ip == asked.c.ip)
     return (
         select(
             asked.c.n,
@@ -103,6 +102,16 @@ def _sightings(asked: CTE) -> Select[Any]:
         .join(licenses, licenses.c.id == asked.c.id)
         .join(products, products.c.id == licenses.c.product_id)
     )
+
+
+def _is_any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether there is such an activation.
+
+    Not EXISTS: for a batch PostgreSQL may answer that by reading the activations of all licenses into a hash.
+    """
+    found: Select[Any] = select(literal_column("1")).select_from(activations).where(*conditions)
+    first = found.limit(literal_column("1")).offset(literal_column("0"))  # literal: see AskTable
+    return first.scalar_subquery().is_not(None)
 
 
 def _locks(asked: CTE) -> Select[Any]:
