@@ -75,7 +75,7 @@ async def gone(postgres, how):
 @pytest.mark.parametrize("how", ["stopped", "killed", "frozen"])
 async def test_an_outage_is_told_at_once_and_over_soon(customers, own_postgres, how):
     """All who ask meanwhile get 503 with Retry-After within 2 s; 5 s after its return all is as before."""
-    async with gone(own_postgres, how):
+    async with asyncio.timeout(30), gone(own_postgres, how):
         asked = [asyncio.create_task(customers()) for _ in range(3)]
         for number in range(8):  # callers come and go while others wait
             asked.append(asyncio.create_task(customers()))

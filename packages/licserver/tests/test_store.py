@@ -1,14 +1,16 @@
 """The batch side of the database: lookups, claims, and what they never grant (D-03, D-08)."""
 
+import re
 from contextlib import contextmanager
 from datetime import date
 
 import pytest
 
+from harness.engines import postgresql_only
 from licserver.errors import StoreUnavailable
 from licserver.model import Environment, Halves
 from licserver.rules import Valid, VerifyRefusal, judge_verify
-from licserver.store import BatchStore, Claim, Sighting, UpdateAsk
+from licserver.store import BatchStore, Claim, Sighting, UpdateAsk, batch
 
 
 @pytest.fixture
@@ -241,3 +243,24 @@ def test_a_download_lookup_finds_what_the_link_names(world, store):
     assert found == release
     assert store.look_up_download(b"x" * 16, release.id) == (None, release)
     assert store.look_up_download(known, 999)[1] is None
+
+
+@postgresql_only
+def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, environment):
+    """However PostgreSQL plans a batch, before any statistics are taken, no table is read as a whole."""
+    keys = [world.key(slots=9) for _ in range(40)]
+    store.admit([claim(key, environment()) for key in keys])
+    asks = [(world.vendor.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
+
+    def explain(connection):
+        for table, width in ((batch._SIGHTINGS, 3), (batch._LOCKS, 1), (batch._LICENSES, 1)):
+            sql, _ = table._statement(connection, len(asks))
+            values = [value for number, ask in enumerate(asks) for value in (number, *ask[:width])]
+            cursor = connection.connection.cursor()
+            cursor.execute(f"EXPLAIN (VERBOSE) {sql}", values)
+            yield from (line for (line,) in cursor.fetchall())
+
+    plan = "\n".join(store._verify_lane.run(lambda connection: list(explain(connection))))
+    assert "pk_activations" in plan
+    assert "hashed" not in plan
+    assert not re.search(r"Seq Scan on \S*(licenses|activations)", plan)

@@ -19,7 +19,6 @@ from sqlalchemy import (
     and_,
     case,
     column,
-    exists,
     func,
     insert,
     literal_column,
@@ -91,8 +90,8 @@ def _sightings(asked: CTE) -> Select[Any]:
     pair = activations.alias("pair")
     held = activations.c.license_id == licenses.c.id
     counted = select(func.count()).select_from(activations).where(held).scalar_subquery()
-    domain = exists().where(held, activations.c.domain == asked.c.domain)
-    ip = exists().where(held, activations.c.ip == asked.c.ip)
+    domain = _is_any(held, activations.c.domain == asked.c.domain)
+    ip = _is_any(held, activations.c.ip == asked.c.ip)
     known = pair.c.license_id.is_not(None)
     return (
         select(
@@ -114,6 +113,16 @@ def _sightings(asked: CTE) -> Select[Any]:
             ),
         )
     )
+
+
+def _is_any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether there is such an activation.
+
+    Not EXISTS: for a batch PostgreSQL may answer that by reading the activations of all licenses into a hash.
+    """
+    found: Select[Any] = select(literal_column("1")).select_from(activations).where(*conditions)
+    first = found.limit(literal_column("1")).offset(literal_column("0"))  # literal: see AskTable
+    return first.scalar_subquery().is_not(None)
 
 
 def _locks(asked: CTE) -> Select[Any]:

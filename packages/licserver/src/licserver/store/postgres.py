@@ -31,6 +31,9 @@ _ON_HOT_PATHS: Final = {
     "lock_timeout": "1200ms",
     # A machine that dies between lock and commit must not hold the license for hours.
     "idle_in_transaction_session_timeout": "5s",
+    # Every hot statement finds its rows by an index. A plan made while the tables were small would read all
+    # of them, and be kept until statistics are taken anew.
+    "enable_seqscan": "off",
 }
 
 _CHANGED_UNDER_US: Final = {
