@@ -14,10 +14,12 @@ import sys
 import time
 from pathlib import Path
 
+import licserver
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
 _STATEMENTS = {"commit", "execute"}
+_OURS = str(Path(licserver.__file__).parent)  # whatever folder the environment lies in is called
 
 
 def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
@@ -28,7 +30,7 @@ def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
 
     def count(frame, event, called) -> None:
         nonlocal left
-        ours = "licserver" in frame.f_code.co_filename
+        ours = frame.f_code.co_filename.startswith(_OURS)
         if (ours and event in {"call", "c_call"}) or (
             event == "c_call" and getattr(called, "__name__", "") in _STATEMENTS
         ):
