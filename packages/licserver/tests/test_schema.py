@@ -199,3 +199,16 @@ def test_serving_does_not_import_alembic(program):
     done = program.run("product", "list", env={**program.environ, "PYTHONPROFILEIMPORTTIME": "1"})
     assert "sqlalchemy" in done.stderr
     assert "alembic" not in done.stderr
+
+
+def test_many_who_meet_at_a_fresh_file_all_get_in(tmp_path):
+    """Commands and workers that start at once on an empty folder do not tell each other that it is locked."""
+    for number in range(40):
+        start, url = Barrier(4), f"sqlite+pysqlite:///{tmp_path / f'{number}.sqlite3'}"
+
+        def run(_, start=start, url=url):
+            start.wait()
+            open_database(url, SECRETS).close()
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(run, range(4)))

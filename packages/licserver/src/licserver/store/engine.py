@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -104,13 +105,27 @@ def _create(url: URL, **more: Any) -> Engine:
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
-    for pragma in (
-        f"busy_timeout = {_BUSY_TIMEOUT_MS}",  # first: the next ones may meet a lock
-        "journal_mode = WAL",  # readers never wait for the writer
-        "synchronous = FULL",  # an acknowledged activation survives a power cut
-        "foreign_keys = ON",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")  # first: the next ones may meet a lock
+    _enter_wal(connection)
+    connection.execute("PRAGMA synchronous = FULL")  # an acknowledged activation survives a power cut
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _enter_wal(connection: sqlite3.Connection) -> None:
+    """Let readers never wait for the writer.
+
+    Of two who meet at a fresh file one is told that it is locked, whatever the timeout: it tries again.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:
