@@ -1,8 +1,9 @@
 """Putting the application together."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from licserver import wire
 from licserver.clock import Clock, system_clock
@@ -10,10 +11,12 @@ from licserver.desk import Desk
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download
-from licserver.web.errors import Handler, expect, guarded, not_allowed, not_found
+from licserver.web.errors import expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.public import PublicEndpoints
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, VAULT, Drain
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, SHORTCUTS, VAULT, Drain, Handler
+
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
@@ -33,8 +36,12 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[CLOCK] = clock
     app[DRAIN] = Drain()
     public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock)
-    _add(app, "POST", wire.VERIFY_PATH, public.verify)
-    _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
+    verify = _add(app, "POST", wire.VERIFY_PATH, public.verify)
+    update_check = _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
+    app[SHORTCUTS] = {
+        ("POST", wire.VERIFY_PATH): verify,
+        ("GET", wire.UPDATE_CHECK_PATH): update_check,
+    }
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
@@ -43,12 +50,33 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     return app
 
 
-def _add(app: web.Application, method: str, path: str, handler: Handler) -> None:
+def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: RequestHandler) -> RequestHandler:
+    """Make a request handler that lets a few addresses go past the router.
+
+    Routing costs as much as finding a license. Whatever is not plain goes the long way, to the same end.
+
+    Args:
+        shortcuts: Method and path, and their handler, which the router would find as well.
+        router: Takes everything else.
+    """
+
+    def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        handler = shortcuts.get((request.method, request.rel_url.raw_path))
+        if handler is None or hdrs.EXPECT in request.headers:
+            return router(request)
+        return handler(cast("web.Request", request))  # the application makes all requests
+
+    return handle
+
+
+def _add(app: web.Application, method: str, path: str, handler: Handler) -> Handler:
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
+    answering = guarded(handler, app[DRAIN])
     for one in ("GET", "HEAD") if method == "GET" else (method,):
-        resource.add_route(one, guarded(handler, app[DRAIN]), expect_handler=expect)
+        resource.add_route(one, answering, expect_handler=expect)
     resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
+    return answering
 
 
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:

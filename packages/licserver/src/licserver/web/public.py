@@ -16,7 +16,7 @@ from licserver.settings import Settings
 from licserver.signing import LinkSubject, sign_link
 from licserver.store import Claim, Sighting, UpdateAsk
 from licserver.vault import Vault
-from licserver.web.errors import send
+from licserver.web.answers import send
 
 _HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 _NO_ADDRESS = "0.0.0.0"  # noqa: S104 - stands for none; nobody listens there
@@ -39,7 +39,7 @@ class PublicEndpoints:
         self._clock = clock
         self._environment_ip = lru_cache(maxsize=65536)(self._read_environment_ip)
 
-    async def verify(self, request: web.Request) -> web.Response:
+    async def verify(self, request: web.Request) -> web.StreamResponse:
         """Answer whether a key is valid here (spec 4.1)."""
         call = wire.parse_verify(await self._read_body(request))
         if isinstance(call, wire.Invalid):
@@ -62,7 +62,7 @@ class PublicEndpoints:
             return await self._desk.admit(Claim(sighting, judge, now))
         return verdict
 
-    async def update_check(self, request: web.Request) -> web.Response:
+    async def update_check(self, request: web.Request) -> web.StreamResponse:
         """Answer what the latest version is, with a link while support lasts (spec 4.2)."""
         call = wire.parse_update_check(request.rel_url.raw_query_string)
         if isinstance(call, wire.Invalid):
@@ -80,19 +80,21 @@ class PublicEndpoints:
         return send(wire.answer_update(verdict, link))
 
     async def _read_body(self, request: web.Request) -> bytes:
-        """Read the body; `client_max_size` bounds its length and the settings its time (D-11)."""
+        """Read the body; the settings bound its time (D-11)."""
         if request.content.is_eof():  # it came with the headers: nothing to wait for
-            return await request.read()
+            body = request.content.read_nowait()
+            if len(body) > wire.MAX_BODY_BYTES:
+                raise web.HTTPRequestEntityTooLarge(wire.MAX_BODY_BYTES, len(body))
+            return body
         try:
             async with asyncio.timeout(self._settings.body_timeout):
-                return await request.read()
+                return await request.read()  # the application's `client_max_size` bounds its length
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 
     def _caller_ip(self, request: web.Request) -> str:
         """The connection's address, behind the trusted proxies if there are any (D-05)."""
-        peername = request.transport.get_extra_info("peername") if request.transport else None
-        peer = peername[0] if peername else _NO_ADDRESS
+        peer = request.remote or _NO_ADDRESS
         if not self._settings.trusted_proxies:
             return self._environment_ip(peer)
         return self._environment_ip(peer, *request.headers.getall("X-Forwarded-For", ()))

@@ -16,8 +16,8 @@ from aiohttp.abc import AbstractAccessLogger
 
 from licserver.settings import Settings
 from licserver.vendor import Vendor
-from licserver.web.app import create_app
-from licserver.web.state import DRAIN
+from licserver.web.app import create_app, take_shortcuts
+from licserver.web.state import DRAIN, SHORTCUTS
 
 _log = logging.getLogger("licserver.serving")
 
@@ -62,6 +62,13 @@ class DrainingRunner(web.AppRunner):
     holds a connection gets one more answer on it, with ``Connection: close``; a connection on which
     nothing is asked is closed after a moment. What runs has the settings' time to finish.
     """
+
+    async def setup(self) -> None:
+        """Make ready, with a way past the router for the addresses that all customers call."""
+        await super().setup()
+        if self.server is None:
+            raise RuntimeError("there is no server after its setup")
+        self.server.request_handler = take_shortcuts(self.app[SHORTCUTS], self.server.request_handler)
 
     async def cleanup(self) -> None:
         """Drain, then end."""

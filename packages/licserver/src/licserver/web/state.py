@@ -1,5 +1,6 @@
 """What the handlers need, each under a typed key of the application."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -8,6 +9,8 @@ from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.desk import Desk
 from licserver.vault import Vault
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 VAULT = web.AppKey("vault", Vault)
 
@@ -22,4 +25,5 @@ class Drain:
 DESK = web.AppKey("desk", Desk)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
+SHORTCUTS: web.AppKey[Mapping[tuple[str, str], Handler]] = web.AppKey("shortcuts")
 DRAIN = web.AppKey("drain", Drain)
