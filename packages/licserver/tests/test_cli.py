@@ -238,7 +238,7 @@ DATABASES = [
 @sqlite_only
 @pytest.mark.parametrize("url", [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon"])
 def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypatch, url):
-    """One line, naming LICSERVER_DATABASE_URL; wrong use, as every setting that cannot be; nothing is made."""
+    """One line, naming LICSERVER_DATABASE_URL; wrong use, like every setting that cannot be."""
     monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
     assert cli("product", "list", expect=2).startswith("licserver: LICSERVER_DATABASE_URL")
 
@@ -270,7 +270,7 @@ def test_a_file_that_is_no_database_is_told(cli):
 
 
 def test_lost_secrets_are_told(shop):
-    """Without its secrets a database is not opened, nor are fresh ones left beside it to be taken for them."""
+    """Without its secrets a database is not opened, and no fresh ones are left beside it."""
     (shop.folder / "secrets.json").unlink()
     before = sorted(path.name for path in shop.folder.iterdir())
     assert "secrets.json is lost" in shop("product", "list", expect=1)

@@ -147,7 +147,7 @@ async def test_a_link_carries_no_key(site, key):
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "grown"])
 async def test_a_file_that_is_not_what_was_published_is_never_sent(site, world, key, damage, caplog):
-    """Lost or damaged, it may be restored: a 503 as from a bucket, one line in the log, and then all is well."""
+    """Lost or damaged, it may be restored: a 503 as from a bucket, a line in the log, then all is well."""
     link = await site.link(key)
     path = world.vendor.artifacts.path(world.vendor.releases("app")[0].artifact)
     if damage == "missing":

@@ -92,7 +92,7 @@ class ArtifactFolder:
         if os.fstat(file.fileno()).st_size != artifact.size:
             file.close()
             raise ArtifactsError(
-                f"the artifacts folder has {artifact.sha256.hex()} with another size than it was published with"
+                f"the artifacts folder has {artifact.sha256.hex()} with another size than was published"
             )
         return file
 

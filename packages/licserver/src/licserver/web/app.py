@@ -1,6 +1,7 @@
 """Putting the application together."""
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 from aiohttp import web
 
@@ -10,10 +11,14 @@ from licserver.desk import Desk
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download
+from licserver.web.callers import Callers
 from licserver.web.errors import Handler, expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
+from licserver.web.limits import Limits
 from licserver.web.public import PublicEndpoints
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, VAULT, Drain
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, LIMITS, SEND_TIMEOUT, VAULT, Drain
+
+_HSTS_SECONDS: Final = 365 * 24 * 3600
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
@@ -24,7 +29,11 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
         clock: Every decision's `now` comes from here.
 
     Returns:
-        The application, ready for any aiohttp runner.
+        The application, ready for any aiohttp runner; `connections.Runner` is the one that bounds how
+        long a connection is held.
+
+    Raises:
+        SettingsError: when the settings name a Redis that cannot be used.
     """
     app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
     app[VAULT] = vendor.vault
@@ -32,7 +41,10 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[DESK] = desk = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
     app[DRAIN] = Drain()
-    public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock)
+    app[SEND_TIMEOUT] = vendor.settings.send_timeout
+    callers = Callers(vendor.settings)
+    app[LIMITS] = limits = Limits(vendor.settings, callers)
+    public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock, callers, limits)
     _add(app, "POST", wire.VERIFY_PATH, public.verify)
     _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
@@ -40,6 +52,8 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     _add(app, "GET", "/readyz", readyz)
     app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
+    if (vendor.settings.base_url or "").startswith("https:"):
+        app.on_response_prepare.append(_only_https)
     return app
 
 
@@ -47,10 +61,16 @@ def _add(app: web.Application, method: str, path: str, handler: Handler) -> None
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
     for one in ("GET", "HEAD") if method == "GET" else (method,):
-        resource.add_route(one, guarded(handler, app[DRAIN]), expect_handler=expect)
+        resource.add_route(one, guarded(handler, app[DRAIN], app[LIMITS].is_flood), expect_handler=expect)
     resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
 
 
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     yield
     app[DESK].close()
+    await app[LIMITS].close()
+
+
+async def _only_https(_request: web.Request, response: web.StreamResponse) -> None:
+    """Let whoever came by https never come by http again (D-73)."""
+    response.headers["Strict-Transport-Security"] = f"max-age={_HSTS_SECONDS}"

@@ -1,6 +1,7 @@
 """What the handlers need, each under a typed key of the application."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -8,6 +9,9 @@ from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.desk import Desk
 from licserver.vault import Vault
+
+if TYPE_CHECKING:
+    from licserver.web.limits import Limits
 
 VAULT = web.AppKey("vault", Vault)
 
@@ -22,4 +26,6 @@ class Drain:
 DESK = web.AppKey("desk", Desk)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
+LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
+SEND_TIMEOUT = web.AppKey("send_timeout", float)
 DRAIN = web.AppKey("drain", Drain)
