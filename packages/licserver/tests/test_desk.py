@@ -44,14 +44,14 @@ def queue(counter):
 async def busy(queue, counter):
     """Let the queue begin with one ask, and hold it up there."""
     counter.go.clear()
-    first = asyncio.create_task(queue.ask("first"))
+    first = queue.ask("first")
     await asyncio.to_thread(counter.entered.wait)
     return first
 
 
 async def asked(queue, *asks: str):
     """Ask all of these now; they wait."""
-    tasks = [asyncio.create_task(queue.ask(ask)) for ask in asks]
+    tasks = [queue.ask(ask) for ask in asks]
     await asyncio.sleep(0)
     return tasks
 

@@ -255,7 +255,7 @@ def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, en
     def explain(connection):
         for table, width in ((batch._SIGHTINGS, 3), (batch._LOCKS, 1), (batch._LICENSES, 1)):
             sql, _ = table._statement(connection, len(asks))
-            values = [value for number, ask in enumerate(asks) for value in (number, *ask[:width])]
+            values = [value for ask in asks for value in ask[:width]]
             cursor = connection.connection.cursor()
             cursor.execute(f"EXPLAIN (VERBOSE) {sql}", values)
             yield from (line for (line,) in cursor.fetchall())

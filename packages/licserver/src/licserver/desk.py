@@ -6,7 +6,7 @@ disk to confirm a write, it runs on a thread, and those who come meanwhile are t
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -45,8 +45,8 @@ class BatchQueue(Generic[Ask, Reply]):
         self._busy = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def ask(self, ask: Ask) -> Reply:
-        """Wait for the reply to one ask."""
+    def ask(self, ask: Ask) -> asyncio.Future[Reply]:
+        """Ask; to be awaited at once."""
         # Asked for once: until Python 3.12 it is a system call each time.
         loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
@@ -54,7 +54,7 @@ class BatchQueue(Generic[Ask, Reply]):
         if not self._busy:
             self._busy = True
             loop.call_soon(self._begin, loop)
-        return await future
+        return future
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Serve whoever waits; on the thread if there is one."""
@@ -132,17 +132,17 @@ class Desk:
         )
         self._claims: BatchQueue[Claim, VerifyVerdict] = BatchQueue(store.admit, "desk-claim")
 
-    async def look_up(self, sighting: Sighting) -> License | None:
+    def look_up(self, sighting: Sighting) -> Awaitable[License | None]:
         """Load the license that is asked for."""
-        return await self._sightings.ask(sighting)
+        return self._sightings.ask(sighting)
 
-    async def admit(self, claim: Claim) -> VerifyVerdict:
+    def admit(self, claim: Claim) -> Awaitable[VerifyVerdict]:
         """Judge a claim on the locked record and, if it is granted, take the slot durably."""
-        return await self._claims.ask(claim)
+        return self._claims.ask(claim)
 
-    async def look_up_update(self, ask: UpdateAsk) -> tuple[License | None, Product | None]:
+    def look_up_update(self, ask: UpdateAsk) -> Awaitable[tuple[License | None, Product | None]]:
         """Load the license and the product that an update check names."""
-        return await self._updates.ask(ask)
+        return self._updates.ask(ask)
 
     async def look_up_download(self, subject: LinkSubject) -> tuple[License | None, Release | None]:
         """Load what a download link names; a download is rare and long, so it asks alone."""

@@ -8,8 +8,8 @@ import re
 import secrets
 import string
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import date, datetime
+from typing import NamedTuple
 
 from packaging.utils import canonicalize_version
 from packaging.version import Version
@@ -91,8 +91,7 @@ class VerifyRefusal(enum.Enum):
     ENVIRONMENT = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Valid:
+class Valid(NamedTuple):
     """The key is valid in this environment; `takes_slot` says that it must be admitted first."""
 
     license: License
@@ -145,8 +144,7 @@ class UpdateRefusal(enum.Enum):
     NO_VERSIONS = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """The latest release; `downloadable` says whether a link goes with it (D-25)."""
 
     product: Product

@@ -9,7 +9,8 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, date
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
@@ -37,14 +38,20 @@ _JSON_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status and a JSON body, ready to be sent by whoever talks HTTP."""
+    """What is sent by whoever talks HTTP.
+
+    Args:
+        status: Of HTTP.
+        content: The body: compact UTF-8 JSON, its fields in the order of the specification.
+    """
 
     status: int
-    body: Mapping[str, Any]
+    content: bytes
 
-    def to_bytes(self) -> bytes:
-        """Write the body as compact UTF-8 JSON, fields in the order of the specification."""
-        return _JSON_WRITER.encode(self.body).encode()
+
+def answer_json(status: int, body: Mapping[str, Any]) -> Answer:
+    """Write a body."""
+    return Answer(status, _JSON_WRITER.encode(body).encode())
 
 
 # --- requests ---------------------------------------------------------------------------------
@@ -146,6 +153,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")  # Python's reader takes NaN and Infinity for numbers
 
 
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _JSON_READER: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
@@ -159,7 +167,7 @@ def parse_verify(body: bytes) -> VerifyCall | Invalid:
         The call, or `Invalid` naming every faulty field. A body that is no JSON object lacks all of them.
     """
     try:
-        values = _JSON_READER.decode(body.decode("utf-8-sig"))
+        values = _JSON_READER.decode(body.removeprefix(_BYTE_ORDER_MARK).decode())
     except (ValueError, RecursionError):  # no UTF-8, no JSON, a number too long, nested too deep
         values = None
     fields = _read_fields(_VERIFY_FIELDS, values if isinstance(values, dict) else {})
@@ -182,6 +190,9 @@ def parse_update_check(query: str) -> UpdateCall | Invalid:
 
 def parse_query(query: str) -> dict[str, str]:
     """Read a raw query string; of a repeated parameter the first counts, bad UTF-8 becomes U+FFFD."""
+    if "%" not in query and "+" not in query:  # nothing is encoded, as in most: what parse_qsl does, sooner
+        pairs = [pair.partition("=") for pair in reversed(query.split("&")) if pair]
+        return {name: value for name, _, value in pairs}
     return dict(reversed(parse_qsl(query, keep_blank_values=True, errors="replace")))
 
 
@@ -199,24 +210,33 @@ _VERIFY_REFUSALS: Final = {  # spec 7, word for word
 def answer_verify(verdict: Valid | VerifyRefusal) -> Answer:
     """Put a verdict on a key into words (spec 2, spec 7)."""
     if isinstance(verdict, VerifyRefusal):
-        status, reason = _VERIFY_REFUSALS[verdict]
-        return Answer(status, {"valid": False, "reason": reason})
+        return _refused(verdict)
     license_ = verdict.license
-    expiry = expiry_shown(license_)
-    return Answer(
+    return _valid(license_.product_name, expiry_shown(license_), license_.lifetime)
+
+
+@lru_cache(maxsize=16)
+def _refused(refusal: VerifyRefusal) -> Answer:
+    status, reason = _VERIFY_REFUSALS[refusal]
+    return answer_json(status, {"valid": False, "reason": reason})
+
+
+@lru_cache(maxsize=4096)  # most customers are told the same
+def _valid(product: str, expiry: date | None, lifetime: bool) -> Answer:
+    return answer_json(
         200,
         {
             "valid": True,
-            "product": license_.product_name,
+            "product": product,
             "expiry": expiry.isoformat() if expiry else None,
-            "lifetime": license_.lifetime,
+            "lifetime": lifetime,
         },
     )
 
 
 def answer_invalid_verify(invalid: Invalid) -> Answer:
     """Put a malformed verify request into words (spec 4.1)."""
-    return Answer(422, {"message": invalid.message, "errors": dict(invalid.errors)})
+    return answer_json(422, {"message": invalid.message, "errors": dict(invalid.errors)})
 
 
 # --- answers: update-check --------------------------------------------------------------------
@@ -240,25 +260,35 @@ def answer_update(verdict: Offer | UpdateRefusal, download_url: str | None) -> A
     if isinstance(verdict, UpdateRefusal):
         status, code, message = _UPDATE_REFUSALS[verdict]
         return answer_error(status, code, message)
-    release = verdict.release
+    before, after = _around_link(verdict.product.name, verdict.product.slug, verdict.release)
+    if download_url is None:
+        return Answer(200, before + after)
     return Answer(
-        200,
-        {
-            "name": verdict.product.name,
-            "slug": verdict.product.slug,
-            "version": release.version,
-            **({} if download_url is None else {"download_url": download_url}),
-            "sections": {"changelog": release.changelog},
-            "last_updated": release.published_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),  # D-26
-            "requires": None,
-            "tested": None,
-        },
+        200, b'%b"download_url":%b,%b' % (before, _JSON_WRITER.encode(download_url).encode(), after)
+    )
+
+
+@lru_cache(maxsize=1024)  # only the link differs from customer to customer
+def _around_link(name: str, slug: str, release: Release) -> tuple[bytes, bytes]:
+    """Write what stands before and behind an offer's link."""
+    before = {"name": name, "slug": slug, "version": release.version}
+    after = {
+        "sections": {"changelog": release.changelog},
+        "last_updated": release.published_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),  # D-26
+        "requires": None,
+        "tested": None,
+    }
+    return (
+        _JSON_WRITER.encode(before).encode()[:-1] + b",",
+        _JSON_WRITER.encode(after).encode()[1:],
     )
 
 
 def answer_invalid_update(invalid: Invalid) -> Answer:
     """Put a malformed update check into words (D-21)."""
-    return Answer(422, {"error": "validation", "message": invalid.message, "errors": dict(invalid.errors)})
+    return answer_json(
+        422, {"error": "validation", "message": invalid.message, "errors": dict(invalid.errors)}
+    )
 
 
 # --- answers: download, and everything else ---------------------------------------------------
@@ -282,7 +312,7 @@ def answer_download_refusal(refusal: DownloadRefusal) -> Answer:
 
 def answer_error(status: int, code: str, message: str) -> Answer:
     """Write an error in the one shape that all endpoints but verify share (spec 7)."""
-    return Answer(status, {"error": code, "message": message})
+    return answer_json(status, {"error": code, "message": message})
 
 
 def download_headers(release: Release) -> dict[str, str]:

@@ -5,14 +5,25 @@ driver's own cursor: to run it through Core costs three times what SQLite needs 
 driver has the server prepare it when it comes again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import CTE, Boolean, ColumnClause, Connection, Integer, Select, bindparam, column, values
+from sqlalchemy import (
+    CTE,
+    Boolean,
+    ColumnClause,
+    Connection,
+    Integer,
+    Select,
+    bindparam,
+    column,
+    literal_column,
+    values,
+)
 
 Row = tuple[Any, ...]
-Processors = list[tuple[int, Callable[[Any], Any]]]
-"""Positions in a row, and what makes the promised type of what the driver gives there."""
 
 
 class AskTable:
@@ -26,7 +37,7 @@ class AskTable:
     def __init__(self, columns: Sequence[ColumnClause[Any]], build: Callable[[CTE], Select[Any]]) -> None:
         self._columns: Final = columns
         self._build: Final = build
-        self._compiled: Final[dict[tuple[str, int], tuple[str, Processors]]] = {}
+        self._compiled: Final[dict[tuple[str, int], tuple[str, _Processors | None]]] = {}
 
     def rows(self, connection: Connection, asks: Sequence[Row]) -> list[Row]:
         """Run the statement for a batch of asks.
@@ -38,56 +49,67 @@ class AskTable:
         Returns:
             The rows in any order; the first value of each is the number of its ask.
         """
-        size = 1 << (len(asks) - 1).bit_length()  # few sizes, so few statements to compile and prepare
+        count = len(asks)
+        size = 1 << (count - 1).bit_length()  # few sizes, so few statements to compile and prepare
         sql, processors = self._statement(connection, size)
-        numbered = [value for number, ask in enumerate(asks) for value in (number, *ask)]
-        numbered += [len(asks) - 1, *asks[-1]] * (size - len(asks))  # the last one again, with its number
+        parameters = list(chain.from_iterable(asks))
+        parameters += asks[-1] * (size - count)  # the last one again, under numbers that nobody asked
         cursor = connection.connection.cursor()
         try:
-            cursor.execute(sql, numbered)
-            rows = cursor.fetchall()
+            cursor.execute(sql, parameters)
+            rows = list(cursor.fetchall())
         finally:
             cursor.close()
-        if not processors:
-            return list(rows)
-        return [_processed(row, processors) for row in rows]
+        if size > count:
+            rows = [row for row in rows if row[0] < count]
+        return [processors.process(row) for row in rows] if processors else rows
 
-    def _statement(self, connection: Connection, size: int) -> tuple[str, Processors]:
+    def _statement(self, connection: Connection, size: int) -> "tuple[str, _Processors | None]":
         dialect = connection.dialect
         key = (dialect.name, size)
         if key not in self._compiled:
-            names = [column("n", Integer), *self._columns]
-            asked = (
-                values(*names, name="asked")
-                .data(
-                    [
-                        tuple(bindparam(f"{one.name}_{row}", type_=one.type) for one in names)
-                        for row in range(size)
-                    ]
+            numbered = [
+                (
+                    literal_column(str(row), Integer),
+                    *(bindparam(f"{one.name}_{row}", type_=one.type) for one in self._columns),
                 )
-                .cte("asked")
-            )
+                for row in range(size)
+            ]
+            asked = values(column("n", Integer), *self._columns, name="asked").data(numbered).cte("asked")
             select = self._build(asked)
             compiled = select.compile(dialect=dialect)
-            wanted = [f"{one.name}_{row}" for row in range(size) for one in names]
+            wanted = [f"{one.name}_{row}" for row in range(size) for one in self._columns]
             if list(compiled.positiontup or ()) != wanted:
                 raise AssertionError("a statement over asks takes no parameter but the asks")
-            processors: Processors = [
-                (at, process)
+            processors = {
+                at: process
                 for at, one in enumerate(select.selected_columns)
                 if not isinstance(one.type, Boolean)  # 0 and 1 are as good
                 and (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
-            ]
-            self._compiled[key] = str(compiled), processors
+            }
+            self._compiled[key] = str(compiled), _Processors(processors) if processors else None
         return self._compiled[key]
 
 
-def _processed(row: Row, processors: Processors) -> Row:
-    """Turn what the driver gives into what the columns' types promise."""
-    if all(row[at] is None for at, _ in processors):  # dates and instants mostly are
-        return row
-    held = list(row)
-    for at, process in processors:
-        if held[at] is not None:
-            held[at] = process(held[at])
-    return tuple(held)
+class _Processors:
+    """Turns what the driver gives into what the columns' types promise.
+
+    Args:
+        processors: Positions in a row, and what makes the promised type of what stands there.
+    """
+
+    def __init__(self, processors: Mapping[int, Callable[[Any], Any]]) -> None:
+        self._processors = tuple(processors.items())
+        # itemgetter gives a value for one position, and a tuple for more
+        self._pick = itemgetter(*processors)
+        self._nothing = None if len(processors) == 1 else (None,) * len(processors)
+
+    def process(self, row: Row) -> Row:
+        """Process one row."""
+        if self._pick(row) == self._nothing:  # dates and instants mostly are not there
+            return row
+        held = list(row)
+        for at, process in self._processors:
+            if held[at] is not None:
+                held[at] = process(held[at])
+        return tuple(held)

@@ -5,9 +5,8 @@ has the last word on the locked record.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     CTE,
@@ -35,16 +34,14 @@ from licserver.store.rows import read_release, split_entries
 from licserver.store.tables import activations, licenses, products, releases
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A license is asked for from an environment."""
 
     license_id: bytes
     environment: Environment
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A license's slot is wanted for an environment.
 
     Args:
@@ -58,14 +55,14 @@ class Claim:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateAsk:
+class UpdateAsk(NamedTuple):
     """An update of a product is asked for; None stands for a key that has not even the shape of one."""
 
     license_id: bytes | None
     slug: str
 
 
+# In the order of License's fields.
 _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.id,
     licenses.c.product_id,
@@ -322,8 +319,7 @@ class _Granted:
         taken = self._environments.get(sighting.license_id)
         if license_ is None or not taken:
             return license_
-        return replace(
-            license_,
+        return license_._replace(
             slots_used=license_.slots_used + len(taken),
             activated=Halves(
                 domain=license_.activated.domain
@@ -335,33 +331,32 @@ class _Granted:
 
 def _look_up(connection: Connection, sightings: Sequence[Sighting]) -> list[License | None]:
     found: list[License | None] = [None] * len(sightings)
-    asks = [(one.license_id, one.environment.domain, one.environment.ip) for one in sightings]
-    for row in _SIGHTINGS.rows(connection, asks):
-        *_, slots_used, domain_known, ip_known = row
-        found[row[0]] = _read_license(row, slots_used, Halves(bool(domain_known), bool(ip_known)))
+    for row in _SIGHTINGS.rows(connection, [(license_id, *here) for license_id, here in sightings]):
+        found[row[0]] = _read_license(row, row[-3], _HALVES[row[-2], row[-1]])
     return found
 
 
 _POLICIES: Final = {policy.value: policy for policy in EnvironmentPolicy}
+_HALVES: Final = {(domain, ip): Halves(domain, ip) for domain in (False, True) for ip in (False, True)}
 _NOTHING_KNOWN: Final = Halves()
 
 
 def _read_license(row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KNOWN) -> License:
     """Read the license out of a row that begins with the ask's number and `_LICENSE_COLUMNS`."""
     return License(
-        id=row[1],
-        product_id=row[2],
-        product_name=row[3],
-        policy=_POLICIES[row[4]],
-        expires_on=row[5],
-        lifetime=bool(row[6]),
-        revoked_at=row[7],
-        slots=row[8],
-        slots_used=slots_used,
-        allowed=split_entries(row[9]),
-        activated=activated,
-        subscription_ended_at=row[10],
-        support_until=row[11],
+        row[1],
+        row[2],
+        row[3],
+        _POLICIES[row[4]],
+        row[5],
+        bool(row[6]),
+        row[7],
+        row[8],
+        slots_used,
+        split_entries(row[9]),
+        activated,
+        row[10],
+        row[11],
     )
 
 

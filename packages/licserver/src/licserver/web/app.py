@@ -1,24 +1,38 @@
 """Putting the application together."""
 
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from licserver import wire
 from licserver.clock import Clock, system_clock
 from licserver.desk import Desk
+from licserver.settings import Settings
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download
 from licserver.web.callers import Callers
-from licserver.web.errors import Handler, expect, guarded, not_allowed, not_found
+from licserver.web.errors import expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
 from licserver.web.public import PublicEndpoints
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, LIMITS, SEND_TIMEOUT, VAULT, Drain
+from licserver.web.state import (
+    ARTIFACTS,
+    CLOCK,
+    DESK,
+    DRAIN,
+    LIMITS,
+    SEND_TIMEOUT,
+    SHORTCUTS,
+    VAULT,
+    Drain,
+    Handler,
+)
 
-_HSTS_SECONDS: Final = 365 * 24 * 3600
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+_HSTS: Final = "max-age=31536000"  # a year
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
@@ -45,24 +59,49 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     callers = Callers(vendor.settings)
     app[LIMITS] = limits = Limits(vendor.settings, callers)
     public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock, callers, limits)
-    _add(app, "POST", wire.VERIFY_PATH, public.verify)
-    _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
+    verify = _add(app, "POST", wire.VERIFY_PATH, public.verify)
+    update_check = _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
+    app[SHORTCUTS] = {
+        ("POST", wire.VERIFY_PATH): verify,
+        ("GET", wire.UPDATE_CHECK_PATH): update_check,
+    }
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
     app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
-    if (vendor.settings.base_url or "").startswith("https:"):
+    if is_https(vendor.settings):
         app.on_response_prepare.append(_only_https)
     return app
 
 
-def _add(app: web.Application, method: str, path: str, handler: Handler) -> None:
+def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: RequestHandler) -> RequestHandler:
+    """Make a request handler that lets a few addresses go past the router.
+
+    Routing costs as much as finding a license. Whatever is not plain goes the long way, to the same end.
+
+    Args:
+        shortcuts: Method and path, and their handler, which the router would find as well.
+        router: Takes everything else.
+    """
+
+    def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        handler = shortcuts.get((request.method, request.rel_url.raw_path))
+        if handler is None or hdrs.EXPECT in request.headers:
+            return router(request)
+        return handler(cast("web.Request", request))  # the application makes all requests
+
+    return handle
+
+
+def _add(app: web.Application, method: str, path: str, handler: Handler) -> Handler:
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
+    answering = guarded(handler, app[DRAIN], app[LIMITS].is_flood)
     for one in ("GET", "HEAD") if method == "GET" else (method,):
-        resource.add_route(one, guarded(handler, app[DRAIN], app[LIMITS].is_flood), expect_handler=expect)
+        resource.add_route(one, answering, expect_handler=expect)
     resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
+    return answering
 
 
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
@@ -71,6 +110,26 @@ async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     await app[LIMITS].close()
 
 
+def is_https(settings: Settings) -> bool:
+    """Tell whether customers reach us by https."""
+    return (settings.base_url or "").startswith("https:")
+
+
+def only_https(handler: RequestHandler) -> RequestHandler:
+    """Let whoever was answered over https never come by http again (D-73).
+
+    For answers that are sent when their handler is done; what is sent before, as files are, gets it
+    from the application's signal.
+    """
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        response = await handler(request)
+        if not response.prepared:
+            response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = _HSTS
+        return response
+
+    return handle
+
+
 async def _only_https(_request: web.Request, response: web.StreamResponse) -> None:
-    """Let whoever came by https never come by http again (D-73)."""
-    response.headers["Strict-Transport-Security"] = f"max-age={_HSTS_SECONDS}"
+    response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = _HSTS

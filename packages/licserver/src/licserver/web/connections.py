@@ -7,7 +7,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.settings import Settings
+from licserver.web.app import is_https, only_https, take_shortcuts
 from licserver.web.errors import send_error, send_failure
+from licserver.web.state import SHORTCUTS
 
 IDLE_TIMEOUT: Final = 75.0
 """Seconds between an answer and the next whole head of a request; proxies expect a minute."""
@@ -112,7 +114,7 @@ class ConnectionServer(web.Server):
 
 
 class Runner(web.AppRunner):
-    """Runs an application on such connections.
+    """Runs an application on such connections, past its router for what all customers call.
 
     Args:
         app: From `create_app`.
@@ -125,6 +127,7 @@ class Runner(web.AppRunner):
         self, app: web.Application, settings: Settings, *, shutdown_timeout: float, **more: Any
     ) -> None:
         super().__init__(app, shutdown_timeout=shutdown_timeout)
+        self._is_https = is_https(settings)
         self._arguments = {
             "header_timeout": settings.header_timeout,
             "send_timeout": settings.send_timeout,
@@ -135,4 +138,7 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:  # the one hook that aiohttp leaves to its runners
         server = await super()._make_server()
+        server.request_handler = take_shortcuts(self.app[SHORTCUTS], server.request_handler)
+        if self._is_https:
+            server.request_handler = only_https(server.request_handler)
         return ConnectionServer(server, asyncio.get_running_loop(), self._arguments)

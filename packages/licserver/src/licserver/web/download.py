@@ -13,7 +13,8 @@ from licserver.errors import ArtifactsError
 from licserver.model import Release
 from licserver.rules import DownloadRefusal
 from licserver.signing import LinkSubject, read_link
-from licserver.web.errors import send
+from licserver.web.answers import send
+from licserver.web.errors import send_unavailable
 from licserver.web.state import ARTIFACTS, CLOCK, DESK, LIMITS, SEND_TIMEOUT, VAULT
 
 _PART_BYTES: Final = 1 << 20
@@ -38,20 +39,14 @@ async def update_download(request: web.Request) -> web.StreamResponse:
         return await _send(request, verdict, source)
     except ArtifactsError as problem:
         _log.error("%s", problem)
-        return _unavailable()
+        return send_unavailable("file")
 
 
-async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.Response:
+async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
     answer = wire.answer_download_refusal(refusal)
     if refusal in rules.MISSES:
         return await request.app[LIMITS].answer_miss(request, answer)
     return send(answer)
-
-
-def _unavailable() -> web.Response:
-    response = send(wire.answer_error(503, "unavailable", "The file is not available now; try again."))
-    response.headers["Retry-After"] = "5"
-    return response
 
 
 async def _send(request: web.Request, release: Release, source: BinaryIO | Pieces) -> web.StreamResponse:

@@ -2,20 +2,23 @@
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from aiohttp import HttpVersion11, web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
-from licserver.web.state import Drain
+from licserver.web.answers import send
+from licserver.web.state import Drain, Handler
 
 _log = logging.getLogger("licserver.web")
 
 _CALLER_GONE = 499
 """What proxies write into the access log when nobody is left to be answered."""
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _CODES = {
     400: ("bad_request", "The request cannot be read."),
@@ -28,22 +31,10 @@ _CODES = {
 }
 
 
-def send(answer: wire.Answer) -> web.Response:
-    """Make the response of an answer."""
-    return web.Response(
-        status=answer.status,
-        body=answer.to_bytes(),
-        headers={
-            "Content-Type": "application/json",
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-        },
-    )
-
-
-def send_error(status: int) -> web.Response:
+def send_error(status: int, headers: Mapping[str, str] = _NO_HEADERS) -> web.StreamResponse:
     """Make the response of an error that the specification does not name."""
-    return send(wire.answer_error(status, *_CODES.get(status, ("error", "The request was refused."))))
+    problem = _CODES.get(status, ("error", "The request was refused."))
+    return send(wire.answer_error(status, *problem), headers)
 
 
 async def expect(request: web.Request) -> web.StreamResponse | None:
@@ -57,21 +48,18 @@ async def expect(request: web.Request) -> web.StreamResponse | None:
     return None
 
 
-def send_unavailable() -> web.Response:
+def send_unavailable(what: str = "service") -> web.StreamResponse:
     """Make the response of a service that cannot decide now; it is never a verdict."""
-    response = send(wire.answer_error(503, "unavailable", "The service is not available now; try again."))
-    response.headers["Retry-After"] = "5"
-    return response
+    answer = wire.answer_error(503, "unavailable", f"The {what} is not available now; try again.")
+    return send(answer, {"Retry-After": "5"})
 
 
-def send_too_many() -> web.Response:
+def send_too_many() -> web.StreamResponse:
     """Make the response to who calls too often; it is never a verdict (D-70, D-71)."""
-    response = send_error(429)
-    response.headers["Retry-After"] = "61"  # beyond `limits.WINDOW`, who asked up to now is let in again
-    return response
+    return send_error(429, {"Retry-After": "61"})  # beyond `limits.WINDOW`, who asked up to now is let in
 
 
-def send_failure() -> web.Response:
+def send_failure() -> web.StreamResponse:
     """Make the response of a fault of ours."""
     message = "The service failed; the operator will find why in the log."
     return send(wire.answer_error(500, "internal", message))
@@ -105,9 +93,7 @@ def not_allowed(allow: str) -> Handler:
     """Make the handler of an address for all methods but those that it takes."""
 
     async def method_not_allowed(_request: web.Request) -> web.StreamResponse:
-        response = send_error(405)
-        response.headers["Allow"] = allow
-        return response
+        return send_error(405, {"Allow": allow})
 
     return method_not_allowed
 

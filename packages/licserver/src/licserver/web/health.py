@@ -8,7 +8,8 @@ from aiohttp import web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
-from licserver.web.errors import send, send_unavailable
+from licserver.web.answers import send
+from licserver.web.errors import send_unavailable
 from licserver.web.state import DESK, DRAIN
 
 _log = logging.getLogger("licserver.web")
@@ -19,7 +20,7 @@ READY_TIMEOUT: Final = 1.5
 
 async def healthz(_request: web.Request) -> web.StreamResponse:
     """Say that the process runs; nothing is asked of the database."""
-    return send(wire.Answer(200, {"status": "ok"}))
+    return send(wire.answer_json(200, {"status": "ok"}))
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
@@ -35,4 +36,4 @@ async def readyz(request: web.Request) -> web.StreamResponse:
     except TimeoutError:
         _log.warning("not ready: the database did not answer within %s s", READY_TIMEOUT)
         return send_unavailable()
-    return send(wire.Answer(200, {"status": "ready"}))
+    return send(wire.answer_json(200, {"status": "ready"}))

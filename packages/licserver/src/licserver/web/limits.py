@@ -8,8 +8,9 @@ from aiohttp import web
 
 from licserver import wire
 from licserver.settings import Settings
+from licserver.web.answers import send
 from licserver.web.callers import Callers
-from licserver.web.errors import send, send_too_many
+from licserver.web.errors import send_too_many
 
 if TYPE_CHECKING:
     from licserver.web.shared import SharedCounter
@@ -90,7 +91,7 @@ class Limits:
         caller = self._callers.find(request)
         return not (caller.is_here or self._flood.take(caller.counted))
 
-    async def answer_miss(self, request: web.Request, answer: wire.Answer) -> web.Response:
+    async def answer_miss(self, request: web.Request, answer: wire.Answer) -> web.StreamResponse:
         """Answer a miss, or say that there were too many from this address (D-70)."""
         if self._misses is None or await self._may_miss(self._misses, self._callers.find(request).counted):
             return send(answer)

@@ -14,8 +14,8 @@ from licserver.settings import Settings
 from licserver.signing import LinkSubject, sign_link
 from licserver.store import Claim, Sighting, UpdateAsk
 from licserver.vault import Vault
+from licserver.web.answers import send
 from licserver.web.callers import Callers
-from licserver.web.errors import send
 from licserver.web.limits import Limits
 
 _HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
@@ -43,7 +43,7 @@ class PublicEndpoints:
         self._callers = callers
         self._limits = limits
 
-    async def verify(self, request: web.Request) -> web.Response:
+    async def verify(self, request: web.Request) -> web.StreamResponse:
         """Answer whether a key is valid here (spec 4.1)."""
         call = wire.parse_verify(await self._read_body(request))
         if isinstance(call, wire.Invalid):
@@ -70,7 +70,7 @@ class PublicEndpoints:
             return await self._desk.admit(Claim(sighting, judge, now))
         return verdict
 
-    async def update_check(self, request: web.Request) -> web.Response:
+    async def update_check(self, request: web.Request) -> web.StreamResponse:
         """Answer what the latest version is, with a link while support lasts (spec 4.2)."""
         call = wire.parse_update_check(request.rel_url.raw_query_string)
         if isinstance(call, wire.Invalid):
@@ -91,12 +91,15 @@ class PublicEndpoints:
         return send(answer)
 
     async def _read_body(self, request: web.Request) -> bytes:
-        """Read the body; `client_max_size` bounds its length and the settings its time (D-11)."""
+        """Read the body; the settings bound its time (D-11)."""
         if request.content.is_eof():  # it came with the headers: nothing to wait for
-            return await request.read()
+            body = request.content.read_nowait()
+            if len(body) > wire.MAX_BODY_BYTES:
+                raise web.HTTPRequestEntityTooLarge(wire.MAX_BODY_BYTES, len(body))
+            return body
         try:
             async with asyncio.timeout(self._settings.body_timeout):
-                return await request.read()
+                return await request.read()  # the application's `client_max_size` bounds its length
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 

@@ -1,5 +1,6 @@
 """What the handlers need, each under a typed key of the application."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from licserver.vault import Vault
 
 if TYPE_CHECKING:
     from licserver.web.limits import Limits
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 VAULT = web.AppKey("vault", Vault)
 
@@ -28,4 +31,5 @@ ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
 LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
 SEND_TIMEOUT = web.AppKey("send_timeout", float)
+SHORTCUTS: web.AppKey[Mapping[tuple[str, str], Handler]] = web.AppKey("shortcuts")
 DRAIN = web.AppKey("drain", Drain)
