@@ -65,6 +65,20 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Change the rooms that must not be wrong, and see the tests notice; a few minutes."""
+    sync(session, "--group", "mutants")
+    session.run("python", "tests/mutants.py", *session.posargs)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """2,000 made-up requests for each operation of the OpenAPI document, on both engines."""
+    sync(session)
+    session.run("pytest", "tests/test_openapi_fuzz.py", *session.posargs, env={"LICENSING_EXAMPLES": "2000"})
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as a site; every warning is an error."""
     sync(session, "--group", "docs")

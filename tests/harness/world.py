@@ -19,6 +19,7 @@ from licserver.settings import Settings
 from licserver.store import BatchStore, Claim, NewLicense, Records, Sighting
 from licserver.vendor import Vendor
 from licserver.web import create_app
+from licserver.web.connections import Runner
 
 
 class MovableClock:
@@ -223,7 +224,7 @@ class Server:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         app = create_app(self._world.vendor, self._world.clock)
         app.on_response_prepare.append(self._note)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        runner = Runner(app, self._world.vendor.settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.port)
         await site.start()

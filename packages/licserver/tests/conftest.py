@@ -26,6 +26,7 @@ from licserver.settings import Settings
 from licserver.store import Records
 from licserver.vendor import LicenseTerms, Vendor
 from licserver.web import create_app
+from licserver.web.connections import Runner
 from licserver.web.serving import AccessLogger
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -198,9 +199,8 @@ async def open_site() -> AsyncIterator[Callable[[World], Any]]:
     async with AsyncExitStack() as stack:
 
         async def start(world: World) -> Site:
-            runner = web.AppRunner(
-                create_app(world.vendor, world.clock), access_log_class=AccessLogger, shutdown_timeout=2
-            )
+            app = create_app(world.vendor, world.clock)
+            runner = Runner(app, world.settings, access_log_class=AccessLogger, shutdown_timeout=2)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             site = web.TCPSite(runner, "127.0.0.1", 0)

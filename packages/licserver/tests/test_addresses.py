@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.environment import connection_ip, normalise_ip, parse_ip
+from licserver.environment import connection_ip, normalise_ip, parse_ip, parse_network
 
 ADDRESSES = {
     "IPv4": ("192.0.2.7", "192.0.2.7"),
@@ -108,3 +108,25 @@ def test_what_the_caller_wrote_never_counts(claims):
 def test_without_a_trusted_proxy_the_header_is_nothing(peer, claims):
     """With no proxies configured the connection's other end is the caller."""
     assert connection_ip(str(peer), claims, []) == str(peer)
+
+
+NETWORKS = {
+    "an address": ("192.0.2.7", "192.0.2.7/32"),
+    "a network": ("192.0.2.7/24", "192.0.2.0/24"),
+    "all of IPv4, seen as IPv6": ("::ffff:0:0/96", "0.0.0.0/0"),
+    "IPv4 in IPv6": ("::ffff:192.0.2.7/120", "192.0.2.0/24"),
+    "more than IPv4 in IPv6": ("::ffff:0:0/95", "::fffe:0:0/95"),
+}
+
+
+@pytest.mark.parametrize(("text", "network"), NETWORKS.values(), ids=NETWORKS.keys())
+def test_a_network_has_one_form(text, network):
+    """Bits beyond the prefix are dropped, and IPv4 inside IPv6 is IPv4 (D-05)."""
+    assert str(parse_network(text)) == network
+
+
+@pytest.mark.parametrize("text", ["fe80::/10%eth0", "fe80::1%eth0", "x", "", "192.0.2.0/33"])
+def test_what_is_no_network_is_told(text):
+    """A zone is not part of one."""
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever the message, it is said in other words
+        parse_network(text)

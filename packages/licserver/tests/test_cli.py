@@ -1,13 +1,14 @@
 """The vendor's command line (issue 2): every command, for people and as JSON, and what wrong use is told."""
 
 import json
+import os
 import re
 from datetime import UTC, datetime
 
 import pytest
 
-from harness.engines import sqlite_only
-from licserver.rules import has_key_shape
+from harness.engines import Meddler, sqlite_only
+from licserver.rules import has_key_shape, mask_key
 
 
 @pytest.fixture
@@ -237,9 +238,9 @@ DATABASES = [
 @sqlite_only
 @pytest.mark.parametrize("url", [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon"])
 def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypatch, url):
-    """One line, naming LICSERVER_DATABASE_URL."""
+    """One line, naming LICSERVER_DATABASE_URL; wrong use, like every setting that cannot be."""
     monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
-    assert cli("product", "list", expect=1).startswith("licserver: LICSERVER_DATABASE_URL")
+    assert cli("product", "list", expect=2).startswith("licserver: LICSERVER_DATABASE_URL")
 
 
 @sqlite_only
@@ -269,9 +270,30 @@ def test_a_file_that_is_no_database_is_told(cli):
 
 
 def test_lost_secrets_are_told(shop):
-    """Without its secrets a database is not opened; the message says what to do."""
+    """Without its secrets a database is not opened, and no fresh ones are left beside it."""
     (shop.folder / "secrets.json").unlink()
-    assert "other secrets" in shop("product", "list", expect=1)
+    before = sorted(path.name for path in shop.folder.iterdir())
+    assert "secrets.json is lost" in shop("product", "list", expect=1)
+    assert sorted(path.name for path in shop.folder.iterdir()) == before
+
+
+def test_one_altered_row_does_not_hide_the_others(shop):
+    """A key that cannot be unsealed is listed as unreadable; it can be revoked, and never be revealed."""
+    altered, whole = shop("license", "issue", "app", "--count", "2").split()
+    license_id = shown(shop, altered)["id"]
+    meddler = Meddler(os.environ.get("LICSERVER_DATABASE_URL"), shop.folder / "licserver.sqlite3")
+    change = "UPDATE licenses SET sealed_key = {} WHERE id = {}"
+    meddler.do(change.format("x'00'", f"x'{license_id}'"), change.format("'\\x00'", f"'\\x{license_id}'"))
+    meddler.close()
+    assert {record["license_key"] for record in listed(shop)} == {"unreadable", mask_key(whole)}
+    assert "unreadable" in shop("license", "show", altered)
+    assert "was altered" in shop("license", "show", altered, "--reveal", expect=1)
+    assert shop("license", "revoke", altered) == "revoked unreadable\n"
+
+
+def listed(shop):
+    """What `license list` prints for programs."""
+    return json.loads(shop("license", "list", "--json"))
 
 
 COMMANDS = [

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from licserver.errors import StoreError, StoreUnavailable
+from licserver.errors import SettingsError, StoreUnavailable
 from licserver.settings import load_settings
 from licserver.store import schema
 from licserver.store.engine import connect
@@ -114,7 +114,7 @@ def test_every_spelling_of_postgresql_is_psycopg(scheme):
 )
 def test_other_databases_and_drivers_are_refused(url):
     """What cannot be used is told by the variable's name."""
-    with pytest.raises(StoreError, match="LICSERVER_DATABASE_URL"):
+    with pytest.raises(SettingsError, match="LICSERVER_DATABASE_URL"):
         connect(url)
 
 

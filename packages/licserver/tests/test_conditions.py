@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.version import Version
 
 from licserver.model import Artifact, License, Product, Release
 from licserver.rules import (
@@ -21,6 +22,7 @@ from licserver.rules import (
     latest,
     mask_key,
     parse_version,
+    version_key,
 )
 
 TICK = timedelta(microseconds=1)
@@ -115,6 +117,7 @@ LATEST = {
     "all withdrawn": (["(1.0)", "(2.0)"], None),
     "unreadable is passed over": (["1.0", "banana"], "1.0"),
     "a v before it": (["v1.1", "1.0"], "v1.1"),
+    "two of one version": (["1.0", "1.0"], "1.0"),
 }
 
 
@@ -126,6 +129,11 @@ def test_the_highest_stable_version_is_offered(published, offered):
     for order in (shuffled, shuffled[::-1]):
         found = latest(order)
         assert (found.version if found else None) == offered
+
+
+def test_all_spellings_of_a_version_are_one():
+    """What cannot be published twice is told by a form that they share (D-23)."""
+    assert {version_key(Version(text)) for text in ("1.0", "1.0.0", "v1", "1.0+0")} == {"1", "1+0"}
 
 
 @pytest.mark.parametrize("text", ["", "banana", "1.0-", "1..0", "9" * 5000, "1.0\x00", "1,0"])

@@ -22,6 +22,10 @@ GOOD = {
     "LICSERVER_ARTIFACTS_REDIRECT": ("no", "artifacts_redirect", False),
     "LICSERVER_ACCESS_LOG": ("true", "access_log", True),
     "LICSERVER_BODY_TIMEOUT": ("2.5", "body_timeout", 2.5),
+    "LICSERVER_HEADER_TIMEOUT": ("5", "header_timeout", 5.0),
+    "LICSERVER_SEND_TIMEOUT": ("30", "send_timeout", 30.0),
+    "LICSERVER_MISS_LIMIT": ("0", "miss_limit", 0),
+    "LICSERVER_FLOOD_LIMIT": ("1000", "flood_limit", 1000),
     "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),
 }
 
@@ -47,7 +51,7 @@ def test_defaults_are_safe():
 
 def test_every_setting_is_shown_here():
     """A new setting needs a line in this file."""
-    secret = {"LICSERVER_DATABASE_URL", "LICSERVER_SECRETS"}
+    secret = {"LICSERVER_DATABASE_URL", "LICSERVER_REDIS_URL", "LICSERVER_SECRETS"}
     assert {f"LICSERVER_{name.upper()}" for name in Settings.model_fields} == set(GOOD) | secret
 
 
@@ -55,6 +59,7 @@ def test_what_may_hold_a_password_is_not_shown(monkeypatch):
     """The database's address and the secrets stay out of every repr, and reach only who asks."""
     monkeypatch.setenv("LICSERVER_DATABASE_URL", "postgresql://me:hunter2@db/x")
     monkeypatch.setenv("LICSERVER_SECRETS", '{"index_secret": "hunter2"}')
+    monkeypatch.setenv("LICSERVER_REDIS_URL", "redis://:hunter2@redis/0")
     settings = load_settings()
     assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()
     assert settings.database == "postgresql://me:hunter2@db/x"

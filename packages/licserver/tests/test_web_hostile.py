@@ -8,8 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from licserver.web.logs import MaskingFormatter
-
 VERIFY, UPDATE, DOWNLOAD = "/api/v1/licenses/verify", "/api/v1/update-check", "/api/v1/update-download"
 PATHS = {VERIFY: {"POST"}, UPDATE: {"GET", "HEAD"}, DOWNLOAD: {"GET", "HEAD"}, "/healthz": {"GET", "HEAD"}}
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
@@ -174,6 +172,11 @@ async def survives(site, data):
     assert b"HTTP/1.1 5" not in answer
     assert b"HTTP/1.0 5" not in answer
     assert b"Traceback" not in answer
+    for told in answer.split(b"HTTP/1.")[1:]:  # also what never became a request is told in our own shape
+        if b" 4" in told[:6] and b"\r\nContent-Length: 0\r\n" not in told:
+            assert b"\r\nContent-Type: application/json\r\n" in told
+            assert b"\r\nX-Content-Type-Options: nosniff\r\n" in told
+            assert b"\r\nCache-Control: no-store\r\n" in told
     assert (await site.call("GET", "/healthz"))[0] == 200
 
 
@@ -253,28 +256,3 @@ async def test_the_access_log_tells_no_query_and_one_line_a_request(site, world,
     assert key not in caplog.text
     assert "?" not in lines[0]
     assert all(line.isprintable() for line in lines)
-
-
-MASKED = {
-    "a key": ("key CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST.", "key CP-AB…QRST."),
-    "two keys": (
-        "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST CP-000000-012345-GHIJKL-6789MN-111111",
-        "CP-AB…QRST CP-00…1111",
-    ),
-    "lower case": ("cp-abcdef-012345-ghijkl-6789mn-opqrst", "cp-ab…qrst"),
-    "half a key": ("CP-ABCDEF-012345-GHI", "CP-AB…2345-GHI"),
-    "in a query": (
-        "?license_key=CP-ABCDEF%2D012345%2DGHIJKL%2D6789MN%2DOPQRST&x",
-        "?license_key=CP-AB…QRST&x",
-    ),
-    "no key": ("CP-1 and CP-ABCDEF", "CP-1 and CP-ABCDEF"),
-}
-
-
-@pytest.mark.parametrize(("text", "shown"), MASKED.values(), ids=MASKED.keys())
-def test_whatever_is_logged_shows_no_key(text, shown):
-    """The finished line is masked, and so is a traceback."""
-    record = logging.LogRecord("x", logging.ERROR, "f", 1, "%s", (text,), None)
-    assert MaskingFormatter("%(message)s").format(record) == shown
-    record.exc_info = (ValueError, ValueError(text), None)
-    assert MaskingFormatter("%(message)s").format(record) == f"{shown}\nValueError: {shown}"

@@ -174,7 +174,7 @@ def parse_network(text: str) -> IpNetwork:
         ValueError: when `text` is neither.
     """
     if "%" in text:
-        raise ValueError("a zone is not part of a network")
+        raise ValueError  # a zone is not part of a network
     network = ipaddress.ip_network(text, strict=False)
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     if mapped is None or network.prefixlen < _MAPPED_PREFIX:

@@ -6,7 +6,7 @@
     ├── WrongUse             the vendor asked for something that cannot be   → say it differently
     │   └── SettingsError    a setting cannot be used                        → mend the variable it names
     ├── VaultError           the secrets are missing, broken or others       → restore them
-    ├── ArtifactsError       the bucket is away, refuses us or lacks a file  → mend what it says
+    ├── ArtifactsError       the files are away, or one of them is           → mend what it says
     └── StoreError           the database cannot be used                     → mend what it says
         └── StoreUnavailable   … now: it is away, full or locked             → try again
 
@@ -31,7 +31,7 @@ class VaultError(LicserverError):
 
 
 class ArtifactsError(LicserverError):
-    """The bucket cannot do what was asked now; never carries an address that it signed."""
+    """Folder or bucket cannot do what was asked now; never carries an address that was signed."""
 
 
 class StoreError(LicserverError):

@@ -228,6 +228,18 @@ class DownloadRefusal(enum.Enum):
 
 DownloadVerdict = Release | DownloadRefusal
 
+MISSES = frozenset(
+    {
+        VerifyRefusal.FORMAT,
+        VerifyRefusal.NOT_FOUND,
+        UpdateRefusal.INVALID_LICENSE,  # a revoked key as well: the answer does not tell them apart
+        UpdateRefusal.PRODUCT_NOT_FOUND,
+        UpdateRefusal.PRODUCT_MISMATCH,
+        DownloadRefusal.INVALID_LINK,
+    }
+)
+"""What somebody who guesses is told; who holds a key that was sold, and its product, is not (D-70)."""
+
 
 def judge_download(license_: License | None, release: Release | None) -> DownloadVerdict:
     """Decide whether the file behind a good link is still sent (D-31, D-33).

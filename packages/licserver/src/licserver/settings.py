@@ -38,6 +38,12 @@ class Settings(BaseSettings):
         artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket (D-34).
         access_log: Whether every request is logged (never with its query).
         body_timeout: Seconds within which a request's body must have arrived.
+        header_timeout: Seconds from a connection to the end of its first request's head (D-72).
+        send_timeout: Seconds in which a caller must take some of an answer, and a MiB of a file (D-72).
+        miss_limit: Guesses that an address may make in a minute; 0 counts none (D-70).
+        flood_limit: Requests that an address may send in a minute; 0 counts none (D-71).
+        redis_url: Where several servers count guesses together, ``redis://host:6379/0``; absent, each
+            process counts by itself.
         drain_timeout: Seconds that running requests and downloads get when the server stops.
     """
 
@@ -53,6 +59,11 @@ class Settings(BaseSettings):
     artifacts_redirect: bool = True
     access_log: bool = False
     body_timeout: float = Field(default=10.0, gt=0, le=600)
+    header_timeout: float = Field(default=10.0, gt=0, le=600)
+    send_timeout: float = Field(default=300.0, gt=0, le=3600)
+    miss_limit: int = Field(default=60, ge=0)
+    flood_limit: int = Field(default=12_000, ge=0)
+    redis_url: SecretStr | None = None  # it may hold a password
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
 
     @field_validator("trusted_proxies", mode="before")

@@ -12,6 +12,7 @@ import os
 import secrets
 import tempfile
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -129,16 +130,27 @@ def read_vault(text: str, source: str) -> Vault:
     return vault
 
 
-def open_vault(settings: Settings) -> Vault:
+def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False) -> Vault:
     """Read the secrets from the environment or the data folder; draw them on the very first use.
 
+    Args:
+        settings: Where they are.
+        is_in_use: Asked when there are none: whether the database was written with some. Fresh ones
+            beside it would open nothing, and look like those that were lost.
+
     Raises:
-        VaultError: when they cannot be read.
+        VaultError: when they cannot be read, or are lost; then nothing is written.
     """
     if settings.secrets is not None:
         return read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
     path = settings.data_dir / SECRETS_FILE
     if not path.exists():
+        # Looked for again: who was faster on a fresh folder wrote the file first, the database then.
+        if is_in_use() and not path.exists():
+            raise VaultError(
+                f"{path} is lost: the database was written with other secrets than any new ones; restore the "
+                "file from your backup, or put its content into LICSERVER_SECRETS"
+            )
         _create_secrets(path)
     try:
         return read_vault(path.read_text(encoding="utf-8"), str(path))

@@ -23,7 +23,7 @@ from licserver.errors import WrongUse
 from licserver.model import Artifact, Environment, EnvironmentPolicy, LicenseTerms, Product, Release
 from licserver.rules import draw_key, has_key_shape, has_slug_shape, parse_version, version_key
 from licserver.settings import Settings
-from licserver.store import Database, IssuedLicense, NewLicense, Records, open_database
+from licserver.store import Database, IssuedLicense, NewLicense, Records, is_in_use, open_database
 from licserver.vault import ID_BYTES, Vault, open_vault
 
 ISSUE_BATCH: Final = 10_000
@@ -44,7 +44,7 @@ class Vendor:
         clock: For the instants that are noted.
 
     Raises:
-        VaultError: when the secrets cannot be read.
+        VaultError: when the secrets cannot be read, or are lost.
         StoreError: when the database cannot be used.
         SettingsError: when the bucket cannot be used as it is named.
     """
@@ -52,7 +52,7 @@ class Vendor:
     def __init__(self, settings: Settings, clock: Clock = system_clock) -> None:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.settings = settings
-        self.vault: Vault = open_vault(settings)
+        self.vault: Vault = open_vault(settings, lambda: is_in_use(settings.database))
         self.database: Database = open_database(settings.database, self.vault.fingerprint)
         self.artifacts: Artifacts = open_artifacts(settings)
         self._records = Records(self.database)

@@ -325,6 +325,7 @@ def download_headers(release: Release) -> dict[str, str]:
         "Content-Type": "application/octet-stream",
         "ETag": etag(release),
         "Repr-Digest": _repr_digest(artifact),
+        "X-Content-Type-Options": "nosniff",
     }
 
 
@@ -338,6 +339,7 @@ def redirect_headers(release: Release, address: str) -> dict[str, str]:
         "Cache-Control": "no-store",
         "Content-Disposition": attachment(release.artifact.file_name),
         "Repr-Digest": _repr_digest(release.artifact),
+        "X-Content-Type-Options": "nosniff",
     }
 
 

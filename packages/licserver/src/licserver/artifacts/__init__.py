@@ -5,12 +5,11 @@ same file again changes nothing.
 """
 
 from licserver.artifacts.face import Artifacts, Elsewhere, Pieces, Source
-from licserver.artifacts.folder import ArtifactFolder, ArtifactMissing
+from licserver.artifacts.folder import ArtifactFolder
 from licserver.settings import Settings
 
 __all__ = [
     "ArtifactFolder",
-    "ArtifactMissing",
     "Artifacts",
     "Elsewhere",
     "Pieces",

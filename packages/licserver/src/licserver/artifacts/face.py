@@ -61,7 +61,6 @@ class Artifacts(Protocol):
             method: ``GET`` or ``HEAD``: an address elsewhere is good for that one only.
 
         Raises:
-            ArtifactMissing: when the folder does not hold it as it was stored.
-            ArtifactsError: when the bucket does not, or cannot be asked.
+            ArtifactsError: when it is not there as it was stored, or nobody can tell.
         """
         ...

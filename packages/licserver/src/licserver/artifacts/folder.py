@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from licserver.errors import ArtifactsError
 from licserver.model import Artifact
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -16,10 +17,6 @@ _INCOMING: Final = ".incoming-"
 
 _ABANDONED_SECONDS: Final = 24 * 3600
 """Who has not written for a day will not go on: a process that was killed left this behind."""
-
-
-class ArtifactMissing(FileNotFoundError):
-    """The database names a file that the folder does not hold."""
 
 
 class ArtifactFolder:
@@ -82,16 +79,20 @@ class ArtifactFolder:
         """Open an artifact for reading.
 
         Raises:
-            ArtifactMissing: when the folder does not hold it, or holds it with another size.
+            ArtifactsError: when the folder does not hold it as it was stored, or cannot be read.
         """
         try:
             file = self.path(artifact).open("rb")
         except FileNotFoundError:
-            raise ArtifactMissing(f"no artifact {artifact.sha256.hex()}") from None
+            raise ArtifactsError(f"the artifacts folder has no {artifact.sha256.hex()}") from None
+        except OSError as problem:
+            raise ArtifactsError(
+                f"the artifacts folder cannot give {artifact.sha256.hex()}: {problem.strerror}"
+            ) from None
         if os.fstat(file.fileno()).st_size != artifact.size:
             file.close()
-            raise ArtifactMissing(
-                f"artifact {artifact.sha256.hex()} has another size than when it was published"
+            raise ArtifactsError(
+                f"the artifacts folder has {artifact.sha256.hex()} with another size than was published"
             )
         return file
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from licserver.cli.common import Day, Instant, Printer, Slots, plain, vendor_command
-from licserver.errors import WrongUse
+from licserver.errors import VaultError, WrongUse
 from licserver.model import LicenseTerms
 from licserver.rules import mask_key
 from licserver.store import IssuedLicense
@@ -183,13 +183,21 @@ def _changed(vendor: Vendor, printer: Printer, license_: IssuedLicense, done: st
     if printer.as_json:
         _show(vendor, printer, license_, reveal=False)
     else:
-        printer.one({}, f"{done} {mask_key(vendor.key(license_))}")
+        printer.one({}, f"{done} {_masked(vendor, license_)}")
+
+
+def _masked(vendor: Vendor, license_: IssuedLicense) -> str:
+    """A license's key, masked; one altered row must neither end a list nor hide that a change is done."""
+    try:
+        return mask_key(vendor.key(license_))
+    except VaultError:
+        return "unreadable"
 
 
 def _summary(vendor: Vendor, license_: IssuedLicense) -> dict[str, Any]:
     return {
         "id": license_.id.hex(),
-        "license_key": mask_key(vendor.key(license_)),
+        "license_key": _masked(vendor, license_),
         "product": license_.product_slug,
         "slots": "unlimited" if license_.slots is None else license_.slots,
         "slots_used": license_.slots_used,
@@ -203,11 +211,11 @@ def _summary(vendor: Vendor, license_: IssuedLicense) -> dict[str, Any]:
 
 
 def _show(vendor: Vendor, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
-    key = vendor.key(license_)
+    key = vendor.key(license_) if reveal else _masked(vendor, license_)
     printer.fields(
         {
             "id": license_.id.hex(),
-            "license_key": key if reveal else mask_key(key),
+            "license_key": key,
             "product": license_.product_slug,
             "product_name": license_.product_name,
             "issued_at": license_.issued_at,

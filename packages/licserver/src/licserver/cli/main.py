@@ -3,12 +3,14 @@
 import importlib
 import os
 import sys
+import traceback
 from typing import Final
 
 import click
 
 from licserver import __version__
 from licserver.errors import LicserverError, WrongUse
+from licserver.masking import mask
 
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
@@ -80,7 +82,10 @@ def licserver() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 130 interrupted.
+
+    What nobody foresaw ends with its traceback, to be reported, and masked: reports are mailed around.
+    """
     try:
         licserver.main(arguments, prog_name="licserver", standalone_mode=False)
         code = 0
@@ -99,9 +104,13 @@ def main(arguments: list[str] | None = None) -> None:
         code = _fail(f"{problem.strerror or problem}{where}", EXIT_FAILED)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", EXIT_INTERRUPTED)
+    except Exception:  # noqa: BLE001 - told in full, and in an exit code
+        click.echo(mask(traceback.format_exc()), err=True, nl=False)
+        code = EXIT_FAILED
     sys.exit(code)
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"licserver: {' '.join(message.split())}", err=True)
+    # Masked: what is complained of may be a key that was typed in the wrong place.
+    click.echo(f"licserver: {mask(' '.join(message.split()))}", err=True)
     return code

@@ -8,7 +8,7 @@ brings a database to the schema of this program, is imported by who needs it.
 from licserver.store.batch import BatchStore, Claim, Sighting, UpdateAsk
 from licserver.store.engine import Database
 from licserver.store.records import IssuedLicense, NewLicense, Records
-from licserver.store.schema import open_database
+from licserver.store.schema import is_in_use, open_database
 
 __all__ = [
     "BatchStore",
@@ -19,5 +19,6 @@ __all__ = [
     "Records",
     "Sighting",
     "UpdateAsk",
+    "is_in_use",
     "open_database",
 ]

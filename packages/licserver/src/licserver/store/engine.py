@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from licserver.errors import StoreError, StoreUnavailable
+from licserver.errors import SettingsError, StoreUnavailable
 from licserver.store.lanes import Lane, Trouble
 
 if TYPE_CHECKING:
@@ -29,30 +29,32 @@ def connect(url: str) -> "Database":
             ``postgres://…`` mean the latter.
 
     Raises:
-        StoreError: for a URL that names no database we know, or one whose driver is not installed.
+        SettingsError: for a URL that names no database we know, or one whose driver is not installed.
     """
     if url.startswith("postgres://"):
         url = url.replace("postgres://", "postgresql://", 1)
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise StoreError("LICSERVER_DATABASE_URL is not a database URL") from None
+        raise SettingsError("LICSERVER_DATABASE_URL is not a database URL") from None
     match parsed.get_backend_name():
         case "sqlite":
             return _connect_sqlite(parsed)
         case "postgresql":
             return _connect_postgresql(parsed)
         case other:
-            raise StoreError(f"LICSERVER_DATABASE_URL: {other!r} is not supported; use sqlite or postgresql")
+            raise SettingsError(
+                f"LICSERVER_DATABASE_URL: {other!r} is not supported; use sqlite or postgresql"
+            )
 
 
 def _connect_sqlite(url: URL) -> "Database":
     if not url.database or url.database == ":memory:":
-        raise StoreError(
+        raise SettingsError(
             "LICSERVER_DATABASE_URL: name a file; several threads and processes share the database"
         )
     if not Path(url.database).parent.is_dir():
-        raise StoreError(f"LICSERVER_DATABASE_URL: there is no folder {Path(url.database).parent}")
+        raise SettingsError(f"LICSERVER_DATABASE_URL: there is no folder {Path(url.database).parent}")
     engines = _create(url), _create(url, poolclass=NullPool)
     for engine in engines:
         event.listen(engine, "connect", _prepare_sqlite)
@@ -64,13 +66,13 @@ def _connect_postgresql(url: URL) -> "Database":
     if url.drivername == _POSTGRESQL:
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername != "postgresql+psycopg":
-        raise StoreError(
+        raise SettingsError(
             "LICSERVER_DATABASE_URL: the driver for PostgreSQL is psycopg: postgresql+psycopg://…"
         )
     try:
         from licserver.store.postgres import is_worth_retrying, make_door  # noqa: PLC0415 - an extra, and slow
     except ImportError:
-        raise StoreError(
+        raise SettingsError(
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
         ) from None
 
@@ -98,9 +100,9 @@ def _create(url: URL, **more: Any) -> Engine:
         # hide_parameters: an error's text must not carry what was being stored
         return create_engine(url, hide_parameters=True, **more)
     except (NoSuchModuleError, ArgumentError, ImportError):
-        raise StoreError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
+        raise SettingsError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
     except ValueError:  # a query such as ?timeout=soon
-        raise StoreError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
+        raise SettingsError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

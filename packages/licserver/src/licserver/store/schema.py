@@ -3,6 +3,7 @@
 Alembic is not imported here: it takes as long as all the rest of a command.
 """
 
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import (
@@ -29,6 +30,7 @@ HEAD: Final = REVISIONS[-1]
 """The schema of this program."""
 
 _FINGERPRINT: Final = "vault_fingerprint"
+_OWNER: Final = select(facts.c.value).where(facts.c.name == _FINGERPRINT)
 
 alembic_version: Final = Table(
     "alembic_version",
@@ -63,6 +65,28 @@ def open_database(url: str, fingerprint: bytes) -> Database:
         database.close()
         raise
     return database
+
+
+def is_in_use(url: str) -> bool:
+    """Tell whether a database was written with somebody's secrets; one that is not there is not made.
+
+    Args:
+        url: As in `open_database`.
+
+    Raises:
+        StoreError: when it has tables of our names that are not ours.
+        StoreUnavailable: when it cannot be asked.
+    """
+    database = connect(url)
+    try:
+        if not (database.is_remote or Path(str(database.engine.url.database)).exists()):
+            return False
+        if read_version(database) is None:
+            return False
+        with database.reading() as connection:
+            return connection.scalar(_OWNER) is not None
+    finally:
+        database.close()
 
 
 def read_version(database: Database) -> str | None:
@@ -127,9 +151,8 @@ def _set_up(database: Database) -> str | None:
 
 
 def _check_fingerprint(database: Database, fingerprint: bytes) -> None:
-    query = select(facts.c.value).where(facts.c.name == _FINGERPRINT)
     with database.reading() as connection:
-        known = connection.scalar(query)
+        known = connection.scalar(_OWNER)
     if known is None:
         with database.writing() as connection:
             try:
@@ -137,7 +160,7 @@ def _check_fingerprint(database: Database, fingerprint: bytes) -> None:
                     connection.execute(insert(facts).values(name=_FINGERPRINT, value=fingerprint))
             except IntegrityError:  # somebody was faster, perhaps with other secrets
                 pass
-            known = connection.scalar(query)
+            known = connection.scalar(_OWNER)
     if known != fingerprint:
         raise StoreError(
             "this database was written with other secrets; put the secrets file that belongs to it "

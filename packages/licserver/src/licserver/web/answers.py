@@ -70,12 +70,18 @@ class _WholeResponse(web.StreamResponse):
         self._is_last = self._is_last or not request.keep_alive
         head = (
             f"{_fixed_head(self.status, int(monotonic()))}Content-Length: {len(self._content)}\r\n"
-            f"{self._connection(request)}{self._more}\r\n"
+            f"{self._connection(request)}{self._more}{self._added()}\r\n"
         )
         transport.write(head.encode() + (b"" if request.method == "HEAD" else self._content))
         if transport.get_write_buffer_size():  # who does not read is not sent more and more
             await request.writer.drain()
         return None
+
+    def _added(self) -> str:
+        """Write what others have put into `headers` since."""
+        if not self._headers:
+            return ""
+        return "".join([f"{name}: {_clean(value)}\r\n" for name, value in self._headers.items()])
 
     def _connection(self, request: web.BaseRequest) -> str:
         """Say what becomes of the connection, where it is not what the version promises (RFC 9112 9.3)."""

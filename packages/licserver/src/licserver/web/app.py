@@ -1,22 +1,38 @@
 """Putting the application together."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import cast
+from typing import Final, cast
 
 from aiohttp import hdrs, web
 
 from licserver import wire
 from licserver.clock import Clock, system_clock
 from licserver.desk import Desk
+from licserver.settings import Settings
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download
+from licserver.web.callers import Callers
 from licserver.web.errors import expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
+from licserver.web.limits import Limits
 from licserver.web.public import PublicEndpoints
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, SHORTCUTS, VAULT, Drain, Handler
+from licserver.web.state import (
+    ARTIFACTS,
+    CLOCK,
+    DESK,
+    DRAIN,
+    LIMITS,
+    SEND_TIMEOUT,
+    SHORTCUTS,
+    VAULT,
+    Drain,
+    Handler,
+)
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+_HSTS: Final = "max-age=31536000"  # a year
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
@@ -27,7 +43,11 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
         clock: Every decision's `now` comes from here.
 
     Returns:
-        The application, ready for any aiohttp runner.
+        The application, ready for any aiohttp runner; `connections.Runner` is the one that bounds how
+        long a connection is held.
+
+    Raises:
+        SettingsError: when the settings name a Redis that cannot be used.
     """
     app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
     app[VAULT] = vendor.vault
@@ -35,7 +55,10 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[DESK] = desk = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
     app[DRAIN] = Drain()
-    public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock)
+    app[SEND_TIMEOUT] = vendor.settings.send_timeout
+    callers = Callers(vendor.settings)
+    app[LIMITS] = limits = Limits(vendor.settings, callers)
+    public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock, callers, limits)
     verify = _add(app, "POST", wire.VERIFY_PATH, public.verify)
     update_check = _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
     app[SHORTCUTS] = {
@@ -47,6 +70,8 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     _add(app, "GET", "/readyz", readyz)
     app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
+    if is_https(vendor.settings):
+        app.on_response_prepare.append(_only_https)
     return app
 
 
@@ -72,7 +97,7 @@ def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: Request
 def _add(app: web.Application, method: str, path: str, handler: Handler) -> Handler:
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
-    answering = guarded(handler, app[DRAIN])
+    answering = guarded(handler, app[DRAIN], app[LIMITS].is_flood)
     for one in ("GET", "HEAD") if method == "GET" else (method,):
         resource.add_route(one, answering, expect_handler=expect)
     resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
@@ -82,3 +107,29 @@ def _add(app: web.Application, method: str, path: str, handler: Handler) -> Hand
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     yield
     await app[DESK].close()
+    await app[LIMITS].close()
+
+
+def is_https(settings: Settings) -> bool:
+    """Tell whether customers reach us by https."""
+    return (settings.base_url or "").startswith("https:")
+
+
+def only_https(handler: RequestHandler) -> RequestHandler:
+    """Let whoever was answered over https never come by http again (D-73).
+
+    For answers that are sent when their handler is done; what is sent before, as files are, gets it
+    from the application's signal.
+    """
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        response = await handler(request)
+        if not response.prepared:
+            response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = _HSTS
+        return response
+
+    return handle
+
+
+async def _only_https(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = _HSTS

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from contextlib import aclosing
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from aiohttp import web
 
@@ -15,7 +15,10 @@ from licserver.rules import DownloadRefusal
 from licserver.signing import LinkSubject, read_link
 from licserver.web.answers import send
 from licserver.web.errors import send_unavailable
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, VAULT
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, LIMITS, SEND_TIMEOUT, VAULT
+
+_PART_BYTES: Final = 1 << 20
+"""What a caller must take within `send_timeout`."""
 
 _log = logging.getLogger("licserver.web")
 
@@ -25,10 +28,10 @@ async def update_download(request: web.Request) -> web.StreamResponse:
     app = request.app
     subject = read_link(request.rel_url.raw_query_string, app[VAULT].link_secrets, app[CLOCK]())
     if not isinstance(subject, LinkSubject):
-        return send(wire.answer_download_refusal(subject))
+        return await _refuse(request, subject)
     verdict = rules.judge_download(*await app[DESK].look_up_download(subject))
     if isinstance(verdict, DownloadRefusal):
-        return send(wire.answer_download_refusal(verdict))
+        return await _refuse(request, verdict)
     try:
         source = await app[ARTIFACTS].find(verdict.artifact, request.method)
         if isinstance(source, Elsewhere):
@@ -37,6 +40,13 @@ async def update_download(request: web.Request) -> web.StreamResponse:
     except ArtifactsError as problem:
         _log.error("%s", problem)
         return send_unavailable("file")
+
+
+async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
+    answer = wire.answer_download_refusal(refusal)
+    if refusal in rules.MISSES:
+        return await request.app[LIMITS].answer_miss(request, answer)
+    return send(answer)
 
 
 async def _send(request: web.Request, release: Release, source: BinaryIO | Pieces) -> web.StreamResponse:
@@ -79,14 +89,25 @@ async def _send_file(request: web.Request, file: BinaryIO, span: wire.Span) -> N
     """Let the kernel copy the bytes; the loop falls back to small reads where it cannot.
 
     Raises:
-        ConnectionResetError: when the caller has gone, or the disk failed half way. The headers
-            are out by then, so the connection must break: a short body is all that can be said.
+        ConnectionResetError: when the caller has gone or stopped to read (D-72), or the disk failed
+            half way. The headers are out by then, so the connection must break: a short body is all
+            that can be said.
     """
     transport = request.transport
     if transport is None:
         raise ConnectionResetError
+    loop, patience, sent = asyncio.get_running_loop(), request.app[SEND_TIMEOUT], 0
     try:
-        sent = await asyncio.get_running_loop().sendfile(transport, file, span.start, span.length)
+        while sent < span.length:
+            async with asyncio.timeout(patience):
+                part = min(_PART_BYTES, span.length - sent)
+                copied = await loop.sendfile(transport, file, span.start + sent, part)
+            sent += copied
+            if copied != part:
+                break
+    except TimeoutError:
+        transport.abort()
+        raise ConnectionResetError from None
     except (ConnectionError, RuntimeError):  # RuntimeError: the transport was closing already
         raise ConnectionResetError from None
     except OSError as problem:

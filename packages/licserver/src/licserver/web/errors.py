@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -27,6 +27,7 @@ _CODES = {
     408: ("timeout", "The request's body did not arrive in time."),
     413: ("too_large", f"The request's body is longer than {wire.MAX_BODY_BYTES} bytes."),
     417: ("expectation_failed", "This expectation is not supported."),
+    429: ("too_many_requests", "Too many requests from this address; try again in a minute."),
 }
 
 
@@ -53,7 +54,18 @@ def send_unavailable(what: str = "service") -> web.StreamResponse:
     return send(answer, {"Retry-After": "5"})
 
 
-def guarded(handler: Handler, drain: Drain) -> Handler:
+def send_too_many() -> web.StreamResponse:
+    """Make the response to who calls too often; it is never a verdict (D-70, D-71)."""
+    return send_error(429, {"Retry-After": "61"})  # beyond `limits.WINDOW`, who asked up to now is let in
+
+
+def send_failure() -> web.StreamResponse:
+    """Make the response of a fault of ours."""
+    message = "The service failed; the operator will find why in the log."
+    return send(wire.answer_error(500, "internal", message))
+
+
+def guarded(handler: Handler, drain: Drain, is_flood: Callable[[web.Request], bool]) -> Handler:
     """Answer whatever a handler raises, and keep the request's text out of the log.
 
     Put on each handler by hand: aiohttp's middlewares cost as much a request as all the rules do.
@@ -61,12 +73,13 @@ def guarded(handler: Handler, drain: Drain) -> Handler:
     Args:
         handler: The one to guard.
         drain: While it is active each answer is its connection's last.
+        is_flood: Whether a request is one too many; asked before anything is done for it (D-71).
     """
 
     @functools.wraps(handler)
     async def guarded_handler(request: web.Request) -> web.StreamResponse:
         try:
-            response = await handler(request)
+            response = send_too_many() if is_flood(request) else await handler(request)
         except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
             response = _answer_problem(request, problem)
         if drain.active:
@@ -106,5 +119,4 @@ def _answer_problem(request: web.Request, problem: Exception) -> web.StreamRespo
             return web.Response(status=_CALLER_GONE)
         case _:
             _log.error("%s %s failed", request.method, request.rel_url.raw_path, exc_info=problem)
-            message = "The service failed; the operator will find why in the log."
-            return send(wire.answer_error(500, "internal", message))
+            return send_failure()

@@ -2,24 +2,23 @@
 
 import asyncio
 import re
-from functools import lru_cache
 
 from aiohttp import web
 
 from licserver import rules, wire
 from licserver.clock import Clock
 from licserver.desk import Desk
-from licserver.environment import connection_ip, normalise_ip, parse_ip
 from licserver.model import Environment, License
-from licserver.rules import Offer, Valid, VerifyVerdict
+from licserver.rules import Offer, UpdateRefusal, Valid, VerifyRefusal, VerifyVerdict
 from licserver.settings import Settings
 from licserver.signing import LinkSubject, sign_link
 from licserver.store import Claim, Sighting, UpdateAsk
 from licserver.vault import Vault
 from licserver.web.answers import send
+from licserver.web.callers import Callers
+from licserver.web.limits import Limits
 
 _HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
-_NO_ADDRESS = "0.0.0.0"  # noqa: S104 - stands for none; nobody listens there
 
 
 class PublicEndpoints:
@@ -28,24 +27,33 @@ class PublicEndpoints:
     Args:
         desk: Loads and admits.
         vault: Turns keys into ids, and signs links.
-        settings: Whom to believe, and how long to wait.
+        settings: How long to wait, and where customers reach us.
         clock: Every decision's `now`.
+        callers: Finds out who calls.
+        limits: Turns away who guesses.
     """
 
-    def __init__(self, desk: Desk, vault: Vault, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, desk: Desk, vault: Vault, settings: Settings, clock: Clock, callers: Callers, limits: Limits
+    ) -> None:
         self._desk = desk
         self._vault = vault
         self._settings = settings
         self._clock = clock
-        self._environment_ip = lru_cache(maxsize=65536)(self._read_environment_ip)
+        self._callers = callers
+        self._limits = limits
 
     async def verify(self, request: web.Request) -> web.StreamResponse:
         """Answer whether a key is valid here (spec 4.1)."""
         call = wire.parse_verify(await self._read_body(request))
         if isinstance(call, wire.Invalid):
-            return send(wire.answer_invalid_verify(call))
-        environment = Environment(call.domain, self._caller_ip(request))
-        return send(wire.answer_verify(await self._judge(call.license_key, environment)))
+            return await self._limits.answer_miss(request, wire.answer_invalid_verify(call))
+        environment = Environment(call.domain, self._callers.find(request).ip)
+        verdict = await self._judge(call.license_key, environment)
+        answer = wire.answer_verify(verdict)
+        if isinstance(verdict, VerifyRefusal) and verdict in rules.MISSES:
+            return await self._limits.answer_miss(request, answer)
+        return send(answer)
 
     async def _judge(self, key: str, environment: Environment) -> VerifyVerdict:
         """Judge on what is stored, and again on the locked record when a slot would be taken (D-08)."""
@@ -66,7 +74,7 @@ class PublicEndpoints:
         """Answer what the latest version is, with a link while support lasts (spec 4.2)."""
         call = wire.parse_update_check(request.rel_url.raw_query_string)
         if isinstance(call, wire.Invalid):
-            return send(wire.answer_invalid_update(call))
+            return await self._limits.answer_miss(request, wire.answer_invalid_update(call))
         now = self._clock()
         key = call.license_key
         license_id = self._vault.license_id(key) if rules.has_key_shape(key) else None
@@ -77,7 +85,10 @@ class PublicEndpoints:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
             base = self._base_url(request) + wire.DOWNLOAD_PATH
             link = sign_link(base, subject, self._vault.link_secrets[0], now)
-        return send(wire.answer_update(verdict, link))
+        answer = wire.answer_update(verdict, link)
+        if isinstance(verdict, UpdateRefusal) and verdict in rules.MISSES:
+            return await self._limits.answer_miss(request, answer)
+        return send(answer)
 
     async def _read_body(self, request: web.Request) -> bytes:
         """Read the body; the settings bound its time (D-11)."""
@@ -91,18 +102,6 @@ class PublicEndpoints:
                 return await request.read()  # the application's `client_max_size` bounds its length
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
-
-    def _caller_ip(self, request: web.Request) -> str:
-        """The connection's address, behind the trusted proxies if there are any (D-05)."""
-        peer = request.remote or _NO_ADDRESS
-        if not self._settings.trusted_proxies:
-            return self._environment_ip(peer)
-        return self._environment_ip(peer, *request.headers.getall("X-Forwarded-For", ()))
-
-    def _read_environment_ip(self, peer: str, *forwarded: str) -> str:
-        believed = connection_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)
-        address = parse_ip(believed)
-        return normalise_ip(address, self._settings.ipv6_prefix) if address else _NO_ADDRESS
 
     def _base_url(self, request: web.Request) -> str:
         """Where customers reach us: the setting; the caller's words only while there is none (D-30)."""

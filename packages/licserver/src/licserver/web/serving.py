@@ -16,8 +16,10 @@ from aiohttp.abc import AbstractAccessLogger
 
 from licserver.settings import Settings
 from licserver.vendor import Vendor
-from licserver.web.app import create_app, take_shortcuts
-from licserver.web.state import DRAIN, SHORTCUTS
+from licserver.web.app import create_app
+from licserver.web.connections import Runner
+from licserver.web.logs import MaskingFormatter
+from licserver.web.state import DRAIN
 
 _log = logging.getLogger("licserver.serving")
 
@@ -55,20 +57,13 @@ def address_of(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class DrainingRunner(web.AppRunner):
+class DrainingRunner(Runner):
     """Ends in order: nobody who is connected loses an answer.
 
     Nothing new is accepted, which is then another process's to do, and readiness turns false. Who
     holds a connection gets one more answer on it, with ``Connection: close``; a connection on which
     nothing is asked is closed after a moment. What runs has the settings' time to finish.
     """
-
-    async def setup(self) -> None:
-        """Make ready, with a way past the router for the addresses that all customers call."""
-        await super().setup()
-        if self.server is None:
-            raise RuntimeError("there is no server after its setup")
-        self.server.request_handler = take_shortcuts(self.app[SHORTCUTS], self.server.request_handler)
 
     async def cleanup(self) -> None:
         """Drain, then end."""
@@ -86,10 +81,10 @@ def _make_runner(vendor: Vendor) -> DrainingRunner:
     settings = vendor.settings
     return DrainingRunner(
         create_app(vendor),
+        settings,
         access_log_class=AccessLogger,
         access_log=logging.getLogger("licserver.access") if settings.access_log else None,
         shutdown_timeout=settings.drain_timeout,
-        keepalive_timeout=75,
     )
 
 
@@ -131,6 +126,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
         announce: Called once, by the first worker that answers.
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
+    from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
 
     listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
     turn_read, turn_write = os.pipe()  # holds one byte: who gets it announces
@@ -153,6 +149,12 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
         runner.app.on_cleanup.append(close_vendor)
         return runner
 
+    class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
+        def setup(self, cfg: Any) -> None:
+            super().setup(cfg)
+            for handler in self.error_log.handlers:
+                handler.setFormatter(MaskingFormatter(self.error_fmt, self.datefmt))
+
     class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
         def load_config(self) -> None:
             options: dict[str, Any] = {
@@ -161,6 +163,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
                 "worker_class": "aiohttp.GunicornWebWorker",
                 "graceful_timeout": math.ceil(settings.drain_timeout + 2 * _LINGER),
                 "loglevel": "warning",
+                "logger_class": MaskedLogger,
                 "proc_name": "licserver",
                 "control_socket_disable": True,
             }

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -9,6 +10,9 @@ from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.desk import Desk
 from licserver.vault import Vault
+
+if TYPE_CHECKING:
+    from licserver.web.limits import Limits
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -25,5 +29,7 @@ class Drain:
 DESK = web.AppKey("desk", Desk)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
+LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
+SEND_TIMEOUT = web.AppKey("send_timeout", float)
 SHORTCUTS: web.AppKey[Mapping[tuple[str, str], Handler]] = web.AppKey("shortcuts")
 DRAIN = web.AppKey("drain", Drain)

@@ -1,0 +1,144 @@
+"""Connections that end: who is slow to ask, or to read, holds one for a bounded time (D-72)."""
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from licserver.settings import Settings
+from licserver.web.app import is_https, only_https, take_shortcuts
+from licserver.web.errors import send_error, send_failure
+from licserver.web.state import SHORTCUTS
+
+IDLE_TIMEOUT: Final = 75.0
+"""Seconds between an answer and the next whole head of a request; proxies expect a minute."""
+
+
+_LINGERING: Final = 2.0
+"""Seconds in which the rest of a body is thrown away after its answer, so that the answer is read."""
+
+
+class Connection(web.RequestHandler):
+    """A connection of a customer or of a proxy; aiohttp's, with the limits that it lacks.
+
+    aiohttp itself closes a connection on which no whole head has come for `IDLE_TIMEOUT` since it was
+    opened or since its last answer. What is added costs a timer for each connection, and nothing
+    for each request.
+
+    Args:
+        server: Whose it is.
+        header_timeout: Seconds from the connection to the end of the first request's head.
+        send_timeout: Seconds in which a caller must take some of what waits to be sent.
+        more: aiohttp's own.
+    """
+
+    __slots__ = ("_first_head", "_header_timeout", "_send_timeout", "_stalled")
+
+    def __init__(
+        self, server: web.Server, *, header_timeout: float, send_timeout: float, **more: Any
+    ) -> None:
+        super().__init__(server, **more)
+        self._header_timeout, self._send_timeout = header_timeout, send_timeout
+        self._first_head: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._first_head = self._loop.call_later(self._header_timeout, self._end_unless_asked)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Wait for nothing more."""
+        for timer in (self._first_head, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def _end_unless_asked(self) -> None:
+        if self._request_count == 0:
+            self.force_close()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a caller who does not read what we have for him."""
+        super().pause_writing()
+        self._stalled = self._loop.call_later(self._send_timeout, self._break_off)
+
+    def resume_writing(self) -> None:
+        """He reads."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        super().resume_writing()
+
+    def _break_off(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()  # `close` would wait for him to read
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - aiohttp's shape; it quotes what was sent
+    ) -> web.StreamResponse:
+        """Answer what never became a request, in our own shape; it is the connection's last answer."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun already")
+        if isinstance(exc, HttpProcessingError):
+            self.logger.info("unreadable request: %s", type(exc).__name__)  # anybody can send one
+            response = send_error(400)
+        else:
+            self.logger.error("a request failed (%d)", status, exc_info=exc)
+            response = send_failure()
+        response.force_close()
+        return response
+
+
+class ConnectionServer(web.Server):
+    """Makes a `Connection` for everybody who connects.
+
+    Args:
+        like: What answers the requests: an application's own server.
+        loop: The event loop.
+        arguments: Of each connection.
+    """
+
+    def __init__(self, like: web.Server, loop: asyncio.AbstractEventLoop, arguments: dict[str, Any]) -> None:
+        super().__init__(like.request_handler, request_factory=like.request_factory, loop=loop)
+        self._arguments = {**arguments, "loop": loop}
+
+    def __call__(self) -> web.RequestHandler:
+        """Make one."""
+        return Connection(self, **self._arguments)
+
+
+class Runner(web.AppRunner):
+    """Runs an application on such connections, past its router for what all customers call.
+
+    Args:
+        app: From `create_app`.
+        settings: The times.
+        shutdown_timeout: Seconds that running requests get in the end.
+        more: Of each connection: `access_log`, and what else aiohttp takes.
+    """
+
+    def __init__(
+        self, app: web.Application, settings: Settings, *, shutdown_timeout: float, **more: Any
+    ) -> None:
+        super().__init__(app, shutdown_timeout=shutdown_timeout)
+        self._is_https = is_https(settings)
+        self._arguments = {
+            "header_timeout": settings.header_timeout,
+            "send_timeout": settings.send_timeout,
+            "keepalive_timeout": IDLE_TIMEOUT,
+            "lingering_time": _LINGERING,
+            **more,
+        }
+
+    async def _make_server(self) -> web.Server:  # the one hook that aiohttp leaves to its runners
+        server = await super()._make_server()
+        server.request_handler = take_shortcuts(self.app[SHORTCUTS], server.request_handler)
+        if self._is_https:
+            server.request_handler = only_https(server.request_handler)
+        return ConnectionServer(server, asyncio.get_running_loop(), self._arguments)

@@ -1,0 +1,80 @@
+"""Misses counted by several servers together, in a Redis, which the extra ``licserver[redis]`` brings."""
+
+import asyncio
+import logging
+from time import monotonic
+from typing import Final
+
+from licserver.errors import SettingsError
+
+try:
+    from limits import RateLimitItemPerMinute
+    from limits.aio.storage import RedisStorage
+    from limits.aio.strategies import SlidingWindowCounterRateLimiter
+    from limits.errors import ConfigurationError
+    from redis.exceptions import RedisError
+except ImportError:
+    raise SettingsError(
+        "LICSERVER_REDIS_URL needs more libraries; install them with: pip install 'licserver[redis]'"
+    ) from None
+
+_log = logging.getLogger("licserver.web")
+
+_PATIENCE: Final = 0.25
+"""Seconds that an answer to a miss may wait for the Redis."""
+
+_PAUSE: Final = 5.0
+"""Seconds in which it is not asked again after it has failed."""
+
+
+class SharedCounter:
+    """Counts by address in a sliding minute, together with all who use the same Redis.
+
+    Args:
+        url: The Redis's; may hold a password.
+        limit: How many a minute.
+
+    Raises:
+        SettingsError: when the address cannot be used.
+    """
+
+    def __init__(self, url: str, limit: int) -> None:
+        try:
+            self._storage = RedisStorage(
+                f"async+{url}",
+                implementation="redispy",
+                key_prefix="licserver",
+                socket_timeout=_PATIENCE,
+                socket_connect_timeout=_PATIENCE,
+            )
+        except (ConfigurationError, ValueError, RedisError):  # their messages quote the address
+            raise SettingsError("LICSERVER_REDIS_URL must look like redis://host:6379/0") from None
+        self._limiter = SlidingWindowCounterRateLimiter(self._storage)
+        self._item = RateLimitItemPerMinute(limit)
+        self._asks_again_at = 0.0
+
+    async def take(self, address: str) -> bool | None:
+        """Count one.
+
+        Returns:
+            False when the limit is reached; None when the Redis cannot say: it is away, slow or
+            has failed a moment ago.
+        """
+        if monotonic() < self._asks_again_at:
+            return None
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await self._limiter.hit(self._item, "miss", address)
+        except (RedisError, OSError, TimeoutError) as problem:
+            if monotonic() >= self._asks_again_at:  # else somebody who waited beside us has said so
+                self._asks_again_at = monotonic() + _PAUSE
+                _log.warning(
+                    "the Redis failed (%s); this process counts misses by itself for %g s",
+                    type(problem).__name__,
+                    _PAUSE,
+                )
+            return None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._storage.bridge.get_connection().aclose()  # type: ignore[attr-defined]

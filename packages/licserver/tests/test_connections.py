@@ -1,0 +1,115 @@
+"""Connections that nobody uses, or that somebody uses too slowly, come to an end (D-72)."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from harness.engines import sqlite_only
+from licserver.web import connections
+
+pytestmark = sqlite_only
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+
+
+async def sent_until_closed(site, *parts: bytes, between=0.02):
+    """Send bytes, part by part, and keep the connection open; what has come when the server closes it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    with suppress(ConnectionError):
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(between)
+    try:
+        return await asyncio.wait_for(reader.read(), 20)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [[], [b"GET"], [HEAD], [bytes([byte]) for byte in HEAD], [HEAD, *[b"X: y\r\n"] * 100]],
+    ids=["silent", "a word", "no end", "byte by byte", "ever more"],
+)
+async def test_who_never_ends_a_head_is_cut_off(make_world, open_site, parts):
+    """The first request's head must be there in time, however busily it comes."""
+    site = await open_site(make_world(header_timeout=0.3))
+    assert await sent_until_closed(site, *parts) == b""
+
+
+async def test_who_has_asked_once_may_be_idle_and_then_not_for_ever(make_world, open_site, monkeypatch):
+    """The limit for the first head ends no connection that is kept; the idle time does."""
+    monkeypatch.setattr(connections, "IDLE_TIMEOUT", 1.0)
+    site = await open_site(make_world(header_timeout=0.3))
+    answer = await sent_until_closed(site, HEAD + b"\r\n", b"", HEAD + b"\r\n", HEAD, between=0.4)
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+
+
+async def test_a_body_that_does_not_come_is_a_408(make_world, open_site):
+    """Byte by byte or not at all: its time is one for the whole body, and the answer is JSON."""
+    site = await open_site(make_world(body_timeout=0.3))
+    head = b"POST /api/v1/licenses/verify HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n"
+    for parts in ([head], [head, *[b"{"] * 30]):
+        answer = await sent_until_closed(site, *parts)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b'{"error":"timeout"' in answer
+
+
+LARGE = b"0123456789abcdef" * (1 << 19)
+"""Eight MiB: more than the sockets between two ends hold."""
+
+
+async def read_after(site, request, seconds):
+    """Send a request, read nothing for a while, and then all that comes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1024)
+    writer.write(request)
+    await asyncio.sleep(seconds)
+    received = bytearray()
+    with suppress(ConnectionError):
+        while piece := await asyncio.wait_for(reader.read(1 << 16), 20):
+            received += piece
+    writer.close()
+    return bytes(received)
+
+
+@pytest.mark.parametrize("place", ["folder", "bucket"])
+async def test_who_takes_nothing_of_a_file_is_cut_off(make_world, open_site, request, place):
+    """A reader who stands still loses the connection; who comes back gets all of it."""
+    more = {"artifacts_url": request.getfixturevalue("bucket")} if place == "bucket" else {}
+    world = make_world(send_timeout=0.3, artifacts_redirect=False, **more)
+    world.publish("1.0", LARGE)
+    site = await open_site(world)
+    link = await site.link(world.key())
+    received = await read_after(site, f"GET {link} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), 1.5)
+    assert received.startswith(b"HTTP/1.1 200 OK")
+    assert len(received) < len(LARGE)
+    assert (await site.call("GET", link))[2] == LARGE
+
+
+async def test_who_asks_and_never_reads_is_cut_off(make_world, open_site):
+    """Answers that nobody takes are not held for ever."""
+    world = make_world(send_timeout=0.3)
+    world.publish("1.0", changelog="x" * 200_000)
+    key, site = world.key(), await open_site(world)
+    query = f"license_key={key}&slug=app&current_version=1&domain=a.example"
+    asks = f"GET /api/v1/update-check?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 60
+    received = await read_after(site, asks, 1.5)
+    assert 0 < received.count(b"HTTP/1.1 200 OK") < 60
+
+
+async def test_who_reads_slowly_gets_all(make_world, open_site):
+    """The time is for each part, not for the whole."""
+    world = make_world(send_timeout=1.0)
+    world.publish("1.0", LARGE)
+    site = await open_site(world)
+    link = await site.link(world.key())
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1 << 16)
+    writer.write(f"GET {link} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    received = 0
+    while piece := await reader.read(1 << 16):
+        received += len(piece)
+        await asyncio.sleep(0.02)
+    assert received > len(LARGE)
+    writer.close()

@@ -1,0 +1,271 @@
+"""Who guesses is slowed down and who bought is not (D-70); who floods is turned away at the door (D-71)."""
+
+import asyncio
+import sys
+import time
+
+import pytest
+
+from harness.engines import sqlite_only
+from licserver.errors import SettingsError
+from licserver.model import LicenseTerms
+from licserver.settings import load_settings
+from licserver.web import create_app, limits
+from licserver.web.limits import WINDOW, Counter
+
+PROXY = "127.0.0.1"
+
+
+class Seconds:
+    """A clock for a counter."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Read it."""
+        return self.now
+
+
+def taken(counter, address="a", tries=100):
+    """How many of some calls are let in."""
+    return sum(counter.take(address) for _ in range(tries))
+
+
+STORIES = {  # seconds passed, then how many more of 100 calls are let in, at ten a minute
+    "all at once": [(0, 10), (0, 0)],
+    "a moment later": [(0, 10), (1, 0)],
+    "at the turn nothing is forgotten": [(59, 10), (1, 0)],
+    "half a minute after the turn half of it is": [(0, 10), (WINDOW + 30, 5)],
+    "a minute without any": [(30, 10), (WINDOW, 5), (WINDOW, 8)],
+    "two minutes forget everything": [(0, 10), (2 * WINDOW, 10)],
+    "an hour as well": [(0, 10), (3600, 10), (0, 0)],
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
+def test_a_minute_slides(story):
+    """The calls of the last sixty seconds count, those of the window before by the share still in it."""
+    counter = Counter(10, clock := Seconds())
+    for passed, let_in in story:
+        clock.now += passed
+        assert taken(counter) == let_in
+
+
+def test_who_waits_a_minute_is_always_let_in_again():
+    """What `Retry-After` promises, 61 seconds, holds at every instant of a window."""
+    for second in range(120):
+        counter = Counter(3, clock := Seconds())
+        clock.now += second / 2
+        taken(counter)
+        clock.now += 61
+        assert counter.take("a")
+
+
+def test_addresses_are_counted_apart_and_are_bounded(monkeypatch):
+    """However many addresses call, no more than two windows full of them are held."""
+    monkeypatch.setattr(limits, "_MAX_COUNTED", 50)
+    counter = Counter(2, Seconds())
+    assert [taken(counter, f"a{number}") for number in range(1000)] == [2] * 1000
+    assert len(counter._counts) + len(counter._before) <= 100
+
+
+def verify(key, **more: str):
+    """A verify request."""
+    body = {"license_key": key, "domain": "a.example", "ip": "::1", **more}
+    return "POST", "/api/v1/licenses/verify", {"json": body}
+
+
+def check(key, slug="app", **more: str):
+    """An update check."""
+    query = {"license_key": key, "slug": slug, "current_version": "1.0", "domain": "a.example", **more}
+    return "GET", "/api/v1/update-check", {"params": query}
+
+
+UNKNOWN = "CP-000000-000000-000000-000000-000000"
+MISSES = {
+    "an unknown key": (verify(UNKNOWN), 404),
+    "no key": (verify("rubbish"), 403),
+    "a malformed call": (verify("rubbish", ip="rubbish"), 422),
+    "no body": (("POST", "/api/v1/licenses/verify", {}), 422),
+    "an unknown key at update check": (check(UNKNOWN), 401),
+    "no key at update check": (check("rubbish"), 401),
+    "a malformed check": (("GET", "/api/v1/update-check", {}), 422),
+    "a forged link": (("GET", "/api/v1/update-download?license=1&signature=x", {}), 403),
+    "no product of this name": (lambda key: check(key, "nothing"), 404),
+    "another product": (lambda key: check(key, "other"), 403),
+}
+
+
+@sqlite_only
+@pytest.mark.parametrize(("request_", "status"), MISSES.values(), ids=MISSES.keys())
+async def test_misses_are_answered_so_often_and_then_are_429(make_world, open_site, request_, status):
+    """Whatever somebody guesses at: after the limit the verdict is kept back, and a minute is asked for."""
+    world = make_world(miss_limit=3)
+    world.product("other")
+    site, key = await open_site(world), world.key()
+    method, path, more = request_(key) if callable(request_) else request_
+    for _ in range(3):
+        assert (await site.call(method, path, **more))[0] == status
+    found, headers, body = await site.call(method, path, **more)
+    assert (found, body["error"], headers["Retry-After"]) == (429, "too_many_requests", "61")
+    assert headers["Cache-Control"] == "no-store"
+    assert (await site.call(*verify(UNKNOWN)[:2], "127.0.0.2", **verify(UNKNOWN)[2]))[0] == 404
+
+
+async def test_sixty_misses_a_minute_and_then_still_every_sold_key(site, world):
+    """By default the 61st miss is 429; whoever holds a key gets its verdict behind the same address."""
+    world.publish("1.0")
+    valid, full, revoked = world.key(), world.key(slots=0), world.key()
+    expired = world.key(expires_on=world.clock().date().replace(year=2020))
+    world.vendor.revoke(revoked)
+    statuses = [(await site.verify(UNKNOWN))[0] for _ in range(65)]
+    assert statuses == [404] * 60 + [429] * 5
+    for key, status, reason in (
+        (valid, 200, None),
+        (full, 403, "Max activations exceeded or unrecognized environment."),
+        (revoked, 403, "License has been revoked."),
+        (expired, 403, "License expired."),
+    ):
+        found, answer = await site.verify(key)
+        assert (found, answer.get("reason")) == (status, reason)
+    assert (await site.check(expired))[1]["error"] == "license_expired"
+    assert (await site.call("GET", await site.link(valid)))[0] == 200
+    assert world.held(valid) == [("a.example", "127.0.0.1")]
+
+
+OFFICE = 500
+
+
+@sqlite_only
+async def test_an_office_of_500_starts_at_nine_and_sees_no_429(make_world, open_site):
+    """All behind one address, in the same minute: activation, update check and download, and a few typos."""
+    world = make_world(trusted_proxies=PROXY, base_url="http://licenses.example")
+    world.publish("1.0")
+    site = await open_site(world)
+    keys = [key for batch in world.vendor.issue("app", LicenseTerms(), OFFICE) for key in batch]
+    behind = {"headers": {"X-Forwarded-For": "203.0.113.7"}}
+    gate = asyncio.Semaphore(50)
+
+    async def start(number, key):
+        async with gate:
+            typo = key[:-1] + ("A" if key[-1] != "A" else "B")
+            statuses = [(await site.verify(typo, **behind))[0]] if number % 10 == 0 else []
+            statuses.append((await site.verify(key, f"pc{number}.office.example", **behind))[0])
+            status, answer = await site.check(key, **behind)
+            link = answer["download_url"].removeprefix("http://licenses.example")
+            return [*statuses, status, (await site.call("GET", link, **behind))[0]]
+
+    answers = await asyncio.gather(*(start(number, key) for number, key in enumerate(keys)))
+    assert sorted({status for statuses in answers for status in statuses}) == [200, 404]
+    assert all(statuses[-3:] == [200, 200, 200] for statuses in answers)
+
+
+@sqlite_only
+async def test_a_flood_is_turned_away_before_anything_is_done_for_it(make_world, open_site):
+    """Over the limit even a good key is 429, an address of its own is not, and no database is asked."""
+    world = make_world(trusted_proxies=PROXY, flood_limit=20)
+    site, key = await open_site(world), world.key()
+
+    async def call(address):
+        return (await site.verify(key, headers={"X-Forwarded-For": address}))[0]
+
+    assert [await call("203.0.113.7") for _ in range(21)] == [200] * 20 + [429]
+    assert await call("203.0.113.8") == 403  # served: its one slot is the other's
+    world.vendor.database.close()
+    for path in ("/api/v1/update-check", "/api/v1/update-download", "/readyz"):
+        headers = {"X-Forwarded-For": "203.0.113.7"}
+        assert (await site.call("GET", path, headers=headers))[0] == 429
+    assert (await site.call("GET", "/healthz"))[0] == 200  # from this machine: not counted
+
+
+@sqlite_only
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("::ffff:203.0.113.7", "203.0.113.7", True),
+        ("203.0.113.7", "203.0.113.8", False),
+    ],
+)
+async def test_an_ipv6_network_is_one_caller(make_world, open_site, first, second, together):
+    """Who has one address of a /64 has them all, so they count together; IPv4 counts by address."""
+    site = await open_site(make_world(trusted_proxies=PROXY, miss_limit=1))
+    for address, status in ((first, 404), (second, 429 if together else 404)):
+        assert (await site.verify(UNKNOWN, headers={"X-Forwarded-For": address}))[0] == status
+
+
+@sqlite_only
+async def test_nobody_talks_himself_out_of_the_count(make_world, open_site):
+    """Without a trusted proxy a made-up `X-Forwarded-For` changes nothing (D-05)."""
+    site = await open_site(make_world(miss_limit=2))
+    statuses = [
+        (await site.verify(UNKNOWN, headers={"X-Forwarded-For": f"203.0.113.{number}"}))[0]
+        for number in range(3)
+    ]
+    assert statuses == [404, 404, 429]
+
+
+@sqlite_only
+async def test_limits_can_be_turned_off(make_world, open_site):
+    """Zero counts nothing."""
+    site = await open_site(make_world(miss_limit=0, flood_limit=0, trusted_proxies=PROXY))
+    headers = {"X-Forwarded-For": "203.0.113.7"}
+    assert {(await site.verify(UNKNOWN, headers=headers))[0] for _ in range(70)} == {404}
+
+
+# --- several servers, one Redis ---------------------------------------------------------------
+
+
+@sqlite_only
+async def test_servers_with_one_redis_count_misses_together(make_world, open_site, redis):
+    """What one server has counted the other knows; and no address is counted for ever."""
+    sites = [await open_site(make_world(miss_limit=4, redis_url=redis.url)) for _ in range(2)]
+    statuses = [(await sites[number % 2].verify(UNKNOWN))[0] for number in range(6)]
+    assert statuses == [404] * 4 + [429] * 2
+    assert redis.names()
+    assert all(0 < redis.lifetime(name) <= 2 * WINDOW for name in redis.names())
+
+
+@sqlite_only
+@pytest.mark.parametrize("trouble", ["stopped", "frozen"])
+async def test_without_its_redis_a_server_counts_by_itself(make_world, open_site, redis, caplog, trouble):
+    """Misses are answered at once and still counted, the log says so once, and sold keys never asked."""
+    world = make_world(miss_limit=4, redis_url=redis.url)
+    site, key = await open_site(world), world.key()
+    assert (await site.verify(UNKNOWN))[0] == 404
+    with getattr(redis, trouble)():
+        assert (await site.verify(key))[0] == 200
+        assert caplog.text == ""
+        began = time.monotonic()
+        statuses = [(await site.verify(UNKNOWN))[0] for _ in range(6)]
+        assert time.monotonic() - began < 5  # not as long as the Redis is silent
+    assert statuses == [404] * 4 + [429] * 2
+    (line,) = caplog.messages
+    assert "by itself" in line
+    assert redis.url not in line
+
+
+@sqlite_only
+def test_a_redis_that_cannot_be_is_told_by_its_variable(make_world):
+    """Wrong use, without a word of the address: it may hold a password."""
+    with pytest.raises(SettingsError, match="LICSERVER_REDIS_URL must look like") as refusal:
+        create_app(make_world(redis_url="http://:secret@host").vendor)
+    assert "secret" not in str(refusal.value)
+
+
+@sqlite_only
+def test_a_missing_extra_is_told(make_world, monkeypatch):
+    """Installed without its extra, licserver says what to install."""
+    monkeypatch.delitem(sys.modules, "licserver.web.shared", raising=False)
+    monkeypatch.setitem(sys.modules, "limits", None)
+    with pytest.raises(SettingsError, match=r"pip install 'licserver\[redis\]'"):
+        create_app(make_world(redis_url="redis://localhost").vendor)
+
+
+def test_limits_are_checked_like_all_settings(monkeypatch):
+    """A limit below zero is refused by its name."""
+    monkeypatch.setenv("LICSERVER_MISS_LIMIT", "-1")
+    with pytest.raises(SettingsError, match="LICSERVER_MISS_LIMIT"):
+        load_settings()

@@ -1,0 +1,280 @@
+"""Keys and secrets are masked in whatever is written: logs, complaints, crashes, reprs, JSON (issue 4)."""
+
+import io
+import json
+import logging
+import secrets
+from base64 import b64encode
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.engines import sqlite_only
+from licserver.masking import mask
+from licserver.rules import draw_key, has_key_shape, mask_key
+from licserver.settings import Settings
+from licserver.signing import LinkSecret, LinkSubject, sign_link
+from licserver.vault import new_secrets, read_vault
+from licserver.vendor import Vendor
+from licserver.web import serving
+from licserver.web.logs import MaskingFormatter
+from licserver.wire import parse_update_check, parse_verify
+
+SECRET = b64encode(bytes(range(100, 132))).decode()
+PEM = (
+    Ed25519PrivateKey.generate()
+    .private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    .decode()
+    .strip()
+)
+MASKED = {
+    "a key": ("key CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST.", "key CP-AB…QRST."),
+    "two keys": (
+        "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST CP-000000-012345-GHIJKL-6789MN-111111",
+        "CP-AB…QRST CP-00…1111",
+    ),
+    "lower case": ("cp-abcdef-012345-ghijkl-6789mn-opqrst", "cp-ab…qrst"),
+    "half a key": ("CP-ABCDEF-012345-GHI", "CP-AB…2345-GHI"),
+    "in a query": (
+        "?license_key=CP-ABCDEF%2D012345%2DGHIJKL%2D6789MN%2DOPQRST&x",
+        "?license_key=CP-AB…QRST&x",
+    ),
+    "no key": ("CP-1 and CP-ABCDEF", "CP-1 and CP-ABCDEF"),
+    "a secret": (f'{{"seal_secret": "{SECRET}"}}', '{"seal_secret": "…"}'),
+    "a secret by itself": (SECRET, "…"),
+    "a signed link": ("GET /x?key=1&signature=AbC-_123&y=2 ok", "GET /x?key=1&signature=…&y=2 ok"),
+    "a bucket's address": (
+        "https://b.example/o?X-Amz-Signature=0123abcd",
+        "https://b.example/o?X-Amz-Signature=…",
+    ),
+    "a password": ("postgresql://me:hunter2@db/x failed", "postgresql://me:…@db/x failed"),
+    "a password without a user": ("redis://:hunter2@host:6379/0", "redis://:…@host:6379/0"),
+    "a private key": (f"read {PEM}\nthen", "read … PRIVATE KEY …\nthen"),
+    "all hyphens encoded": ("/CP%2DABCDEF%2D012345%2DGHIJKL%2D6789MN%2DOPQRST", "/CP%2D…QRST"),
+    "a digest": (f"artifact {'0123456789abcdef' * 4}", f"artifact {'0123456789abcdef' * 4}"),
+    "a path": (f"/srv/{'a' * 38}/b", f"/srv/{'a' * 38}/b"),
+    "an address with a port": ("http://127.0.0.1:8080/a@b", "http://127.0.0.1:8080/a@b"),
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), MASKED.values(), ids=MASKED.keys())
+def test_whatever_is_logged_shows_nothing_secret(text, shown):
+    """The finished line is masked, and so is a traceback; what is no secret stays readable."""
+    assert mask(text) == shown
+    record = logging.LogRecord("x", logging.ERROR, "f", 1, "%s", (text,), None)
+    assert MaskingFormatter("%(message)s").format(record) == shown
+    record.exc_info = (ValueError, ValueError(text), None)
+    assert MaskingFormatter("%(message)s").format(record) == f"{shown}\nValueError: {shown}"
+
+
+def test_a_private_key_that_is_cut_off_hides_the_rest():
+    """Nobody knows where it ends."""
+    assert mask(f"x\n{PEM[:60]}\ny") == "x\n… PRIVATE KEY …"
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_no_key_survives_masking(before, after):
+    """Whatever stands around it, and masking twice is masking once."""
+    key = draw_key()
+    masked = mask(f"{before}{key}{after}")
+    assert key not in masked
+    assert mask(masked) == masked
+
+
+@given(st.binary(min_size=32, max_size=32), st.sampled_from([" ", '"', "'", "\n", ":", ","]))
+def test_no_secret_survives_masking(secret, around):
+    """Thirty-two bytes in base64, as the secrets file holds them."""
+    text = b64encode(secret).decode()
+    assert text not in mask(f"x{around}{text}{around}x")
+
+
+def leaves(value):
+    """Every text within a value."""
+    match value:
+        case dict():
+            return [text for part in value.values() for text in leaves(part)]
+        case list() | tuple():
+            return [text for part in value for text in leaves(part)]
+        case _:
+            return [str(value)]
+
+
+@sqlite_only
+def test_no_record_shows_a_key_or_a_secret(make_world):
+    """Everything that holds one can be printed: settings, vault, calls, licenses, applications."""
+    held = new_secrets()
+    world = make_world(secrets=json.dumps(held), redis_url="redis://:hunter2@127.0.0.1:1/0", miss_limit=0)
+    key = world.key()
+    body = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
+    shown = [
+        world.settings,
+        world.vendor,
+        world.vendor.vault,
+        world.vendor.vault.link_secrets,
+        read_vault(json.dumps(held), "test"),
+        LinkSecret("a", secrets.token_bytes(32)),
+        parse_verify(body),
+        parse_update_check(f"license_key={key}&slug=app&current_version=1&domain=a.example"),
+        world.vendor.license(key),
+        list(world.vendor.licenses()),
+        vars(world.vendor),
+    ]
+    text = "\n".join(f"{thing!r} {thing!s}" for thing in shown)
+    raw = [value for value in leaves(held) if len(value) > 20]
+    assert len(raw) == 3
+    assert not [value for value in [key, "hunter2", *raw] if value in text]
+    assert world.vendor.vault.index_secret.hex() not in text
+    assert repr(world.vendor.vault.index_secret)[2:-1] not in text
+
+
+WRONG = [  # arguments in whose place a key may be typed
+    ("product", "add", "{key}", "--name", "x"),
+    ("product", "rename", "{key}", "--name", "x"),
+    ("product", "add", "x", "--name", "x", "--environment", "{key}"),
+    ("release", "list", "{key}"),
+    ("release", "withdraw", "app", "{key}"),
+    ("release", "publish", "app", "1.0", "{key}"),
+    ("release", "publish", "app", "{key}", "{file}"),
+    ("license", "issue", "{key}"),
+    ("license", "issue", "app", "--slots", "{key}"),
+    ("license", "issue", "app", "--expires", "{key}"),
+    ("license", "show", "x{key}"),
+    ("license", "show", "{unknown}"),
+    ("license", "revoke", "{unknown}"),
+    ("license", "deactivate", "{key}", "{key}"),
+    ("license", "{key}"),
+    ("{key}",),
+    ("subscription", "end", "{key}"),
+    ("serve", "--port", "{key}"),
+    ("license", "show", "{key}", "--data-dir", "{file}"),
+]
+
+
+@sqlite_only
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+def test_a_key_in_the_wrong_place_is_not_repeated(cli, tmp_path, arguments):
+    """What is typed where it does not belong is complained of, masked, in a terminal that may be shared."""
+    cli("product", "add", "app", "--name", "My App")
+    (tmp_path / "file").write_text("")
+    key = cli("license", "issue", "app").strip()
+    given = [part.format(key=key, unknown=draw_key(), file=tmp_path / "file") for part in arguments]
+    complaint = cli(*given, expect=2)
+    assert not any(has_key_shape(word.strip("'\".,:;x")) for word in complaint.split()), complaint
+    assert key not in complaint
+
+
+@sqlite_only
+def test_json_shows_keys_only_to_who_asks_for_them(cli, tmp_path):
+    """`--json` of every command masks keys as the lists for people do, and never holds a secret."""
+    (tmp_path / "app.zip").write_bytes(b"zip")
+    cli("product", "add", "app", "--name", "My App", "--json")
+    key = json.loads(cli("license", "issue", "app", "--subscription", "s1", "--json"))["license_keys"][0]
+    printed = [
+        cli(*command, "--json")
+        for command in (
+            ("product", "list"),
+            ("release", "publish", "app", "1.0", str(tmp_path / "app.zip")),
+            ("release", "list", "app"),
+            ("license", "list"),
+            ("license", "show", key),
+            ("license", "allow", key, "a.example"),
+            ("license", "revoke", key),
+            ("license", "reinstate", key),
+            ("subscription", "end", "s1"),
+            ("db", "status"),
+            ("db", "check"),
+        )
+    ]
+    held = [
+        value for value in leaves(json.loads((cli.folder / "secrets.json").read_text())) if len(value) > 20
+    ]
+    assert not [text for text in printed for secret in (key, *held) if secret in text]
+    assert mask_key(key) in printed[3]
+    assert json.loads(cli("license", "show", key, "--reveal", "--json"))["license_key"] == key
+
+
+@sqlite_only
+def test_a_crash_is_told_in_full_and_masked(cli, monkeypatch):
+    """What nobody foresaw ends in a traceback that can be mailed around, and in exit code 1."""
+    key = draw_key()
+
+    def burst(*_: object) -> None:
+        raise ZeroDivisionError(f"{key} {SECRET}")
+
+    monkeypatch.setattr(Vendor, "products", burst)
+    report = cli("product", "list", expect=1)
+    assert report.startswith("Traceback")
+    assert f"ZeroDivisionError: {mask_key(key)} …" in report
+
+
+async def test_a_failure_behind_an_endpoint_is_logged_masked(site, world, monkeypatch):
+    """An exception that quotes a key, a secret and a link is logged without them, and told to nobody."""
+    key = world.key()
+    link = sign_link("/x", LinkSubject(b"0" * 16, 1), world.vendor.vault.link_secrets[0], datetime.now(UTC))
+
+    def burst(*_: object) -> None:
+        raise ZeroDivisionError(f"{key} {SECRET} {link}")
+
+    monkeypatch.setattr("licserver.rules.judge_verify", burst)
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(MaskingFormatter())
+    log = logging.getLogger("licserver.web")
+    monkeypatch.setattr(log, "handlers", [handler])
+    monkeypatch.setattr(log, "propagate", False)  # pytest would write it as it is
+    status, answer = await site.verify(key)
+    assert (status, answer["error"]) == (500, "internal")
+    assert key not in str(answer)
+    logged = stream.getvalue()
+    assert f"ZeroDivisionError: {mask_key(key)} … /x?" in logged
+    assert key not in logged
+    assert link.rpartition("=")[2] not in logged
+
+
+def test_what_the_server_prints_shows_no_key(program):
+    """With an access log, keys in every place of an address, and one or two processes: no line spells one."""
+    program.run("product", "add", "app", "--name", "App")
+    key = program.run("license", "issue", "app").stdout.strip()
+    program.environ["LICSERVER_ACCESS_LOG"] = "true"
+    for workers in serving_ways():
+        with program.serve("--workers", workers) as (process, address):
+            for path in (
+                f"/api/v1/update-check?license_key={key}&slug=app&current_version=1&domain=x",
+                f"/{key}",
+                f"/{key.replace('-', '%2D')}?x={key}",
+                f"/api/v1/update-download?{key}",
+            ):
+                fetch(address + path, key)
+            process.terminate()
+            _, printed = process.communicate(timeout=30)
+        assert printed.count("GET /") == 4
+        assert mask_key(key) in printed
+        assert key not in printed
+        assert key.replace("-", "%2D") not in printed
+
+
+def serving_ways():
+    """One process, and two where there are processes to fork."""
+    return ["1", "2"] if hasattr(serving.os, "fork") else ["1"]
+
+
+def fetch(url, key):
+    """Ask for an address, with the key in every header that is often logged."""
+    import urllib.error  # noqa: PLC0415 - for this story only
+    import urllib.request  # noqa: PLC0415 - the same
+
+    headers = {"User-Agent": key, "Referer": f"http://x/?{key}", "X-Forwarded-For": key}
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10).close()  # noqa: S310
+    except urllib.error.HTTPError as refused:
+        refused.close()
+
+
+def test_settings_from_the_environment_stay_hidden(monkeypatch):
+    """A setting that cannot be used is complained of without its value."""
+    monkeypatch.setenv("LICSERVER_SECRETS", SECRET)
+    assert SECRET not in repr(Settings())

@@ -1,0 +1,93 @@
+"""Made-up requests, good and bad, get documented answers only (issue 4).
+
+schemathesis makes them from the OpenAPI document: a handful for each operation in every run, 2,000 with
+`nox -s fuzz`.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import CHECKS
+from schemathesis.core.result import Ok
+
+from harness.shop import PRODUCT, SLUG
+from harness.world import World
+
+DOCUMENT = json.loads(Path(__file__).parents[1].joinpath("docs/openapi.json").read_text(encoding="utf-8"))
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok)}
+CASES = [
+    pytest.param(label, mode, id=f"{label}-{mode.name.lower()}")
+    for label, operation in OPERATIONS.items()
+    for mode in GenerationMode
+    if mode is GenerationMode.POSITIVE
+    or operation.body
+    or operation.query  # else nothing can be asked wrongly
+]
+EXAMPLES = int(os.environ.get("LICENSING_EXAMPLES", "40"))
+CONFORMS = CHECKS.get_by_names(
+    [
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_headers_conformance",
+        "response_schema_conformance",
+    ]
+)
+RARELY = st.sampled_from([True, *[False] * 3])
+
+
+@pytest.fixture
+def good(make_world: Callable[..., World]) -> tuple[World, dict[str, str]]:
+    """A vendor with something to find, no limits in the way, and values that lead to it."""
+    world = make_world(miss_limit=0, flood_limit=0)
+    world.stock({"products": [PRODUCT, {**PRODUCT, "slug": "empty", "releases": []}], "licenses": []})
+    return world, {"license_key": world.new_key(SLUG, slots=None), "slug": SLUG}
+
+
+@pytest.mark.parametrize(("label", "mode"), CASES)
+def test_every_answer_to_whatever_is_sent_is_documented(
+    label: str, mode: GenerationMode, good: tuple[World, dict[str, str]]
+) -> None:
+    """No 5xx, no status, header or body that the document does not have; some of the values are real ones."""
+    world, values = good
+    operation = OPERATIONS[label]
+    with world.serving() as server, requests.Session() as session:
+        link = _link(session, server.url, values)
+
+        @given(st.data(), operation.as_strategy(generation_mode=mode))
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        )
+        def send(data: st.DataObject, case: Any) -> None:
+            for place in (case.body, case.query):
+                for name, value in (values | link).items():
+                    if isinstance(place, dict) and name in place and data.draw(RARELY):
+                        place[name] = value
+            response = case.call(base_url=server.url, session=session, timeout=10)
+            case.validate_response(response, checks=CONFORMS)
+
+        send()
+        assert requests.get(f"{server.url}/readyz", timeout=10).status_code == 200
+
+
+def _link(session: requests.Session, url: str, values: dict[str, str]) -> dict[str, str]:
+    """The parameters of a good link."""
+    query = {**values, "current_version": "0", "domain": "a.example"}
+    answer = session.get(f"{url}/api/v1/update-check", params=query, timeout=timedelta(seconds=10).seconds)
+    return dict(parse_qsl(urlsplit(answer.json()["download_url"]).query))
