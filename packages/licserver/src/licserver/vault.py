@@ -12,7 +12,9 @@ import os
 import secrets
 import tempfile
 from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +38,7 @@ class Vault:
     Args:
         index_secret: 32 bytes; changes never, for every key would be lost.
         seal_secret: 32 bytes; the same.
-        link_secrets: The first one signs; the others are still believed (D-30).
+        link_secrets: The newest first; `signing` says which one signs, and which are believed (D-30, D-66).
     """
 
     index_secret: bytes = field(repr=False)
@@ -77,15 +79,16 @@ class Vault:
 
 def new_secrets() -> dict[str, Any]:
     """Draw a fresh set of secrets, in the shape of the secrets file."""
+    return {"index_secret": _draw(), "seal_secret": _draw(), "link_secrets": [new_link_secret()]}
 
-    def draw() -> str:
-        return b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
-    return {
-        "index_secret": draw(),
-        "seal_secret": draw(),
-        "link_secrets": [{"id": secrets.token_hex(4), "secret": draw()}],
-    }
+def new_link_secret() -> dict[str, str]:
+    """Draw a fresh secret for links, in the shape of the secrets file."""
+    return {"id": secrets.token_hex(4), "secret": _draw()}
+
+
+def _draw() -> str:
+    return b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def read_vault(text: str, source: str) -> Vault:
@@ -103,12 +106,9 @@ def read_vault(text: str, source: str) -> Vault:
         vault = Vault(
             index_secret=b64decode(held["index_secret"], validate=True),
             seal_secret=b64decode(held["seal_secret"], validate=True),
-            link_secrets=tuple(
-                LinkSecret(link["id"], b64decode(link["secret"], validate=True))
-                for link in held["link_secrets"]
-            ),
+            link_secrets=tuple(map(_read_link_secret, held["link_secrets"])),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise VaultError(f"{source} does not hold licserver's secrets; restore it from your backup") from None
     lengths = {
         len(vault.index_secret),
@@ -120,6 +120,14 @@ def read_vault(text: str, source: str) -> Vault:
             f"{source} does not hold secrets of {_SECRET_BYTES} bytes; restore it from your backup"
         )
     return vault
+
+
+def _read_link_secret(held: Mapping[str, Any]) -> LinkSecret:
+    from_ = held.get("signs_from")
+    signs_from = None if from_ is None else datetime.fromisoformat(from_)
+    if signs_from is not None and signs_from.tzinfo is None:
+        raise ValueError("an instant without a zone")
+    return LinkSecret(held["id"], b64decode(held["secret"], validate=True), signs_from)
 
 
 def open_vault(settings: Settings) -> Vault:
@@ -141,16 +149,24 @@ def open_vault(settings: Settings) -> Vault:
 
 def _create_secrets(path: Path) -> None:
     """Write fresh secrets, whole and private from the first byte; of two who try at once, one wins."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".secrets-")  # mode 0600
+    text = json.dumps(new_secrets(), indent=2)
+    with written_beside(path, text) as temporary, contextlib.suppress(FileExistsError):
+        _link_once(temporary, path)
+
+
+@contextlib.contextmanager
+def written_beside(path: Path, text: str) -> Iterator[Path]:
+    """Write a private file beside another, whole and durable; it goes unless it gets a name meanwhile."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secrets-")  # mode 0600
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(new_secrets(), file, indent=2)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            _link_once(Path(temporary), path)
+        yield temporary
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _link_once(temporary: Path, path: Path) -> None:

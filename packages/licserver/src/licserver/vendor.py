@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from licserver.artifacts import Artifacts, open_artifacts
+from licserver.changelog import clean
 from licserver.clock import Clock, system_clock
 from licserver.environment import (
     BadDomain,
@@ -126,7 +127,7 @@ class Vendor:
     # --- releases -----------------------------------------------------------------------------
 
     def publish(self, slug: str, version: str, file: Path, changelog: str = "") -> Release:
-        """Publish a file as a version of a product.
+        """Publish a file as a version of a product; of the changelog, what is harmless (D-65).
 
         The file is copied first and named in the books last: a crash between leaves no release.
 
@@ -141,14 +142,15 @@ class Vendor:
         key = self._version_key(version)
         if any(self._version_key(known.version) == key for known in self._records.releases(product.id)):
             raise self._published_already(slug, version)
-        if len(changelog) > MAX_CHANGELOG:
+        changelog = clean(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
+        if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
             raise WrongUse(f"the changelog is longer than {MAX_CHANGELOG} characters")
         if not is_printable(changelog.translate({ord(char): None for char in "\t\r\n"})):
             raise WrongUse("the changelog must not contain control characters")
         artifact = self._store_artifact(file)
         if not self._records.add_release(product.id, version, key, changelog, artifact, self._clock()):
             raise self._published_already(slug, version)  # by somebody else, meanwhile
-        return self._release(product, key)
+        return self.release(slug, version)
 
     def withdraw(self, slug: str, version: str) -> Release:
         """Take a release back: it is offered no more, and links to it are dead (D-33).
@@ -160,7 +162,7 @@ class Vendor:
         key = self._version_key(version)
         if not self._records.withdraw_release(product.id, key, self._clock()):
             raise WrongUse(f"{slug} has no version {version!r}")
-        return self._release(product, key)
+        return self.release(slug, version)
 
     def releases(self, slug: str) -> list[Release]:
         """A product's releases, in the order of publication.
@@ -170,12 +172,17 @@ class Vendor:
         """
         return self._records.releases(self.product(slug).id)
 
-    def _release(self, product: Product, key: str) -> Release:
-        return next(
-            release
-            for release in self._records.releases(product.id)
-            if self._version_key(release.version) == key
-        )
+    def release(self, slug: str, version: str) -> Release:
+        """One of a product's releases.
+
+        Raises:
+            WrongUse: for an unknown product or version.
+        """
+        product, key = self.product(slug), self._version_key(version)
+        for release in self._records.releases(product.id):
+            if self._version_key(release.version) == key:
+                return release
+        raise WrongUse(f"{slug} has no version {version!r}")
 
     def _version_key(self, text: str) -> str:
         version = parse_version(text) if len(text) <= MAX_INDEXED else None

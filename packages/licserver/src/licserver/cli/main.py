@@ -33,6 +33,7 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "release": ("licserver.cli.products:release_group", "Publish, list and withdraw versions."),
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
     "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions."),
+    "secret": ("licserver.cli.secrets:secret_group", "List and rotate the secrets that sign download links."),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 

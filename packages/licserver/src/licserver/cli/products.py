@@ -85,7 +85,8 @@ def publish(
     record = _release(release)
     printer.one(
         record,
-        f"published {slug} {release.version}: {release.artifact.size} bytes, sha256 {record['sha256']}",
+        f"published {slug} {release.version}: {release.artifact.size} bytes, sha256 {record['sha256']}"
+        + ("" if release.changelog == (changelog or "") else "; of the changelog, basic HTML was kept"),
     )
 
 
@@ -95,6 +96,16 @@ def publish(
 def list_releases(vendor: Vendor, printer: Printer, slug: str) -> None:
     """List the versions of the product SLUG."""
     printer.rows(map(_release, vendor.releases(slug)), (14, 24, 24, 12, 30, 0), "no versions yet")
+
+
+@release_group.command("changelog")
+@click.argument("slug")
+@click.argument("version")
+@vendor_command
+def show_changelog(vendor: Vendor, printer: Printer, slug: str, version: str) -> None:
+    """Show what customers read of VERSION of the product SLUG."""
+    release = vendor.release(slug, version)
+    printer.one({"version": release.version, "changelog": release.changelog}, release.changelog)
 
 
 @release_group.command("withdraw")

@@ -7,13 +7,14 @@ from aiohttp import web
 from licserver import wire
 from licserver.clock import Clock, system_clock
 from licserver.desk import Desk
+from licserver.rotation import open_ring
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download
 from licserver.web.errors import Handler, expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.public import PublicEndpoints
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, VAULT, Drain
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, LINKS, Drain
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
@@ -27,12 +28,12 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
         The application, ready for any aiohttp runner.
     """
     app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
-    app[VAULT] = vendor.vault
+    app[LINKS] = links = open_ring(vendor.settings, vendor.vault)
     app[ARTIFACTS] = vendor.artifacts
     app[DESK] = desk = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
     app[DRAIN] = Drain()
-    public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock)
+    public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock)
     _add(app, "POST", wire.VERIFY_PATH, public.verify)
     _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)

@@ -12,9 +12,9 @@ from licserver.artifacts import Elsewhere, Pieces
 from licserver.errors import ArtifactsError
 from licserver.model import Release
 from licserver.rules import DownloadRefusal
-from licserver.signing import LinkSubject, read_link
+from licserver.signing import LinkSubject
 from licserver.web.errors import send
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, VAULT
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, LINKS
 
 _log = logging.getLogger("licserver.web")
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("licserver.web")
 async def update_download(request: web.Request) -> web.StreamResponse:
     """Answer a signed link with the file, or with where it is (D-30 … D-34)."""
     app = request.app
-    subject = read_link(request.rel_url.raw_query_string, app[VAULT].link_secrets, app[CLOCK]())
+    subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
     if not isinstance(subject, LinkSubject):
         return send(wire.answer_download_refusal(subject))
     verdict = rules.judge_download(*await app[DESK].look_up_download(subject))

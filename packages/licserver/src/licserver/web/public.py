@@ -11,6 +11,7 @@ from licserver.clock import Clock
 from licserver.desk import Desk
 from licserver.environment import connection_ip, normalise_ip, parse_ip
 from licserver.model import Environment, License
+from licserver.rotation import LinkRing
 from licserver.rules import Offer, Valid, VerifyVerdict
 from licserver.settings import Settings
 from licserver.signing import LinkSubject, sign_link
@@ -27,14 +28,16 @@ class PublicEndpoints:
 
     Args:
         desk: Loads and admits.
-        vault: Turns keys into ids, and signs links.
+        vault: Turns keys into ids.
+        links: Knows which secret signs links.
         settings: Whom to believe, and how long to wait.
         clock: Every decision's `now`.
     """
 
-    def __init__(self, desk: Desk, vault: Vault, settings: Settings, clock: Clock) -> None:
+    def __init__(self, desk: Desk, vault: Vault, links: LinkRing, settings: Settings, clock: Clock) -> None:
         self._desk = desk
         self._vault = vault
+        self._links = links
         self._settings = settings
         self._clock = clock
         self._environment_ip = lru_cache(maxsize=65536)(self._read_environment_ip)
@@ -76,7 +79,7 @@ class PublicEndpoints:
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
             base = self._base_url(request) + wire.DOWNLOAD_PATH
-            link = sign_link(base, subject, self._vault.link_secrets[0], now)
+            link = sign_link(base, subject, self._links.signer(now), now)
         return send(wire.answer_update(verdict, link))
 
     async def _read_body(self, request: web.Request) -> bytes:

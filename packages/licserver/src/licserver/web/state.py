@@ -7,9 +7,9 @@ from aiohttp import web
 from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.desk import Desk
-from licserver.vault import Vault
+from licserver.rotation import LinkRing
 
-VAULT = web.AppKey("vault", Vault)
+LINKS = web.AppKey("links", LinkRing)
 
 
 @dataclass(slots=True)
