@@ -62,7 +62,7 @@ def test_secrets_without_instants_are_all_believed():
 
 @given(st.integers(0, 7200), st.integers(-300, 300), st.integers(0, 3599), st.integers(60, 7200))
 def test_a_link_meets_no_server_that_does_not_believe_it(signed_after, skew, age, lead):
-    """Whenever it was signed, every server that has the file believes it for its hour, clocks apart or not."""
+    """Whenever it was signed, every server that has the file believes it for its hour, by any clock."""
     secrets = (LinkSecret("new", b"n" * 32, NOW + timedelta(seconds=lead)), LinkSecret("old", b"o" * 32))
     signed_at = NOW + timedelta(seconds=signed_after)
     link = sign_link("x", SUBJECT, signing_secret(secrets, signed_at), signed_at).partition("?")[2]
@@ -117,7 +117,7 @@ def test_a_process_that_has_not_looked_yet_meets_a_link_of_the_new_secret(settin
 def test_made_up_links_do_not_make_it_look_all_the_time(settings, process, monkeypatch):
     """Rubbish costs the file system one look a second."""
     ring, looks = process(), []
-    monkeypatch.setattr("licserver.rotation._mark", lambda path: looks.append(path))
+    monkeypatch.setattr("licserver.rotation._mark", looks.append)
     for tenth in range(100):
         ring.read("key=nobody&signature=x", NOW + tenth * SECOND / 10)
     assert len(looks) == 10
@@ -223,7 +223,7 @@ def test_the_commands_show_no_secret(cli):
 
 
 async def test_a_download_across_a_rotation(site, world, clock):
-    """A running server: an old link and a new one both give the file, and the old one dies with its secret."""
+    """A running server: old links and new ones give the file; a leaked secret takes its links along."""
     world.publish("1.0", b"content")
     key = world.key()
     old = await site.link(key)

@@ -86,7 +86,7 @@ def _check(told: argparse.Namespace, client: LicenseClient) -> int:
     match found:
         case Update():
             lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
-            lines += [found.changelog] if found.changelog.strip() else []
+            lines += [found.changelog_text] if found.changelog_text else []
             _say(told, {"update": _shown(found)}, *lines)
             return YES
         case NoUpdate():

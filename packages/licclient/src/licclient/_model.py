@@ -76,7 +76,7 @@ class Update:
         name: Product name as it is now.
         slug: Product slug.
         version: The offered version, newer than the installed one (D-47).
-        changelog: Plain text or basic HTML, as the server sent it: not sanitised.
+        changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
         last_updated: When that version was published; aware, UTC.
         license_key: The key that the offer was made to.
         download_url: Signed address; None for an offer remembered from an earlier check (D-48).
@@ -91,6 +91,20 @@ class Update:
     license_key: str = field(repr=False, compare=False)
     download_url: str | None = field(default=None, repr=False, compare=False)
     offered_at: datetime | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def changelog_html(self) -> str:
+        """The changelog as HTML that does nothing: for a web view, or a rich text label."""
+        from licclient._changelog import to_html  # noqa: PLC0415 - most starts show none
+
+        return to_html(self.changelog)
+
+    @property
+    def changelog_text(self) -> str:
+        """The changelog as plain text, without any HTML and without what steers terminals."""
+        from licclient._changelog import to_text  # noqa: PLC0415 - the same
+
+        return to_text(self.changelog)
 
 
 # --- what the server's answers come to --------------------------------------------------------
