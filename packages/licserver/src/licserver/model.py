@@ -81,7 +81,11 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One published file version of a product; it never changes, it can only be withdrawn."""
+    """One published file version of a product; it never changes, it can only be withdrawn.
+
+    Its manifest is what the vendor signed about it (`licserver.manifest`), None when nobody did; it is the
+    one thing about a release that is renewed.
+    """
 
     id: int
     product_id: int
@@ -90,6 +94,7 @@ class Release:
     published_at: datetime
     artifact: Artifact
     withdrawn_at: datetime | None = None
+    manifest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 Each operation checks everything first and then changes the books in one transaction.
 """
 
+import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from licserver.environment import (
     parse_ip,
 )
 from licserver.errors import WrongUse
+from licserver.manifest import Manifest, Sealer
 from licserver.model import Artifact, Environment, EnvironmentPolicy, LicenseTerms, Product, Release
 from licserver.rules import draw_key, has_key_shape, has_slug_shape, parse_version, version_key
 from licserver.settings import Settings
@@ -126,14 +128,24 @@ class Vendor:
 
     # --- releases -----------------------------------------------------------------------------
 
-    def publish(self, slug: str, version: str, file: Path, changelog: str = "") -> Release:
+    def publish(
+        self, slug: str, version: str, file: Path, changelog: str = "", seal: Sealer | None = None
+    ) -> Release:
         """Publish a file as a version of a product; of the changelog, what is harmless (D-65).
 
-        The file is copied first and named in the books last: a crash between leaves no release.
+        The file is copied first and named in the books last, together with its manifest: a crash between
+        leaves no release.
+
+        Args:
+            slug: The product.
+            version: By PEP 440 (D-23).
+            file: Whatever customers are to get.
+            changelog: Plain text or basic HTML.
+            seal: Makes the signed manifest; None leaves the release unsigned (D-67).
 
         Raises:
             WrongUse: for an unknown product, a version that cannot be read (D-23) or is published
-                already, a file that is none, or a changelog that is too long.
+                already, a file that is none, a changelog that is too long, or a manifest of another file.
             OSError: when the file cannot be read, or the copy not be written.
             ArtifactsError: when the bucket does not take it.
         """
@@ -147,10 +159,38 @@ class Vendor:
             raise WrongUse(f"the changelog is longer than {MAX_CHANGELOG} characters")
         if not is_printable(changelog.translate({ord(char): None for char in "\t\r\n"})):
             raise WrongUse("the changelog must not contain control characters")
+        document = None
+        if seal is not None:  # before anything is stored: a manifest of another file is the vendor's slip
+            size, sha256 = digest_of(_checked_file(file))
+            document = seal(self._to_be_said(slug, version, size, sha256)).document
         artifact = self._store_artifact(file)
-        if not self._records.add_release(product.id, version, key, changelog, artifact, self._clock()):
+        if seal is not None and artifact.sha256 != sha256:
+            raise WrongUse(f"{file} changed while it was published; publish it again")
+        if not self._records.add_release(
+            product.id, version, key, changelog, artifact, self._clock(), document
+        ):
             raise self._published_already(slug, version)  # by somebody else, meanwhile
         return self.release(slug, version)
+
+    def renew_manifest(self, slug: str, version: str, seal: Sealer) -> Release:
+        """Give a release a manifest that is good for longer, or its first one; its file stays as it is.
+
+        Running servers tell it with their very next update check.
+
+        Raises:
+            WrongUse: for an unknown product or version, one that is withdrawn, or a manifest of another file.
+        """
+        release = self.release(slug, version)
+        if release.withdrawn_at is not None:
+            raise WrongUse(f"{slug} {release.version} is withdrawn and offered no more")
+        artifact = release.artifact
+        signed = seal(self._to_be_said(slug, release.version, artifact.size, artifact.sha256))
+        self._records.renew_manifest(release, signed.document, self._clock())
+        return self.release(slug, version)
+
+    def _to_be_said(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
+        now = self._clock()
+        return Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
 
     def withdraw(self, slug: str, version: str) -> Release:
         """Take a release back: it is offered no more, and links to it are dead (D-33).
@@ -196,11 +236,7 @@ class Vendor:
         )
 
     def _store_artifact(self, file: Path) -> Artifact:
-        if not is_printable(file.name):
-            raise WrongUse("the file's name must not contain control characters")
-        if not file.is_file():
-            raise WrongUse(f"{file} is no file")
-        with file.open("rb") as source:
+        with _checked_file(file).open("rb") as source:
             return self.artifacts.store(source, file.name)
 
     # --- licenses -----------------------------------------------------------------------------
@@ -390,3 +426,18 @@ class Vendor:
             or len(subscription_id) > MAX_INDEXED
         ):
             raise WrongUse(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
+
+
+def _checked_file(file: Path) -> Path:
+    if not is_printable(file.name):
+        raise WrongUse("the file's name must not contain control characters")
+    if not file.is_file():
+        raise WrongUse(f"{file} is no file")
+    return file
+
+
+def digest_of(file: Path) -> tuple[int, bytes]:
+    """Read a file to its end; gives its size and its SHA-256."""
+    with file.open("rb") as source:
+        digest = hashlib.file_digest(source, "sha256").digest()
+        return source.tell(), digest

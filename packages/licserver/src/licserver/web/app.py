@@ -37,6 +37,7 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     _add(app, "POST", wire.VERIFY_PATH, public.verify)
     _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
+    _add(app, "GET", wire.MANIFEST_PATH, download.update_manifest)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
     app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)

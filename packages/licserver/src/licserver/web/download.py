@@ -11,7 +11,7 @@ from licserver import rules, wire
 from licserver.artifacts import Elsewhere, Pieces
 from licserver.errors import ArtifactsError
 from licserver.model import Release
-from licserver.rules import DownloadRefusal
+from licserver.rules import DownloadRefusal, DownloadVerdict
 from licserver.signing import LinkSubject
 from licserver.web.errors import send
 from licserver.web.state import ARTIFACTS, CLOCK, DESK, LINKS
@@ -21,21 +21,36 @@ _log = logging.getLogger("licserver.web")
 
 async def update_download(request: web.Request) -> web.StreamResponse:
     """Answer a signed link with the file, or with where it is (D-30 … D-34)."""
-    app = request.app
-    subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
-    if not isinstance(subject, LinkSubject):
-        return send(wire.answer_download_refusal(subject))
-    verdict = rules.judge_download(*await app[DESK].look_up_download(subject))
+    verdict = await _judge(request)
     if isinstance(verdict, DownloadRefusal):
         return send(wire.answer_download_refusal(verdict))
     try:
-        source = await app[ARTIFACTS].find(verdict.artifact, request.method)
+        source = await request.app[ARTIFACTS].find(verdict.artifact, request.method)
         if isinstance(source, Elsewhere):
             return web.Response(status=307, headers=wire.redirect_headers(verdict, source.address))
         return await _send(request, verdict, source)
     except ArtifactsError as problem:
         _log.error("%s", problem)
         return _unavailable()
+
+
+async def update_manifest(request: web.Request) -> web.StreamResponse:
+    """Answer a signed link with the signed manifest of its release (D-67)."""
+    verdict = await _judge(request)
+    if isinstance(verdict, DownloadRefusal):
+        return send(wire.answer_download_refusal(verdict))
+    if verdict.manifest is None:
+        return send(wire.answer_no_manifest())
+    headers = {"Content-Type": wire.MANIFEST_TYPE, "Cache-Control": "no-store"}
+    return web.Response(body=verdict.manifest.encode(), headers=headers)
+
+
+async def _judge(request: web.Request) -> DownloadVerdict:
+    app = request.app
+    subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
+    if not isinstance(subject, LinkSubject):
+        return subject
+    return rules.judge_download(*await app[DESK].look_up_download(subject))
 
 
 def _unavailable() -> web.Response:

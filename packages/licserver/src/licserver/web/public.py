@@ -10,6 +10,7 @@ from licserver import rules, wire
 from licserver.clock import Clock
 from licserver.desk import Desk
 from licserver.environment import connection_ip, normalise_ip, parse_ip
+from licserver.manifest import to_header
 from licserver.model import Environment, License
 from licserver.rotation import LinkRing
 from licserver.rules import Offer, Valid, VerifyVerdict
@@ -80,7 +81,10 @@ class PublicEndpoints:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
             base = self._base_url(request) + wire.DOWNLOAD_PATH
             link = sign_link(base, subject, self._links.signer(now), now)
-        return send(wire.answer_update(verdict, link))
+        response = send(wire.answer_update(verdict, link))
+        if isinstance(verdict, Offer) and verdict.release.manifest is not None:
+            response.headers[wire.MANIFEST_HEADER] = to_header(verdict.release.manifest)
+        return response
 
     async def _read_body(self, request: web.Request) -> bytes:
         """Read the body; `client_max_size` bounds its length and the settings its time (D-11)."""
