@@ -33,6 +33,10 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "release": ("licserver.cli.products:release_group", "Publish, list and withdraw versions."),
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
     "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions."),
+    "signing-key": (
+        "licserver.cli.signing_keys:signing_key_group",
+        "Keys that sign answers, for apps to pin.",
+    ),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 
