@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run(told, client)
     except LicclientError as problem:
         return _say_failure(told, problem)
-    except (ValueError, OSError) as problem:
+    except (ValueError, OSError, ImportError) as problem:
         return _say_error(told, WRONG_USE, "wrong_use", str(problem))
     except KeyboardInterrupt:
         print("licclient: interrupted", file=sys.stderr)
@@ -76,6 +76,7 @@ def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
         "lifetime": found.lifetime,
         "checked_at": found.checked_at.isoformat(),
         "source": found.source.value,
+        "authenticated": found.authenticated,
     }
     _say(told, document, f"Valid: {found.product}, {_term(found)} ({_origin(found, real_clock())}).")
     return YES
@@ -204,6 +205,7 @@ def _client(told: argparse.Namespace) -> LicenseClient:
         version=told.installed,
         domain=told.domain,
         state_dir=told.state_dir,
+        public_keys=told.public_key,
     )
 
 
@@ -211,6 +213,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="licclient", description="Verify a license key, and find and download updates.")
     parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
     parser.add_argument("--server", required=True, metavar="URL", help="address of the license service")
+    parser.add_argument(
+        "--public-key",
+        action="append",
+        metavar="KEY",
+        help="demand answers signed by this key of the service; may be given several times",
+    )
     parser.add_argument("--state-dir", metavar="DIR", help="where to keep cache and installation id")
     parser.set_defaults(product=None, slug=None, installed=None, domain=None)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -5,7 +5,7 @@ They differ in one thing: the asynchronous one waits for the network in the loop
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -44,6 +44,7 @@ class _Client:
         grace: timedelta = timedelta(hours=72),
         check_every: timedelta = timedelta(hours=12),
         timeout: float | timedelta = 10.0,
+        public_keys: Iterable[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = read_settings(
@@ -56,6 +57,7 @@ class _Client:
             grace=grace,
             check_every=check_every,
             timeout=timeout,
+            public_keys=public_keys,
         )
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
@@ -91,11 +93,15 @@ class LicenseClient(_Client):
         check_every: Least time between two update checks; at least 12 hours (D-46).
         timeout: Most time for a call as a whole, in seconds or as a timedelta. A download has it for its
             head, and then for every read.
+        public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
+            answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
+            key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
         clock: Returns the present instant as an aware datetime; for tests.
 
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range, or no usable address.
+        ImportError: `public_keys` without the extra.
     """
 
     _open_transport: "Transport | None" = None
@@ -111,13 +117,14 @@ class LicenseClient(_Client):
             LicenseRefused: The server said no, or the key is for another product.
             InvalidRequest: There is no key in `key`, or the server called the request malformed.
             ServiceUnavailable: No answer, and neither cache nor grace holds.
+            UntrustedAnswer: What came as an answer was not signed by a pinned key for this very call.
         """
         known = self._steps.begin_verify(key, recheck=recheck)
         if isinstance(known, License):
             return known
         transport = self._transport()
-        reply = transport.send(self._steps.verify_call(known, transport.own_ip()))
-        return self._steps.end_verify(known, reply)
+        call = self._steps.verify_call(known, transport.own_ip())
+        return self._steps.end_verify(known, call, transport.send(call))
 
     def check_for_update(self, key: str, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None.
@@ -152,7 +159,8 @@ class LicenseClient(_Client):
             LicenseRefused: The key is refused by now, or its support is over.
             InvalidRequest: The server called the request malformed.
             ServiceUnavailable: No answer, or cut off too often; what has come stays for the next try.
-            UntrustedAnswer: The file is not what the server declared; nothing of it is kept.
+            UntrustedAnswer: The file is not what the server declared, and nothing of it is kept; or the
+                answer that was to give a fresh link was not signed by a pinned key.
             OSError: The folder cannot be written, or the disk is full.
             ValueError: The client was made without `slug` or `version`.
         """
@@ -185,7 +193,8 @@ class LicenseClient(_Client):
         known = self._steps.begin_check(key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
-        return self._steps.end_check(known, self._transport().send(self._steps.check_call(known)))
+        call = self._steps.check_call(known)
+        return self._steps.end_check(known, call, self._transport().send(call))
 
     def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
         with self._steps.open_download(update, to) as job:
@@ -208,7 +217,8 @@ class LicenseClient(_Client):
 
     def _fresh_link(self, update: Update, job: "Job") -> str:
         asking = self._steps.begin_link(update)
-        job.link = self._steps.end_link(asking, self._transport().send(self._steps.check_call(asking)))
+        call = self._steps.check_call(asking)
+        job.link = self._steps.end_link(asking, call, self._transport().send(call))
         return job.link
 
 
@@ -227,8 +237,8 @@ class AsyncLicenseClient(_Client):
         if isinstance(known, License):
             return known
         transport = self._transport()
-        reply = await transport.send(self._steps.verify_call(known, await transport.own_ip()))
-        return await _in_thread(self._steps.end_verify, known, reply)
+        call = self._steps.verify_call(known, await transport.own_ip())
+        return await _in_thread(self._steps.end_verify, known, call, await transport.send(call))
 
     async def check_for_update(self, key: str, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
@@ -268,8 +278,8 @@ class AsyncLicenseClient(_Client):
         known = await _in_thread(self._steps.begin_check, key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
-        reply = await self._transport().send(self._steps.check_call(known))
-        return await _in_thread(self._steps.end_check, known, reply)
+        call = self._steps.check_call(known)
+        return await _in_thread(self._steps.end_check, known, call, await self._transport().send(call))
 
     async def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
         import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
@@ -298,8 +308,8 @@ class AsyncLicenseClient(_Client):
 
     async def _fresh_link(self, update: Update, job: "Job") -> str:
         asking = await _in_thread(self._steps.begin_link, update)
-        reply = await self._transport().send(self._steps.check_call(asking))
-        job.link = await _in_thread(self._steps.end_link, asking, reply)
+        call = self._steps.check_call(asking)
+        job.link = await _in_thread(self._steps.end_link, asking, call, await self._transport().send(call))
         return job.link
 
 

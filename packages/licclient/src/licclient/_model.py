@@ -1,8 +1,11 @@
 """Frozen records and enums that the other rooms pass to each other. No rule and no I/O lives here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+
+from licclient._ed25519 import PublicKey
 
 
 class Source(StrEnum):
@@ -45,6 +48,8 @@ class Settings:
     grace: timedelta
     check_every: timedelta
     timeout: timedelta
+    public_keys: tuple[PublicKey, ...] = ()
+    """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class License:
         lifetime: True when the key never expires.
         checked_at: When the server last confirmed the key; aware, UTC.
         source: Whether this is the server's fresh word, the cache's, or grace.
+        authenticated: Whether a pinned key has signed this very license; False when no key is pinned (D-62).
     """
 
     product: str
@@ -64,6 +70,7 @@ class License:
     lifetime: bool
     checked_at: datetime
     source: Source
+    authenticated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +118,30 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """A signed success as it came, so that it can be checked again by who does not trust the disk.
+
+    Attributes:
+        ip: What the call told as our own address; with server, key and domain it makes the call again.
+        headers: Those of the answer that the signature needs; names in lower case.
+        body: The answer's bytes.
+        signed_at: When the service signed it, by its own clock.
+    """
+
+    ip: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    signed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Verified:
-    """The body of a successful verify (spec 2)."""
+    """The body of a successful verify (spec 2); with the proof that a pinned key signed it, if one did."""
 
     product: str
     expiry: date | None
     lifetime: bool
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ MAX_UPDATE_BYTES: Final = 1024 * 1024
 MIN_MASKED: Final = 10
 """Shortest text that is taken for a license key when the server repeats it."""
 
+_WORDS: Final = frozenset({200, 401, 403, 404, 422})
+
 _JSON_HEADERS: Final = {"Accept": "application/json"}
 
 # spec 7: the sentences of a refused verify.
@@ -57,14 +59,20 @@ class Call:
     headers: Mapping[str, str]
     body: bytes | None = field(repr=False)
     max_bytes: int
+    nonce: str | None = None
+    """What a signed answer must repeat; None when no signature is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back, read to its end: `body` is at most the call's `max_bytes` long and not encoded."""
+    """What came back, read to its end: `body` is at most the call's `max_bytes` long and not encoded.
+
+    The names in `headers` are in lower case; several lines of one name are joined by commas.
+    """
 
     status: int
     body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,17 @@ def shown_ip(address: str) -> str:
 
 
 # --- replies ----------------------------------------------------------------------------------
+
+
+def makes_no_claim(reply: Reply) -> bool:
+    """Tell whether this cannot be the server's word, whoever signs it (D-40).
+
+    Its status is none of the server's words, or it is a page of somebody else's: no JSON object, and no sign
+    of a signature. What does claim to be the server's word can be asked to prove it.
+    """
+    if reply.status not in _WORDS:
+        return True
+    return "signature" not in reply.headers and not _json_object(reply.body)
 
 
 def read_verify(reply: Reply, key: str) -> Verified | LicclientError:

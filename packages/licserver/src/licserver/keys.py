@@ -7,6 +7,7 @@ key. A key's id is its RFC 7638 thumbprint, so that everybody who has the public
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
@@ -131,6 +132,26 @@ class PrivateKey:
     @cached_property
     def _key(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(self.seed)
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A key that signs answers, with the time of its life.
+
+    Args:
+        private: The key.
+        added_at: Aware, UTC. Of the live ones the newest signs.
+        retired_at: Since when it signs nothing any more; None while it is live.
+    """
+
+    private: PrivateKey
+    added_at: datetime
+    retired_at: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the key."""
+        return self.private.public.id
 
 
 def _base64url(raw: bytes) -> str:

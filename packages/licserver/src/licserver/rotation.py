@@ -7,14 +7,10 @@ last link that it signed has run out.
 
 import json
 import logging
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from licserver.errors import VaultError, WrongUse
 from licserver.rules import DownloadRefusal
@@ -27,7 +23,7 @@ from licserver.signing import (
     retires_at,
     signing_secret,
 )
-from licserver.vault import SECRETS_FILE, Vault, new_link_secret, open_vault, read_vault, written_beside
+from licserver.vault import SECRETS_FILE, Vault, change_secrets, new_link_secret, read_vault
 
 LOOK_EVERY: Final = timedelta(seconds=5)
 """How often a process looks whether the secrets file is another one."""
@@ -109,13 +105,10 @@ def open_ring(settings: Settings, vault: Vault) -> LinkRing:
 def _mark(path: Path | None) -> _Mark | None:
     """What sets a file apart from the one that had its name before; None when it cannot be had."""
     try:
-        return None if path is None else _mark_of(path.stat())
+        status = path.stat() if path else None
     except OSError:
         return None
-
-
-def _mark_of(status: os.stat_result) -> _Mark:
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return status and (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 # --- rotating ---------------------------------------------------------------------------------
@@ -149,75 +142,34 @@ def standings(secrets: tuple[LinkSecret, ...], now: datetime) -> list[Standing]:
 
 
 def rotate(
-    settings: Settings,
-    now: datetime,
-    *,
-    lead: timedelta = LEAD,
-    leaked: bool = False,
-    out: Path | None = None,
+    settings: Settings, now: datetime, *, lead: timedelta = LEAD, leaked: bool = False
 ) -> list[Standing]:
     """Add a new secret for links, and drop those that are retired.
 
     Args:
-        settings: Where the secrets are.
+        settings: Whose.
         now: The instant of the command.
         lead: How long the new one is only believed.
         leaked: The old ones are not to be believed any longer, and the new one signs at once: links that are
             out are dead.
-        out: Where to write the new secrets instead; needed when they come from the environment.
 
     Returns:
         How the secrets stand then.
 
     Raises:
-        WrongUse: when another rotation is under way, or `out` is missing or there already.
+        WrongUse: when another rotation is under way, or the secrets stand in the environment.
         VaultError: when the secrets cannot be read.
         OSError: when they cannot be written.
     """
-    if settings.secrets is not None:
-        if out is None:
-            raise WrongUse("the secrets come from LICSERVER_SECRETS; say with --out where to write new ones")
-        before = settings.secrets.get_secret_value()
-        read_vault(before, "LICSERVER_SECRETS")
-        return _write(out, _rotated(before, now, lead, leaked=leaked), now, fresh=True)
-    open_vault(settings)  # there may be none yet
-    path = settings.data_dir / SECRETS_FILE
-    with _alone(path) as file:
-        text = _rotated(file.read(), now, lead, leaked=leaked)
-        return _write(out or path, text, now, fresh=out is not None)
-
-
-def _rotated(text: str, now: datetime, lead: timedelta, *, leaked: bool) -> str:
-    """Put a new secret before those that are still believed; everything else in the text stays."""
-    known = read_vault(text, SECRETS_FILE).link_secrets
-    if not leaked and known[0].signs_from is not None and known[0].signs_from > now:
-        due = f"{known[0].signs_from.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        raise WrongUse(f"a new secret is on its way already; it signs from {due}")
-    held: dict[str, Any] = json.loads(text)
     signs_from = now if leaked else now + lead
     new = {**new_link_secret(), "signs_from": signs_from.astimezone(UTC).isoformat()}
-    kept = [] if leaked else [one.id for one in believed_secrets(known, now)]
-    held["link_secrets"] = [new, *(one for one in held["link_secrets"] if one["id"] in kept)]
-    return json.dumps(held, indent=2)
 
+    def edit(held: dict[str, Any]) -> None:
+        known = read_vault(json.dumps(held), SECRETS_FILE).link_secrets
+        if not leaked and known[0].signs_from is not None and known[0].signs_from > now:
+            due = f"{known[0].signs_from.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            raise WrongUse(f"a new secret is on its way already; it signs from {due}")
+        kept = [] if leaked else [one.id for one in believed_secrets(known, now)]
+        held["link_secrets"] = [new, *(one for one in held["link_secrets"] if one["id"] in kept)]
 
-def _write(path: Path, text: str, now: datetime, *, fresh: bool) -> list[Standing]:
-    if fresh and path.exists():
-        raise WrongUse(f"there is a file {path} already")
-    with written_beside(path, text) as temporary:
-        temporary.replace(path)
-    return standings(read_vault(text, str(path)).link_secrets, now)
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[TextIO]:
-    """Open the secrets file with nobody else rotating; on Windows the last of two who race wins."""
-    while True:
-        with path.open(encoding="utf-8") as file:
-            if sys.platform != "win32":
-                import fcntl  # noqa: PLC0415 - not there on Windows
-
-                fcntl.flock(file, fcntl.LOCK_EX)
-            if _mark(path) == _mark_of(os.fstat(file.fileno())):  # else it was replaced while we waited
-                yield file
-                return
+    return standings(change_secrets(settings, edit).link_secrets, now)

@@ -34,6 +34,10 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
     "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions."),
     "secret": ("licserver.cli.secrets:secret_group", "List and rotate the secrets that sign download links."),
+    "signing-key": (
+        "licserver.cli.signing_keys:signing_key_group",
+        "Keys that sign answers, for apps to pin.",
+    ),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 

@@ -40,20 +40,14 @@ def list_secrets(data_dir: Path | None, *, as_json: bool) -> None:
     help="How long the new secret is only believed before it signs: until all machines have it.",
 )
 @click.option("--leaked", is_flag=True, help="Believe no old one any longer: links that are out are dead.")
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the secrets here instead."
-)
-def rotate_secrets(
-    data_dir: Path | None, after: int, out: Path | None, *, as_json: bool, leaked: bool
-) -> None:
+def rotate_secrets(data_dir: Path | None, after: int, *, as_json: bool, leaked: bool) -> None:
     """Draw a new secret for download links; running servers take it up by themselves.
 
-    Links that are out stay good for their hour. With LICSERVER_SECRETS the new secrets go to --out, from
-    where they are to reach every server (restarted one after the other) before the new one signs.
+    Links that are out stay good for their hour.
     """
     settings = load_settings(data_dir=data_dir)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked, out=out)
+    found = rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked)
     _show(Printer(as_json=as_json), found)
 
 

@@ -14,6 +14,7 @@ from licserver.web import download
 from licserver.web.errors import Handler, expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.public import PublicEndpoints
+from licserver.web.signed import AnswerSigner
 from licserver.web.state import ARTIFACTS, CLOCK, DESK, DRAIN, LINKS, Drain
 
 
@@ -34,8 +35,9 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[CLOCK] = clock
     app[DRAIN] = Drain()
     public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock)
-    _add(app, "POST", wire.VERIFY_PATH, public.verify)
-    _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
+    signer = AnswerSigner(vendor.vault.signing_keys, clock, public.read_body, public.base_url)
+    _add(app, "POST", wire.VERIFY_PATH, signer.signing(public.verify))
+    _add(app, "GET", wire.UPDATE_CHECK_PATH, signer.signing(public.update_check))
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
     _add(app, "GET", wire.MANIFEST_PATH, download.update_manifest)
     _add(app, "GET", "/healthz", healthz)

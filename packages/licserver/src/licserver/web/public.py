@@ -45,7 +45,7 @@ class PublicEndpoints:
 
     async def verify(self, request: web.Request) -> web.Response:
         """Answer whether a key is valid here (spec 4.1)."""
-        call = wire.parse_verify(await self._read_body(request))
+        call = wire.parse_verify(await self.read_body(request))
         if isinstance(call, wire.Invalid):
             return send(wire.answer_invalid_verify(call))
         environment = Environment(call.domain, self._caller_ip(request))
@@ -79,14 +79,14 @@ class PublicEndpoints:
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
-            base = self._base_url(request) + wire.DOWNLOAD_PATH
+            base = self.base_url(request) + wire.DOWNLOAD_PATH
             link = sign_link(base, subject, self._links.signer(now), now)
         response = send(wire.answer_update(verdict, link))
         if isinstance(verdict, Offer) and verdict.release.manifest is not None:
             response.headers[wire.MANIFEST_HEADER] = to_header(verdict.release.manifest)
         return response
 
-    async def _read_body(self, request: web.Request) -> bytes:
+    async def read_body(self, request: web.Request) -> bytes:
         """Read the body; `client_max_size` bounds its length and the settings its time (D-11)."""
         if request.content.is_eof():  # it came with the headers: nothing to wait for
             return await request.read()
@@ -109,7 +109,7 @@ class PublicEndpoints:
         address = parse_ip(believed)
         return normalise_ip(address, self._settings.ipv6_prefix) if address else _NO_ADDRESS
 
-    def _base_url(self, request: web.Request) -> str:
+    def base_url(self, request: web.Request) -> str:
         """Where customers reach us: the setting; the caller's words only while there is none (D-30)."""
         if self._settings.base_url:
             return self._settings.base_url
