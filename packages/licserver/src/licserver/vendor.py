@@ -3,7 +3,6 @@
 Each operation checks everything first and then changes the books in one transaction.
 """
 
-import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from licserver.environment import (
     parse_ip,
 )
 from licserver.errors import WrongUse
+from licserver.files import checked_file, digest_of
 from licserver.manifest import Manifest, Sealer
 from licserver.model import Artifact, Environment, EnvironmentPolicy, LicenseTerms, Product, Release
 from licserver.rules import draw_key, has_key_shape, has_slug_shape, parse_version, version_key
@@ -161,7 +161,7 @@ class Vendor:
             raise WrongUse("the changelog must not contain control characters")
         document = None
         if seal is not None:  # before anything is stored: a manifest of another file is the vendor's slip
-            size, sha256 = digest_of(_checked_file(file))
+            size, sha256 = digest_of(checked_file(file))
             document = seal(self._to_be_said(slug, version, size, sha256)).document
         artifact = self._store_artifact(file)
         if seal is not None and artifact.sha256 != sha256:
@@ -236,7 +236,7 @@ class Vendor:
         )
 
     def _store_artifact(self, file: Path) -> Artifact:
-        with _checked_file(file).open("rb") as source:
+        with checked_file(file).open("rb") as source:
             return self.artifacts.store(source, file.name)
 
     # --- licenses -----------------------------------------------------------------------------
@@ -426,18 +426,3 @@ class Vendor:
             or len(subscription_id) > MAX_INDEXED
         ):
             raise WrongUse(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
-
-
-def _checked_file(file: Path) -> Path:
-    if not is_printable(file.name):
-        raise WrongUse("the file's name must not contain control characters")
-    if not file.is_file():
-        raise WrongUse(f"{file} is no file")
-    return file
-
-
-def digest_of(file: Path) -> tuple[int, bytes]:
-    """Read a file to its end; gives its size and its SHA-256."""
-    with file.open("rb") as source:
-        digest = hashlib.file_digest(source, "sha256").digest()
-        return source.tell(), digest
