@@ -206,6 +206,7 @@ def _client(told: argparse.Namespace) -> LicenseClient:
         domain=told.domain,
         state_dir=told.state_dir,
         public_keys=told.public_key,
+        release_keys=told.release_key,
     )
 
 
@@ -218,6 +219,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="KEY",
         help="demand answers signed by this key of the service; may be given several times",
+    )
+    parser.add_argument(
+        "--release-key",
+        action="append",
+        metavar="KEY",
+        help="take only versions signed by this key of the vendor; may be given several times",
     )
     parser.add_argument("--state-dir", metavar="DIR", help="where to keep cache and installation id")
     parser.set_defaults(product=None, slug=None, installed=None, domain=None)

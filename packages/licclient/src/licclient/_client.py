@@ -45,6 +45,7 @@ class _Client:
         check_every: timedelta = timedelta(hours=12),
         timeout: float | timedelta = 10.0,
         public_keys: Iterable[str] | None = None,
+        release_keys: Iterable[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = read_settings(
@@ -58,6 +59,7 @@ class _Client:
             check_every=check_every,
             timeout=timeout,
             public_keys=public_keys,
+            release_keys=release_keys,
         )
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
@@ -96,12 +98,15 @@ class LicenseClient(_Client):
         public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
             answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
             key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
+        release_keys: The vendor's release keys, as `licserver release public-key` prints them. Given, a
+            version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
+            extra, too.
         clock: Returns the present instant as an aware datetime; for tests.
 
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range, or no usable address.
-        ImportError: `public_keys` without the extra.
+        ImportError: `public_keys` or `release_keys` without the extra.
     """
 
     _open_transport: "Transport | None" = None
@@ -199,9 +204,11 @@ class LicenseClient(_Client):
     def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
         with self._steps.open_download(update, to) as job:
             while not job.complete:
-                link = job.link or self._fresh_link(update, job)
+                if job.link is None:
+                    self._renew_link(update, job)
+                    continue
                 try:
-                    self._try_download(job, link, progress)
+                    self._try_download(job, job.link, progress)
                 except ServiceUnavailable as cut:
                     time.sleep(job.retry_after(cut))
             return job.finish()
@@ -215,11 +222,11 @@ class LicenseClient(_Client):
                     progress(job.done, job.size)
             job.end()
 
-    def _fresh_link(self, update: Update, job: "Job") -> str:
+    def _renew_link(self, update: Update, job: "Job") -> None:
         asking = self._steps.begin_link(update)
         call = self._steps.check_call(asking)
-        job.link = self._steps.end_link(asking, call, self._transport().send(call))
-        return job.link
+        fresh = self._steps.end_link(asking, call, self._transport().send(call))
+        job.renew(fresh.link, fresh.expected)
 
 
 class AsyncLicenseClient(_Client):
@@ -288,9 +295,11 @@ class AsyncLicenseClient(_Client):
         job = await _in_thread(opened.__enter__)
         try:
             while not job.complete:
-                link = job.link or await self._fresh_link(update, job)
+                if job.link is None:
+                    await self._renew_link(update, job)
+                    continue
                 try:
-                    await self._try_download(job, link, progress)
+                    await self._try_download(job, job.link, progress)
                 except ServiceUnavailable as cut:
                     await asyncio.sleep(job.retry_after(cut))
             return await _in_thread(job.finish)
@@ -306,11 +315,11 @@ class AsyncLicenseClient(_Client):
                     progress(job.done, job.size)
             await _in_thread(job.end)
 
-    async def _fresh_link(self, update: Update, job: "Job") -> str:
+    async def _renew_link(self, update: Update, job: "Job") -> None:
         asking = await _in_thread(self._steps.begin_link, update)
         call = self._steps.check_call(asking)
-        job.link = await _in_thread(self._steps.end_link, asking, call, await self._transport().send(call))
-        return job.link
+        fresh = await _in_thread(self._steps.end_link, asking, call, await self._transport().send(call))
+        await _in_thread(job.renew, fresh.link, fresh.expected)
 
 
 async def _in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:

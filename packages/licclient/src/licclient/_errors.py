@@ -56,4 +56,4 @@ class ServiceUnavailable(LicclientError):
 
 
 class UntrustedAnswer(LicclientError):
-    """No pinned key signed this answer to this very call (D-62), or a file is not what was declared."""
+    """No pinned key signed this answer to this call (D-62) or this version (D-67), or a file is another."""

@@ -48,6 +48,8 @@ class Settings:
     grace: timedelta
     check_every: timedelta
     timeout: timedelta
+    release_keys: tuple[PublicKey, ...] = ()
+    """Keys of which one must have signed every update; none: updates are believed as they come (D-67)."""
     public_keys: tuple[PublicKey, ...] = ()
     """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
 
@@ -85,9 +87,12 @@ class Update:
         version: The offered version, newer than the installed one (D-47).
         changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
         last_updated: When that version was published; aware, UTC.
+        size: Bytes of its file, as the vendor signed it; None when no release key is pinned (D-67).
+        authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
         license_key: The key that the offer was made to.
         download_url: Signed address; None for an offer remembered from an earlier check (D-48).
         offered_at: When the server handed out `download_url`; aware, UTC.
+        manifest: What was signed, as it came; checked again before anything is downloaded.
     """
 
     name: str
@@ -98,6 +103,9 @@ class Update:
     license_key: str = field(repr=False, compare=False)
     download_url: str | None = field(default=None, repr=False, compare=False)
     offered_at: datetime | None = field(default=None, repr=False, compare=False)
+    size: int | None = None
+    authenticated: bool = False
+    manifest: str | None = field(default=None, repr=False, compare=False)
 
     @property
     def changelog_html(self) -> str:
@@ -145,10 +153,26 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a vendor signed: this file is this version of this product, until `expires_at` (D-67).
+
+    `size` is in bytes, `sha256` in lower-case hex; the instants are aware, UTC.
+    """
+
+    slug: str
+    version: str
+    size: int
+    sha256: str
+    published_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The body of a successful update check (spec 2): the latest version, newer or not.
 
-    `download_url` is None when the support period is over (D-25).
+    `download_url` is None when the support period is over (D-25). `manifest` is what came in the header, and
+    `vouched` what a pinned release key was found to have signed; both None when no such key is pinned.
     """
 
     name: str
@@ -157,6 +181,8 @@ class Listing:
     changelog: str
     last_updated: datetime
     download_url: str | None = field(repr=False)
+    manifest: str | None = field(default=None, repr=False)
+    vouched: Manifest | None = None
 
 
 # --- what is remembered -----------------------------------------------------------------------

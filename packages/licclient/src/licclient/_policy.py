@@ -197,7 +197,7 @@ def end_round(claimed: Round, answer: Listing | LicclientError, installed: str) 
     """
     match answer:
         case Listing():
-            kept = replace(answer, download_url=None) if is_offer(answer, installed) else None
+            kept = replace(answer, download_url=None, vouched=None) if is_offer(answer, installed) else None
             return replace(claimed, answered=True, listing=kept)
         case LicenseRefused():
             return replace(claimed, answered=True, listing=None)

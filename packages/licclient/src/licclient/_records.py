@@ -108,6 +108,7 @@ def write_round(done: Round) -> Document:
             "version": listing.version,
             "changelog": listing.changelog,
             "last_updated": listing.last_updated.isoformat(),
+            "manifest": listing.manifest,
         },
     }
 
@@ -127,6 +128,20 @@ def read_round(document: Document | None) -> Round | None:
             return None
 
 
+def write_highest(version: str) -> Document:
+    """Write the highest version that was found to be signed (D-68)."""
+    return {"version": version}
+
+
+def read_highest(document: Document | None) -> str | None:
+    """Read the highest version that was found to be signed; None when there is none that makes sense."""
+    match document:
+        case {"version": str(version)}:
+            return version
+        case _:
+            return None
+
+
 def _read_listing(document: Any) -> Listing | None:
     match document:
         case {
@@ -137,7 +152,10 @@ def _read_listing(document: Any) -> Listing | None:
             "last_updated": str(updated),
         }:
             updated_at = read_instant(updated)
-            return Listing(name, slug, version, changelog, updated_at, None) if updated_at else None
+            manifest = document.get("manifest")
+            if updated_at is None or not isinstance(manifest, str | None):
+                return None
+            return Listing(name, slug, version, changelog, updated_at, None, manifest)
         case _:
             return None
 

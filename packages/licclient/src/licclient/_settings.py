@@ -43,6 +43,7 @@ def read_settings(
     check_every: timedelta,
     timeout: float | timedelta,
     public_keys: Iterable[str] | None = None,
+    release_keys: Iterable[str] | None = None,
 ) -> Settings:
     """Check what a client was constructed with; the arguments are those of `LicenseClient`.
 
@@ -63,6 +64,7 @@ def read_settings(
         check_every=_span("check_every", check_every, MIN_CHECK_EVERY),
         timeout=_timeout(timeout),
         public_keys=_public_keys(public_keys, server),
+        release_keys=_keys("release_keys", release_keys),
     )
 
 
@@ -133,16 +135,23 @@ def _timeout(value: float | timedelta) -> timedelta:
 
 
 def _public_keys(texts: Iterable[str] | None, server: str) -> tuple[PublicKey, ...]:
-    if texts is None:
+    keys = _keys("public_keys", texts)
+    if not keys:
         return ()
-    if isinstance(texts, str):
-        raise TypeError("public_keys must be a list of keys, not a string")
-    keys = tuple(dict.fromkeys(map(read_public_key, texts)))
-    if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
-        raise ValueError(f"public_keys must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
     if not _PLAIN_URL.fullmatch(server) or "/." in server:
         raise ValueError(
             "with public_keys, base_url must be plain ASCII (xn--… for the host), without /. in it"
         )
-    demand_library("public_keys")
+    return keys
+
+
+def _keys(name: str, texts: Iterable[str] | None) -> tuple[PublicKey, ...]:
+    if texts is None:
+        return ()
+    if isinstance(texts, str):
+        raise TypeError(f"{name} must be a list of keys, not a string")
+    keys = tuple(dict.fromkeys(map(read_public_key, texts)))
+    if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
+        raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
+    demand_library(name)
     return keys

@@ -4,12 +4,13 @@ Every call has two halves. The first returns the answer when none is needed from
 send; the second is handed what came back.
 """
 
+import logging
 import random
 import secrets
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,15 @@ from typing import Final
 from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
 from licclient._download import Job, open_job
-from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
-from licclient._model import Held, License, Listing, Reason, Settings, Update, Verified
+from licclient._errors import (
+    InvalidRequest,
+    LicclientError,
+    LicenseRefused,
+    ServiceUnavailable,
+    UntrustedAnswer,
+)
+from licclient._manifest import judge_manifest
+from licclient._model import Held, License, Listing, Manifest, Reason, Settings, Update, Verified
 from licclient._policy import (
     begin_round,
     end_round,
@@ -31,7 +39,16 @@ from licclient._policy import (
     settle,
 )
 from licclient._proofs import believe_update, believe_verify, read_proved, write_proved
-from licclient._records import Document, read_held, read_round, record_name, write_held, write_round
+from licclient._records import (
+    Document,
+    read_held,
+    read_highest,
+    read_round,
+    record_name,
+    write_held,
+    write_highest,
+    write_round,
+)
 from licclient._signature import asking_for_signature
 from licclient._wire import (
     Call,
@@ -62,6 +79,14 @@ class Asking:
     domain: str
     slug: str = ""
     installed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A fresh link, and what the vendor signed about the file behind it if release keys are pinned."""
+
+    link: str = field(repr=False)
+    expected: Manifest | None
 
 
 class Steps:
@@ -211,7 +236,12 @@ class Steps:
     def _remembered(self, asking: Asking) -> Update | NoUpdate | LicclientError:
         last = read_round(self._state.load(self._round_name(asking)))
         if last is not None and last.listing is not None and is_newer(last.listing.version, asking.installed):
-            return _update(last.listing, asking.key, None)
+            listing = self._vouched(last.listing, self._now())
+            return (
+                _logged(listing)
+                if isinstance(listing, LicclientError)
+                else _update(listing, asking.key, None)
+            )
         if last is not None and not last.answered:
             return ServiceUnavailable(_NEVER_ANSWERED)
         return NoUpdate("No newer version was offered when it was last asked for.")
@@ -228,7 +258,7 @@ class Steps:
         """Take what came back, remember it, and say what it offers (D-47)."""
         answer = self._read_check(asking, call, reply)
         if isinstance(answer, LicclientError):
-            return answer
+            return _logged(answer)
         if answer.download_url is None:
             return NoUpdate("The support period is over, so no newer version is offered.")
         if not is_offer(answer, asking.installed):
@@ -244,6 +274,8 @@ class Steps:
             answer = reply
         else:
             answer = believe_update(call, reply, asking.slug, asking.key, self.settings, now)
+            if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
+                answer = self._vouched(answer, now)
 
         def remember(document: Document | None) -> Document | None:
             claimed = read_round(document) or begin_round(None, now, _spread())
@@ -251,6 +283,33 @@ class Steps:
 
         self._state.change(self._round_name(asking), remember)
         return answer
+
+    def _vouched(self, listing: Listing, now: datetime) -> Listing | UntrustedAnswer:
+        """Demand that the vendor signed what can be downloaded, if release keys are pinned (D-67, D-68).
+
+        A version found to be signed is
+        remembered as the highest, and none below it is ever taken again, by whichever license key.
+        """
+        if not self.settings.release_keys:
+            return listing
+        judged: Manifest | UntrustedAnswer | None = None
+
+        def judge(document: Document | None) -> Document | None:
+            nonlocal judged
+            highest = read_highest(document)
+            keys = self.settings.release_keys
+            judged = judge_manifest(listing.manifest, listing.slug, listing.version, keys, highest, now)
+            if isinstance(judged, UntrustedAnswer) or judged.version == highest:
+                return document
+            return write_highest(judged.version)
+
+        name = record_name("release", self.settings.server, listing.slug)
+        known = self._state.load(name)
+        if judge(known) is not known:  # mostly nothing is to be written, and then nobody waits for the lock
+            self._state.change(name, judge)
+        if isinstance(judged, Manifest):
+            return replace(listing, vouched=judged)
+        return judged or UntrustedAnswer("The manifest was not looked at.")
 
     def _let_check_again(self, key: str) -> None:
         """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""
@@ -290,9 +349,24 @@ class Steps:
             is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings.server)
         ):
             link = None
+        expected = self._expected(update)
+        if self.settings.release_keys and expected is None:
+            link = None  # a fresh one comes with a fresh manifest
         part = record_name("download", self.settings.server, update.slug, update.version)
-        with open_job(to, part, link, f"{update.slug}-{update.version}", update.license_key) as job:
+        fallback_name = f"{update.slug}-{update.version}"
+        with open_job(to, part, link, fallback_name, update.license_key) as job:
+            job.take_up(expected, pinned=bool(self.settings.release_keys))
             yield job
+
+    def _expected(self, update: Update) -> Manifest | None:
+        """Check again what is to be downloaded: an app may have kept the update for days, or made it."""
+        keys = self.settings.release_keys
+        if not keys:
+            return None
+        document = self._state.load(record_name("release", self.settings.server, update.slug))
+        highest, slug, version = read_highest(document), update.slug, update.version
+        judged = judge_manifest(update.manifest, slug, version, keys, highest, self._now())
+        return judged if isinstance(judged, Manifest) else None
 
     def begin_link(self, update: Update) -> Asking:
         """Count an attempt, which is never too early here, and say what to ask for a fresh link (D-48).
@@ -305,14 +379,14 @@ class Steps:
         self._claim(asking, force=True)
         return asking
 
-    def end_link(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> str:
+    def end_link(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> Fresh:
         """Take a fresh link out of what came back.
 
         Raises:
             LicenseRefused: The key is refused, support is over, or the version is no longer offered.
             InvalidRequest: The server calls the request malformed.
             ServiceUnavailable: No answer.
-            UntrustedAnswer: No pinned key signed it.
+            UntrustedAnswer: No pinned key signed it, or the version that it tells.
         """
         answer = self._read_check(asking, call, reply)
         if isinstance(answer, LicclientError):
@@ -323,7 +397,14 @@ class Steps:
             )
         if not is_offer(answer, asking.installed):
             raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
-        return answer.download_url
+        return Fresh(answer.download_url, answer.vouched)
+
+
+def _logged(problem: LicclientError) -> LicclientError:
+    """Say in the log what a check that raises nothing keeps to itself: that somebody may be cheating."""
+    if isinstance(problem, UntrustedAnswer):
+        logging.getLogger("licclient").warning("No update is offered: %s", problem)
+    return problem
 
 
 def _key(typed: str) -> str:
@@ -351,4 +432,7 @@ def _update(listing: Listing, key: str, offered_at: datetime | None) -> Update:
         license_key=key,
         download_url=listing.download_url,
         offered_at=offered_at,
+        size=listing.vouched.size if listing.vouched else None,
+        authenticated=listing.vouched is not None,
+        manifest=listing.manifest,
     )

@@ -7,7 +7,7 @@ and becomes `ServiceUnavailable` (D-40). Types are checked strictly: `"true"` is
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from ipaddress import ip_address
 from typing import Any, Final
@@ -18,6 +18,9 @@ from licclient._model import Listing, Reason, Settings, Verified
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
 UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
+
+MANIFEST_HEADER: Final = "release-manifest"
+"""Carries what the vendor signed about the version that an update check tells (D-67)."""
 
 MAX_VERIFY_BYTES: Final = 64 * 1024
 """Longest answer to a verify that is read: a real one has some hundred bytes."""
@@ -192,7 +195,10 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
     body = _json_object(reply.body)
     match reply.status, body:
         case 200, {"slug": str(told), "sections": {"changelog": str(changelog)}} if told == slug:
-            return _listing(body, changelog, settings) or no_word(200)
+            listing = _listing(body, changelog, settings)
+            if listing is not None and settings.release_keys:
+                listing = replace(listing, manifest=reply.headers.get(MANIFEST_HEADER))
+            return listing or no_word(200)
         case 401 | 403 | 404, _:
             return read_refusal(reply, key) or no_word(reply.status)
         case 422, {"message": str(), "errors": dict(errors)}:
