@@ -89,6 +89,40 @@ def test_a_schema_goes_up_down_and_up_again(database):
     migrate.migrate(database, command.check)
 
 
+def test_what_is_in_the_books_outlives_a_step_up_and_down(database):
+    """Products, and what refers to them, are the same after `db upgrade`, and after it is taken back."""
+    migrate.migrate(database, lambda config: command.upgrade(config, "0001"))
+    values = {
+        "slug": "'app'",
+        "name": "'App'",
+        "environment_policy": "'strict'",
+        "has_support_policy": "true",
+    }
+    instant = "'2026-06-15 12:00:00+00'" if database.is_remote else "'2026-06-15 12:00:00.000000'"
+    with database.writing() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO products (id, created_at, latest_release_id, {', '.join(values)}) "  # noqa: S608
+            f"VALUES (7, {instant}, 9, {', '.join(values.values())})"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO releases (id, product_id, version, version_key, changelog, published_at, file_name, "  # noqa: S608
+            f"size, sha256) VALUES (9, 7, '1.0', '1', '', {instant}, 'a.zip', 3, ' ')"
+        )
+
+    def held():
+        with database.reading() as connection:
+            found = connection.exec_driver_sql("SELECT * FROM products").mappings().one()
+            return {name: value for name, value in found.items() if name != "latest_manifest_id"}
+
+    before = held()
+    assert migrate.upgrade(database) == "0001"
+    assert held() == before
+    migrate.migrate(database, lambda config: command.downgrade(config, "0001"))
+    assert held() == before
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM releases").scalar() == 1
+
+
 def test_the_program_knows_all_revisions_without_alembic():
     """The list in the code is that of the files."""
     config = Config()

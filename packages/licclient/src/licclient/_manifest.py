@@ -102,7 +102,7 @@ def is_at_least(version: str, other: str) -> bool:
 def _signer(protected: str) -> str:
     """Return the id of the key by which a signature claims to be; empty for other kinds of signatures."""
     match _object(_bytes(protected)):
-        case {"alg": "EdDSA", "typ": told, "kid": str(kid), **more} if told == TYPE and not more:
+        case {"alg": "EdDSA" | "Ed25519", "typ": told, "kid": str(kid), **more} if told == TYPE and not more:
             return kid
         case _:  # also extensions that would have to be understood (RFC 7515, 4.1.11)
             return ""

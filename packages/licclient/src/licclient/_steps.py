@@ -287,8 +287,8 @@ class Steps:
     def _vouched(self, listing: Listing, now: datetime) -> Listing | UntrustedAnswer:
         """Demand that the vendor signed what can be downloaded, if release keys are pinned (D-67, D-68).
 
-        A version found to be signed is
-        remembered as the highest, and none below it is ever taken again, by whichever license key.
+        A version found to be signed is remembered as the highest, and none below it is ever taken again, by
+        whichever license key.
         """
         if not self.settings.release_keys:
             return listing

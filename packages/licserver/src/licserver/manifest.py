@@ -18,7 +18,8 @@ from licserver.keys import PrivateKey
 TYPE: Final = "release-manifest+json"
 """The `typ` of every signature: nothing else that such a key may have signed is taken for a manifest."""
 
-ALGORITHM: Final = "EdDSA"
+ALGORITHMS: Final = ("EdDSA", "Ed25519")
+"""How RFC 8037 and RFC 9864 name the same thing. The first is written, because every library knows it."""
 
 MAX_DOCUMENT: Final = 2048
 """Bytes of a document: as a header it has a third more, and proxies give all headers 4 KiB together."""
@@ -165,14 +166,14 @@ class _Flaw(ValueError):
 
 
 def _signature(payload: str, key: PrivateKey) -> dict[str, str]:
-    protected = _base64url(_compact({"alg": ALGORITHM, "kid": key.public.id, "typ": TYPE}))
+    protected = _base64url(_compact({"alg": ALGORITHMS[0], "kid": key.public.id, "typ": TYPE}))
     return {"protected": protected, "signature": _base64url(key.sign(f"{protected}.{payload}".encode()))}
 
 
 def _read_signature(one: dict[str, Any]) -> str:
     head = _object(json.loads(_unpadded(one["protected"])))
-    if head.get("alg") != ALGORITHM:
-        raise _Flaw(f"its algorithm must be {ALGORITHM}")
+    if head.get("alg") not in ALGORITHMS:
+        raise _Flaw(f"its algorithm must be {ALGORITHMS[0]}")
     if head.get("typ") != TYPE:
         raise _Flaw(f"its typ must be {TYPE}")
     if "crit" in head or "b64" in head:
