@@ -43,7 +43,8 @@ _LABEL: Final = r"[a-z*][a-z0-9_.*-]*+"
 _STRING: Final = r'"(?:[ !#-\[\]-~]|\\["\\])*+"'
 _PARAMETERS: Final = rf"(?:;{_LABEL}(?:=(?:{_STRING}|[^\s\",;()]++))?+)*+"
 _MEMBER: Final = re.compile(
-    rf"(?P<label>{_LABEL})=(?P<params>\((?P<items>[^()]*+)\)(?P<told>{_PARAMETERS}))[ \t]*+(?:,[ \t]*+|$)"
+    rf"(?P<label>{_LABEL})=(?P<params>\((?P<items>[^()]*+)\)(?P<told>{_PARAMETERS}))"
+    r"[ \t]*+(?:,[ \t]*+(?!$)|$)"
 )
 _PARAMETER: Final = re.compile(rf";({_LABEL})=({_STRING}|[^\s\",;()]++)")
 _SIGNATURE: Final = re.compile(rf"(?:^|,)[ \t]*+({_LABEL})=:([A-Za-z0-9+/=]*+):(?=[ \t]*+(?:,|$))")
