@@ -338,6 +338,25 @@ async def test_clocks_that_differ_by_a_time_zone_do_not_matter(pinned, vendor, k
         assert (await pinned.verify(key, recheck=True)).checked_at == clock() + timedelta(hours=hours)
 
 
+async def test_a_day_is_the_most_that_clocks_may_differ(pinned, vendor, key, clock):
+    """From `created` a day before to `expires` a day after, and not a second more (D-63)."""
+    minutes, second = timedelta(minutes=5), timedelta(seconds=1)
+    for created, good in [
+        (clock() + DAY, True),
+        (clock() + DAY + second, False),
+        (clock() - DAY - minutes, True),
+        (clock() - DAY - minutes - second, False),
+    ]:
+        vendor.says(created=created)
+        if good:
+            assert (await pinned.verify(key, recheck=True)).authenticated
+            continue
+        with pytest.raises(UntrustedAnswer, match="one of the two clocks is wrong"):
+            await pinned.verify(key, recheck=True)
+    vendor.says(lifetime=timedelta(0))
+    assert (await pinned.verify(key, recheck=True)).authenticated
+
+
 async def test_an_address_mismatch_says_where_to_look(pinned, vendor, key):
     """Behind a proxy the server may take itself for another address: the error names the setting."""
     row = about(url="https://internal:8080/api/v1/licenses/verify")

@@ -24,7 +24,7 @@ TAG: Final = "licensing-answer"
 
 CLOCKS_APART: Final = timedelta(hours=24)
 """By how much the clocks of service and computer may differ: that an answer is fresh, its nonce proves. A
-computer that takes local time for UTC is off by up to 14 hours, and its owner is no attacker (D-62)."""
+computer that takes local time for UTC is off by up to 14 hours, and its owner is no attacker (D-63)."""
 
 SIGNATURE_HEADERS: Final = ("content-type", "content-digest", "signature-input", "signature")
 """What must be kept of an answer, beside its body, to check it again."""
@@ -121,7 +121,7 @@ def read_signature(
 
 
 def stale(signed: Signed, now: datetime) -> UntrustedAnswer | None:
-    """Say what is wrong with the time of a signature that has just come; None when nothing is (D-62)."""
+    """Say what is wrong with the time of a signature that has just come; None when nothing is (D-63)."""
     if signed.created_at - CLOCKS_APART <= now <= signed.expires_at + CLOCKS_APART:
         return None
     return UntrustedAnswer(
