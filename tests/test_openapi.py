@@ -44,7 +44,7 @@ def test_every_answer_of_the_server_is_described(
 
 
 def test_every_described_status_is_answered_in_a_vector_or_is_about_trouble() -> None:
-    """The document promises nothing but what vectors show; parts, buckets, digests and trouble have other tests."""
+    """The document promises nothing but what vectors show; parts, buckets and trouble are elsewhere."""
     shown = {(case.request["path"], str(case.answer["status"])) for case in load()}
     described = {
         (path, status)

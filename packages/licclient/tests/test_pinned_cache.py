@@ -13,8 +13,12 @@ import pytest
 from harness.oracle import Answered, Asked, Signer, digest
 from licclient import License, LicenseClient, ServiceUnavailable, Source
 from licclient import _ed25519 as key_room
+from licclient._model import Held, Verified
+from licclient._proofs import write_proved
 from licclient._records import _sum, seal, unseal
+from licclient._signature import Signed, read_signature
 from licclient._steps import Asking
+from licclient._wire import Reply
 
 OTHER_KEY = "CP-ZZZZZZ-DEF456-GHI789-JKL012-MNO345"
 SIGNER = Signer()
@@ -157,6 +161,38 @@ def test_every_changed_byte_is_the_same_license_or_none(record, make, key):
             hits += found is not None
     assert monotonic() - started < 0.1 * 2 * len(content)
     assert hits < 40  # what is left are digits of the mark, which nobody signs
+
+
+def test_signed_nonsense_is_a_miss(signing, make, key, clock, tmp_path, record):
+    """A record whose signature holds and whose body is no success: nobody's license, and no crash."""
+    client = make()
+    call = client._steps.verify_call(Asking(key, "d"), "192.0.2.1")
+    for body in (b'{"valid": false, "reason": "License expired."}', b"[]"):
+        asked = Asked(call.method, call.url, {"Content-Digest": call.headers["Content-Digest"]})
+        answered = Answered(asked, 200, {"Content-Type": "application/json"}, body)
+        SIGNER.sign(answered, "n", clock())
+        document = {
+            "ip": "192.0.2.1",
+            "headers": {name.lower(): value for name, value in answered.headers.items()},
+            "body": b64encode(body).decode(),
+            "seen_at": clock().isoformat(),
+        }
+        assert isinstance(
+            read_signature(call, _reply(document), client._steps.settings.public_keys, None), Signed
+        )
+        record.write_bytes(seal(record.stem, document))
+        assert recalled(make(), key) is None
+
+
+def _reply(document):
+    return Reply(200, b64decode(document["body"]), document["headers"])
+
+
+def test_only_what_was_signed_is_kept_as_signed(clock):
+    """A success without proof cannot be written as one with it."""
+    held = Held(Verified("Notes", None, lifetime=False), clock(), clock())
+    with pytest.raises(ValueError, match="signed"):
+        write_proved(held)
 
 
 # --- vandals ----------------------------------------------------------------------------------
