@@ -16,6 +16,7 @@ from licserver.settings import StandaloneSettings
 LOADS = [
     Load("known"),
     Load("known", close=True),
+    Load("signed"),
     Load("update"),
     Load("mix"),
     Load("new"),  # last: it makes the database grow
@@ -47,7 +48,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="how long a round counts")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--workers", type=int, default=1, help="processes of licserver")
-    parser.add_argument("--loads", nargs="+", metavar="LOAD", help="known, known-close, update, mix, new")
+    parser.add_argument(
+        "--loads", nargs="+", metavar="LOAD", help="known, known-close, signed, update, mix, new"
+    )
     parser.add_argument(
         "--beside", nargs="+", default=[], metavar="NAME=URL", help="other servers on loopback"
     )

@@ -76,7 +76,7 @@ class Signer:
 
     def wish(self, asked: Mapping[str, str]) -> tuple[str, str] | None:
         """Label and nonce under which a request asks for a signature by this key."""
-        wishes = http_sf.parse(asked["accept-signature"].encode(), tltype="dictionary")
+        wishes: Any = http_sf.parse(asked["accept-signature"].encode(), tltype="dictionary")
         for label, (_, told) in wishes.items():
             if told["keyid"] == self.id:
                 return label, told["nonce"]
@@ -123,9 +123,10 @@ def digest(content: bytes) -> str:
 
 def wish(nonce: str, **told: str) -> str:
     """Ask for a signature of this protocol, in the oracle's way of writing."""
-    listed = [http_sf.parse(item.encode(), tltype="item") for item in COVERED]
-    asked = {"created": True, "expires": True, "nonce": nonce, "alg": "ed25519", "tag": TAG, **told}
-    return str(http_sf.ser({"sig": (listed, asked)}))
+    listed: Any = [http_sf.parse(item.encode(), tltype="item") for item in COVERED]
+    asked: Any = {"created": True, "expires": True, "nonce": nonce, "alg": "ed25519", "tag": TAG, **told}
+    wishes: Any = {"sig": (listed, asked)}
+    return str(http_sf.ser(wishes))
 
 
 def verify(answered: Answered, public: Mapping[str, bytes], now: datetime) -> VerifyResult:

@@ -37,6 +37,13 @@ def test_what_one_half_signs_the_other_half_knows():
     assert not PrivateKey.generate().public.verify(signature, b"message")
 
 
+def test_two_libraries_make_the_same_signature():
+    """What libsodium signs is what OpenSSL signs, and RFC 8032 has it too (7.1, TEST 1)."""
+    theirs = ed25519.Ed25519PrivateKey.from_private_bytes(RFC_8037_SEED).sign(b"")
+    assert PrivateKey(RFC_8037_SEED).sign(b"") == theirs
+    assert theirs.hex().startswith("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155")
+
+
 def test_a_public_key_survives_its_text():
     """What is printed for apps to pin reads back as the same key."""
     public = PrivateKey.generate().public

@@ -24,7 +24,7 @@ TAG: Final = "licensing-answer"
 
 CLOCKS_APART: Final = timedelta(hours=24)
 """By how much the clocks of service and computer may differ: that an answer is fresh, its nonce proves. A
-computer that takes local time for UTC is off by up to 14 hours, and its owner is no attacker (D-62)."""
+computer that takes local time for UTC is off by up to 14 hours, and its owner is no attacker (D-63)."""
 
 SIGNATURE_HEADERS: Final = ("content-type", "content-digest", "signature-input", "signature")
 """What must be kept of an answer, beside its body, to check it again."""
@@ -43,7 +43,8 @@ _LABEL: Final = r"[a-z*][a-z0-9_.*-]*+"
 _STRING: Final = r'"(?:[ !#-\[\]-~]|\\["\\])*+"'
 _PARAMETERS: Final = rf"(?:;{_LABEL}(?:=(?:{_STRING}|[^\s\",;()]++))?+)*+"
 _MEMBER: Final = re.compile(
-    rf"(?P<label>{_LABEL})=(?P<params>\((?P<items>[^()]*+)\)(?P<told>{_PARAMETERS}))[ \t]*+(?:,[ \t]*+|$)"
+    rf"(?P<label>{_LABEL})=(?P<params>\((?P<items>[^()]*+)\)(?P<told>{_PARAMETERS}))"
+    r"[ \t]*+(?:,[ \t]*+(?!$)|$)"
 )
 _PARAMETER: Final = re.compile(rf";({_LABEL})=({_STRING}|[^\s\",;()]++)")
 _SIGNATURE: Final = re.compile(rf"(?:^|,)[ \t]*+({_LABEL})=:([A-Za-z0-9+/=]*+):(?=[ \t]*+(?:,|$))")
@@ -120,7 +121,7 @@ def read_signature(
 
 
 def stale(signed: Signed, now: datetime) -> UntrustedAnswer | None:
-    """Say what is wrong with the time of a signature that has just come; None when nothing is (D-62)."""
+    """Say what is wrong with the time of a signature that has just come; None when nothing is (D-63)."""
     if signed.created_at - CLOCKS_APART <= now <= signed.expires_at + CLOCKS_APART:
         return None
     return UntrustedAnswer(

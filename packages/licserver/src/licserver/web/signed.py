@@ -8,7 +8,7 @@ from aiohttp import web
 from licserver import wire
 from licserver.clock import Clock
 from licserver.keys import SigningKey
-from licserver.signatures import Question, fits_digest, normal_base, read_accept_signature, sign_answer
+from licserver.signatures import Question, WishReader, fits_digest, normal_base, sign_answer
 from licserver.web.errors import Handler, send
 
 
@@ -30,6 +30,7 @@ class AnswerSigner:
         base_url: Callable[[web.Request], str],
     ) -> None:
         self._keys = [key for key in keys if key.retired_at is None]
+        self._wish = WishReader(self._keys)
         self._clock = clock
         self._read_body = read_body
         self._base_url = base_url
@@ -53,7 +54,7 @@ class AnswerSigner:
         return signing_handler
 
     async def _sign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        wanted = read_accept_signature(", ".join(request.headers.getall("Accept-Signature")), self._keys)
+        wanted = self._wish(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
         if wanted is None or not digest:  # nothing to cover: as if it had not been asked for (D-61)
             return await handler(request)
