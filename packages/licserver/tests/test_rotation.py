@@ -1,9 +1,13 @@
 """Secrets for links are rotated while servers run, and no customer notices (D-30, D-66)."""
 
 import json
+import os
 import stat
+import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -228,3 +232,36 @@ async def test_a_download_across_a_rotation(site, world, clock):
     clock.forward(seconds=5)
     assert (await site.call("GET", new))[0] == 403
     assert (await site.call("GET", await site.link(key)))[0] == 200
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no workers on Windows")
+def test_workers_take_a_new_secret_up_while_customers_download(program, tmp_path):
+    """Two processes on one socket: what one hands out the other reads, before, during and after."""
+    file = tmp_path / "app.zip"
+    file.write_bytes(b"content")
+    program.run("product", "add", "app", "--name", "App", "--environment", "domain")
+    program.run("release", "publish", "app", "1.0", str(file))
+    query = {"license_key": program.run("license", "issue", "app").stdout.strip(), "slug": "app"}
+    query |= {"current_version": "0", "domain": "a.example"}
+
+    def get(address):
+        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - our own
+            return answer.read()
+
+    def link(url):
+        told = json.loads(get(f"{url}/api/v1/update-check?{urlencode(query)}"))
+        return told["download_url"]
+
+    with program.serve("--workers", "2") as (_, url):
+        old = link(url)
+        settings = Settings(data_dir=program.folder)
+        lead = LOOK_EVERY + 2 * SECOND
+        [new, _] = rotate(settings, datetime.now(UTC), lead=lead)
+        deadline = time.monotonic() + 60
+        signed_by_the_new_one = 0
+        while signed_by_the_new_one < 20:
+            found = link(url)
+            signed_by_the_new_one += f"key={new.id}" in found
+            for address in (found, old):
+                assert get(address) == b"content"
+            assert time.monotonic() < deadline

@@ -4,13 +4,12 @@ Every call has two halves. The first returns the answer when none is needed from
 send; the second is handed what came back.
 """
 
-import logging
 import random
 import secrets
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -23,9 +22,7 @@ from licclient._errors import (
     LicclientError,
     LicenseRefused,
     ServiceUnavailable,
-    UntrustedAnswer,
 )
-from licclient._manifest import judge_manifest
 from licclient._model import Held, License, Listing, Manifest, Reason, Settings, Update, Verified
 from licclient._policy import (
     begin_round,
@@ -42,13 +39,12 @@ from licclient._proofs import believe_update, believe_verify, read_proved, write
 from licclient._records import (
     Document,
     read_held,
-    read_highest,
     read_round,
     record_name,
     write_held,
-    write_highest,
     write_round,
 )
+from licclient._releases import SignedReleases, logged
 from licclient._signature import asking_for_signature
 from licclient._wire import (
     Call,
@@ -102,6 +98,7 @@ class Steps:
         self.settings = settings
         self._clock = clock
         self._state = StateFolder(state_dir)
+        self._signed = SignedReleases(settings, self._state)
         # name → a record as it was read, and what came of checking it: the same one is not checked twice.
         self._checked: dict[str, tuple[Document | None, Held | None]] = {}
 
@@ -236,11 +233,9 @@ class Steps:
     def _remembered(self, asking: Asking) -> Update | NoUpdate | LicclientError:
         last = read_round(self._state.load(self._round_name(asking)))
         if last is not None and last.listing is not None and is_newer(last.listing.version, asking.installed):
-            listing = self._vouched(last.listing, self._now())
+            listing = self._signed.vouch(last.listing, self._now())
             return (
-                _logged(listing)
-                if isinstance(listing, LicclientError)
-                else _update(listing, asking.key, None)
+                logged(listing) if isinstance(listing, LicclientError) else _update(listing, asking.key, None)
             )
         if last is not None and not last.answered:
             return ServiceUnavailable(_NEVER_ANSWERED)
@@ -258,7 +253,7 @@ class Steps:
         """Take what came back, remember it, and say what it offers (D-47)."""
         answer = self._read_check(asking, call, reply)
         if isinstance(answer, LicclientError):
-            return _logged(answer)
+            return logged(answer)
         if answer.download_url is None:
             return NoUpdate("The support period is over, so no newer version is offered.")
         if not is_offer(answer, asking.installed):
@@ -275,7 +270,7 @@ class Steps:
         else:
             answer = believe_update(call, reply, asking.slug, asking.key, self.settings, now)
             if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
-                answer = self._vouched(answer, now)
+                answer = self._signed.vouch(answer, now)
 
         def remember(document: Document | None) -> Document | None:
             claimed = read_round(document) or begin_round(None, now, _spread())
@@ -283,33 +278,6 @@ class Steps:
 
         self._state.change(self._round_name(asking), remember)
         return answer
-
-    def _vouched(self, listing: Listing, now: datetime) -> Listing | UntrustedAnswer:
-        """Demand that the vendor signed what can be downloaded, if release keys are pinned (D-67, D-68).
-
-        A version found to be signed is remembered as the highest, and none below it is ever taken again, by
-        whichever license key.
-        """
-        if not self.settings.release_keys:
-            return listing
-        judged: Manifest | UntrustedAnswer | None = None
-
-        def judge(document: Document | None) -> Document | None:
-            nonlocal judged
-            highest = read_highest(document)
-            keys = self.settings.release_keys
-            judged = judge_manifest(listing.manifest, listing.slug, listing.version, keys, highest, now)
-            if isinstance(judged, UntrustedAnswer) or judged.version == highest:
-                return document
-            return write_highest(judged.version)
-
-        name = record_name("release", self.settings.server, listing.slug)
-        known = self._state.load(name)
-        if judge(known) is not known:  # mostly nothing is to be written, and then nobody waits for the lock
-            self._state.change(name, judge)
-        if isinstance(judged, Manifest):
-            return replace(listing, vouched=judged)
-        return judged or UntrustedAnswer("The manifest was not looked at.")
 
     def _let_check_again(self, key: str) -> None:
         """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""
@@ -349,7 +317,7 @@ class Steps:
             is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings.server)
         ):
             link = None
-        expected = self._expected(update)
+        expected = self._signed.expected(update, self._now())
         if self.settings.release_keys and expected is None:
             link = None  # a fresh one comes with a fresh manifest
         part = record_name("download", self.settings.server, update.slug, update.version)
@@ -357,16 +325,6 @@ class Steps:
         with open_job(to, part, link, fallback_name, update.license_key) as job:
             job.take_up(expected, pinned=bool(self.settings.release_keys))
             yield job
-
-    def _expected(self, update: Update) -> Manifest | None:
-        """Check again what is to be downloaded: an app may have kept the update for days, or made it."""
-        keys = self.settings.release_keys
-        if not keys:
-            return None
-        document = self._state.load(record_name("release", self.settings.server, update.slug))
-        highest, slug, version = read_highest(document), update.slug, update.version
-        judged = judge_manifest(update.manifest, slug, version, keys, highest, self._now())
-        return judged if isinstance(judged, Manifest) else None
 
     def begin_link(self, update: Update) -> Asking:
         """Count an attempt, which is never too early here, and say what to ask for a fresh link (D-48).
@@ -398,13 +356,6 @@ class Steps:
         if not is_offer(answer, asking.installed):
             raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
         return Fresh(answer.download_url, answer.vouched)
-
-
-def _logged(problem: LicclientError) -> LicclientError:
-    """Say in the log what a check that raises nothing keeps to itself: that somebody may be cheating."""
-    if isinstance(problem, UntrustedAnswer):
-        logging.getLogger("licclient").warning("No update is offered: %s", problem)
-    return problem
 
 
 def _key(typed: str) -> str:
