@@ -76,6 +76,8 @@ def test_what_can_be_done_is_done(field, label, key):
         f"sig=({LISTED});nonce",
         f"sig=({LISTED});nonce=n",
         f"sig=({LISTED});nonce=7",
+        f"sig=({LISTED});nonce=token",
+        f"sig=({LISTED});nonce=:AAAA:",
         f'sig=({LISTED});nonce=""',
         f'sig=({LISTED});nonce="{"n" * 129}"',
         f'sig=({LISTED});nonce="n\nn"',
