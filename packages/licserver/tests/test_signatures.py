@@ -115,6 +115,7 @@ def test_what_cannot_be_done_whole_is_not_done(field):
         f'a=({LISTED});alg="ed25519";nonce="ed25519"',
         f'a=({LISTED});nonce="{"n" * 129}"',
         f'a=({LISTED});nonce="1";nonce="2"',
+        f'a=({LISTED});alg="none";nonce="one"',
         f'a=("a;nonce=");nonce="x", {GOOD}',
         "",
     ],

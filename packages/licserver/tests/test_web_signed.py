@@ -208,7 +208,7 @@ async def test_the_newest_signs_unless_another_is_asked_for(
 
 
 async def test_an_address_of_other_bytes_is_answered_plainly(signing_key, clock):
-    """What is no ASCII cannot be signed, and is no reason to fail; aiohttp's parser in C refuses it before."""
+    """What is no ASCII cannot be signed, and is no reason to fail (aiohttp's parser in C refuses it)."""
 
     async def no_body(_: web.Request) -> bytes:
         return b""
