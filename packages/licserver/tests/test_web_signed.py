@@ -6,11 +6,14 @@ import re
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from yarl import URL
 
 from harness import oracle
 from licserver.keys import PrivateKey, SigningKey
 from licserver.vault import new_secrets, write_signing_key
+from licserver.web.signed import AnswerSigner
 
 VERIFY, CHECK = "/api/v1/licenses/verify", "/api/v1/update-check"
 
@@ -202,6 +205,22 @@ async def test_the_newest_signs_unless_another_is_asked_for(
     wish = oracle.wish("abc", keyid=signing_key.id)
     _, answered = await call(site, "POST", VERIFY, asked_for("CP-x"), Accept_Signature=wish)
     verified(answered, signing_key, clock)
+
+
+async def test_an_address_of_other_bytes_is_answered_plainly(signing_key, clock):
+    """What is no ASCII cannot be signed, and is no reason to fail (aiohttp's parser in C refuses it)."""
+
+    async def no_body(_: web.Request) -> bytes:
+        return b""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"{}", content_type="application/json")
+
+    signer = AnswerSigner([signing_key], clock, no_body, lambda _: "http://a.example")
+    for path, signed in (("/x?slug=a", True), ("/x?slug=\udcff", False)):
+        request = make_mocked_request("GET", path, headers=asking())
+        response = await signer.signing(answer)(request)
+        assert ("Signature" in response.headers) is signed
 
 
 async def test_a_wish_may_be_spread_over_several_lines(signing_site, signing_key, clock):

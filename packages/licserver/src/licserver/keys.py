@@ -131,8 +131,8 @@ class PrivateKey:
     def sign(self, message: bytes) -> bytes:
         """Sign: 64 bytes (RFC 8032).
 
-        By libsodium: it takes two thirds of OpenSSL's time for the very same bytes, and that is most of what a
-        signed answer costs.
+        By libsodium: it takes two thirds of OpenSSL's time for the very same bytes, and that is most of what
+        a signed answer costs.
         """
         return crypto_sign(message, self._expanded)[:_SIGNATURE_BYTES]
 

@@ -104,7 +104,7 @@ class WishReader:
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
         self._keys = tuple(keys)
-        self._known = lru_cache(maxsize=1024)(self._read)
+        self._known = lru_cache(maxsize=256)(self._read)
 
     def __call__(self, field: str) -> Wanted | None:
         """Read a header; says what `read_accept_signature` says, for a seventh of the cost."""
@@ -184,7 +184,7 @@ def fits_digest(field: str, content: bytes) -> bool:
         return True
     known = 0
     for member in field.split(","):
-        found = _DIGEST_MEMBER.fullmatch(member.strip())
+        found = _DIGEST_MEMBER.fullmatch(member.strip(" \t"))
         if found is None:
             return False
         if (digest := _DIGESTS.get(found[1])) is None:

@@ -56,7 +56,8 @@ class AnswerSigner:
     async def _sign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         wanted = self._wish(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
-        if wanted is None or not digest:  # nothing to cover: as if it had not been asked for (D-61)
+        # Nothing to cover, or what no signature can cover: as if it had not been asked for (D-61).
+        if wanted is None or not digest or not request.raw_path.isascii():
             return await handler(request)
         # Before it is judged: a question that is not what it says must not take a slot.
         if not fits_digest(digest, await self._read_body(request)):
