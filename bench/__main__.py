@@ -19,6 +19,7 @@ Stocking = Callable[[int], Stocked]
 LOADS = [
     Load("known"),
     Load("known", close=True),
+    Load("signed"),
     Load("update"),
     Load("mix"),
     Load("new"),  # last: it makes the database grow
@@ -60,7 +61,9 @@ def _options() -> argparse.Namespace:
         "--databases", nargs="+", choices=["sqlite", "postgresql"], default=["sqlite", "postgresql"]
     )
     parser.add_argument("--workers", type=int, default=1, help="processes of licserver")
-    parser.add_argument("--loads", nargs="+", metavar="LOAD", help="known, known-close, update, mix, new")
+    parser.add_argument(
+        "--loads", nargs="+", metavar="LOAD", help="known, known-close, signed, update, mix, new"
+    )
     parser.add_argument(
         "--beside", nargs="+", default=[], metavar="NAME=URL", help="other servers on loopback"
     )

@@ -9,8 +9,10 @@ import select
 import socket
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -30,15 +32,26 @@ class Seen:
     latencies: list[float] = field(default_factory=list, repr=False)
 
 
-def verify_request(host: str, prefix: str, key: str, domain: str, *, close: bool) -> bytes:
-    """Write a verify call as a client sends it."""
+_WISH: Final = (
+    'sig0=("@status" "content-type" "content-digest" "@method";req "@target-uri";req "content-digest";req)'
+    ';created;expires;nonce="MDEyMzQ1Njc4OWFiY2RlZg";alg="ed25519";tag="licensing-answer"'
+)
+
+
+def verify_request(
+    host: str, prefix: str, key: str, domain: str, *, close: bool, signed: bool = False
+) -> bytes:
+    """Write a verify call as a client sends it; one with pinned keys asks for a signature (D-60)."""
     body = json.dumps({"license_key": key, "domain": domain, "ip": "192.0.2.1"}).encode()
     ending = "Connection: close\r\n" if close else ""
     head = (
         f"POST {prefix}/api/v1/licenses/verify HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{ending}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{ending}"
     )
-    return head.encode() + body
+    if signed:
+        digest = b64encode(sha256(body).digest()).decode()
+        head += f"Content-Digest: sha-256=:{digest}:\r\nAccept-Signature: {_WISH}\r\n"
+    return f"{head}\r\n".encode() + body
 
 
 def update_request(host: str, prefix: str, key: str, slug: str, domain: str, *, close: bool) -> bytes:
@@ -53,7 +66,7 @@ def update_request(host: str, prefix: str, key: str, slug: str, domain: str, *, 
 def supply(plan: dict[str, Any]) -> Callable[[], bytes]:
     """Make the source of requests that a plan describes.
 
-    Its `what` is one of ``known``, ``new``, ``update`` and ``mix`` (a verify to two update checks).
+    Its `what` is one of ``known``, ``signed``, ``new``, ``update`` and ``mix`` (a verify, two update checks).
     """
     parts = urlsplit(plan["url"])
     host, prefix = parts.netloc, parts.path.rstrip("/")
@@ -64,9 +77,15 @@ def supply(plan: dict[str, Any]) -> Callable[[], bytes]:
         return lambda: verify_request(
             host, prefix, draw.choice(keys), f"n{run}-{next(numbers)}.example", close=close
         )
-    verifies = [verify_request(host, prefix, key, "home.example", close=close) for key in keys]
+    signed = what == "signed"
+    verifies = [verify_request(host, prefix, key, "home.example", close=close, signed=signed) for key in keys]
     updates = [update_request(host, prefix, key, slug, "home.example", close=close) for key in keys]
-    ready = {"known": verifies, "update": updates, "mix": [*verifies, *updates, *updates]}[what]
+    ready = {
+        "known": verifies,
+        "signed": verifies,
+        "update": updates,
+        "mix": [*verifies, *updates, *updates],
+    }[what]
     draw.shuffle(ready)
     at = iter(range(10**12))
     return lambda: ready[next(at) % len(ready)]
@@ -132,7 +151,8 @@ class Round:
         if head >= 0 and len(held) >= head + 4 + _content_length(held[:head]):
             if counts:
                 seen.latencies.append(time.perf_counter() - self._sent[descriptor])
-            if not held.startswith(b"HTTP/1.1 200"):
+            unsigned = self._plan["what"] == "signed" and b"\r\nSignature: " not in held
+            if unsigned or not held.startswith(b"HTTP/1.1 200"):
                 seen.bad += 1
                 seen.first_bad = seen.first_bad or held[:300].decode("latin-1")
             if self._plan["close"] or b"onnection: close" in held[:head]:

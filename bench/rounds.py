@@ -16,7 +16,8 @@ class Load:
     """What is sent in a round.
 
     Args:
-        what: ``known``, ``new``, ``update`` or ``mix``.
+        what: ``known``, ``signed``, ``new``, ``update`` or ``mix``. For ``signed`` the floor gets
+            ``known``: it signs nothing.
         close: One connection per request instead of keep-alive.
         connections: How many at a time.
         seconds: How long a round counts.
@@ -78,7 +79,8 @@ def measure(
     for number in range(rounds):
         for target in [floor, *others]:
             before = target.cpu_seconds()
-            one = _play(target, load, keys.get(target.name, any_keys), number)
+            asked = replace(load, what="known") if target is floor and load.what == "signed" else load
+            one = _play(target, asked, keys.get(target.name, any_keys), number)
             spent = target.cpu_seconds() - before
             share = one.seconds / (one.seconds + load.warm_up)  # the warm-up costs as much a second
             cpu[target.name].append(spent * share / max(1, one.requests) * 1e6)

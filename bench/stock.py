@@ -9,9 +9,12 @@ from typing import Any, Final
 from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
+from licserver.keyring import add_signing_key, signing_keys
+from licserver.keys import PrivateKey
 from licserver.model import EnvironmentPolicy
 from licserver.rules import draw_key
 from licserver.settings import Settings
+from licserver.signatures import newest_first
 from licserver.store import NewLicense, Records
 from licserver.store.tables import activations
 from licserver.vendor import Vendor
@@ -33,6 +36,8 @@ def stock(settings: Settings, count: int) -> list[str]:
     Returns:
         Up to 50,000 keys, drawn evenly from all.
     """
+    if not newest_first(signing_keys(settings)):
+        add_signing_key(settings, PrivateKey.generate(), system_clock())
     sample_file = settings.data_dir / "sample.json"
     if sample_file.exists():
         keys: list[str] = json.loads(sample_file.read_text())

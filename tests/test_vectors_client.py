@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 
 from harness.flavours import Client, opened
+from harness.oracle import Answered, Signer
 from harness.sockets import Replay
 from harness.vectors import Case, load, parameters
 from harness.world import MovableClock
-from licclient import InvalidRequest, License, LicenseRefused, ServiceUnavailable, Source, Update
+from licclient import (
+    InvalidRequest,
+    LicclientError,
+    License,
+    LicenseRefused,
+    ServiceUnavailable,
+    Source,
+    UntrustedAnswer,
+    Update,
+)
 
 CASES = [case for case in load() if case.client is not None]
 SENT = [case for case in CASES if case.client and case.client["sends"]]
@@ -46,7 +56,7 @@ def _call(client: Client, case: Case) -> Any:
         return client.check_for_update(key)
     try:
         return client.verify(key)
-    except (LicenseRefused, InvalidRequest, ServiceUnavailable) as problem:
+    except LicclientError as problem:
         return problem
 
 
@@ -78,6 +88,45 @@ def test_the_client_reads_exactly_this(case: Case, flavour: str, tmp_path: Path,
         result = _call(client, case)
     assert case.client is not None
     assert _described(result) == {name: value for name, value in case.client.items() if name != "sends"}
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
+def test_a_client_with_a_pin_reads_the_same_when_others_have_signed_it(
+    case: Case, flavour: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    """Signed by a library that is not ours, the case's answer comes to the case's result, authenticated."""
+    signer = Signer()
+
+    def sign(answered: Answered) -> None:
+        wish = signer.wish({name.lower(): value for name, value in answered.request.headers.items()})
+        assert wish is not None
+        label, nonce = wish
+        signer.sign(answered, nonce, clock(), label=label)
+
+    with (
+        Replay(case.answer, sign).serving() as server,
+        opened(
+            flavour, server.url, **_settings(case, tmp_path, clock), public_keys=[Signer().text, signer.text]
+        ) as client,
+    ):
+        result = _call(client, case)
+    assert case.client is not None
+    assert _described(result) == {name: value for name, value in case.client.items() if name != "sends"}
+    assert not isinstance(result, License) or result.authenticated
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
+def test_a_client_with_a_pin_believes_no_vector_that_is_not_signed(
+    case: Case, flavour: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    """Word for word the service's answer, and no signature: no license, no refusal, no update."""
+    settings = _settings(case, tmp_path, clock)
+    with (
+        Replay(case.answer).serving() as server,
+        opened(flavour, server.url, **settings, public_keys=[Signer().text]) as client,
+    ):
+        result = _call(client, case)
+    assert result is None or isinstance(result, (UntrustedAnswer, ServiceUnavailable))
 
 
 def _described(result: Any) -> dict[str, Any]:

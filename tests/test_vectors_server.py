@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -27,16 +27,31 @@ class Played:
     body: bytes
 
 
-def play(case: Case, clock: MovableClock, make_world: Callable[..., World]) -> Played:
-    """Set the case's records, clock and settings up, and send its request over a real socket."""
+def play(
+    case: Case,
+    clock: MovableClock,
+    make_world: Callable[..., World],
+    asking: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Played:
+    """Set the case's records, clock and settings up, and send its request over a real socket.
+
+    Args:
+        case: The case.
+        clock: The world's.
+        make_world: The fixture.
+        asking: Headers to send beside the case's own.
+        **settings: Settings of the server beside the case's own.
+    """
     clock.now = case.now
     # Our own connection comes from loopback; as a trusted proxy it can speak for any address.
     proxies = ["127.0.0.0/8", *case.raw.get("trusted_proxies", [])]
-    world = make_world(base_url=BASE, trusted_proxies=proxies, ipv6_prefix=case.raw.get("ipv6_prefix", 128))
+    settings |= {"base_url": BASE, "trusted_proxies": proxies}
+    world = make_world(ipv6_prefix=case.raw.get("ipv6_prefix", 128), **settings)
     world.stock(case.given)
     with world.serving() as server:
         query = _query(server, world, case)
-        return Played(world, query, *_send(server, case, case.request["path"], query))
+        return Played(world, query, *_send(server, case, case.request["path"], query, asking))
 
 
 @pytest.mark.parametrize("case", parameters(load()))
@@ -58,10 +73,10 @@ def test_the_server_answers_exactly_this(
 
 
 def _send(
-    server: Server, case: Case, path: str, query: dict[str, str]
+    server: Server, case: Case, path: str, query: dict[str, str], asking: Mapping[str, str] | None = None
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     """Send one request as a proxy would that the case's caller is connected to."""
-    headers = {**case.raw.get("headers", {})}
+    headers = {**case.raw.get("headers", {}), **(asking or {})}
     hops = [headers[name] for name in headers if name == "X-Forwarded-For"]
     headers["X-Forwarded-For"] = ", ".join([*hops, case.raw.get("from", DEFAULT_PEER)])
     target = f"{path}?{urlencode(query)}" if query else path

@@ -3,19 +3,27 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from harness.oracle import Answered, Asked
 from harness.vectors import LINK
+
+Sign = Callable[[Answered], object]
 
 
 class Replay:
-    """Answers every request with one answer of a vector, and remembers what was asked."""
+    """Answers every request with one answer of a vector, and remembers what was asked.
 
-    def __init__(self, answer: dict[str, Any]) -> None:
+    Args:
+        answer: The vector's.
+        sign: Called with each answer before it is sent; may add headers.
+    """
+
+    def __init__(self, answer: dict[str, Any], sign: Sign | None = None) -> None:
         self.asked: list[dict[str, Any]] = []
         replay = self
 
@@ -37,7 +45,12 @@ class Replay:
                 link = f"{replay.url}/api/v1/update-download?license=1"
                 text = json.dumps(answer["json"]).replace(LINK, link).encode()
                 self.send_response(answer["status"])
-                self.send_header("Content-Type", "application/json")
+                asked = Asked(self.command, f"{replay.url}{self.path}", dict(self.headers.items()), body)
+                answered = Answered(asked, answer["status"], {"Content-Type": "application/json"}, text)
+                if sign is not None:
+                    sign(answered)
+                for name, value in answered.headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)

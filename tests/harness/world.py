@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,8 +84,9 @@ class World:
         *,
         withdrawn: bool = False,
         size: int = 0,
+        manifest: dict[str, Any] | None = None,
     ) -> bytes:
-        """Publish a file of our making; returns its bytes."""
+        """Publish a file of our making, with what somebody signed about it; returns its bytes."""
         product = self.vendor.product(slug)
         content = f"{slug} {version}\n".encode() * max(1, size // 16)
         self.files[version] = content
@@ -92,7 +94,10 @@ class World:
         parsed = parse_version(version)
         assert parsed is not None
         key = version_key(parsed)
-        assert self.records.add_release(product.id, version, key, changelog, artifact, instant(published_at))
+        document = None if manifest is None else json.dumps(manifest, separators=(",", ":"))
+        assert self.records.add_release(
+            product.id, version, key, changelog, artifact, instant(published_at), document
+        )
         if withdrawn:
             self.vendor.withdraw(slug, version)
         return content

@@ -30,6 +30,7 @@ class Request:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    target: str = ""
 
     @property
     def json(self) -> Any:
@@ -117,7 +118,7 @@ class _Handler(socketserver.StreamRequestHandler):
             body = self.rfile.read(int(headers.get("content-length", 0)))
             target = urlsplit(line[1])
             query = {name: values[0] for name, values in parse_qs(target.query).items()}
-            request = Request(line[0], target.path, query, headers, body)
+            request = Request(line[0], target.path, query, headers, body, line[1])
             service: Service = self.server.service  # type: ignore[attr-defined]
             service.requests.append(request)
             reply = service.script(request)

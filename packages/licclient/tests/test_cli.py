@@ -66,6 +66,7 @@ def test_verify_tells_product_term_and_source(run, shop, key):
         "expiry": "2999-12-31",
         "lifetime": False,
         "source": "server",
+        "authenticated": False,
     }
 
 

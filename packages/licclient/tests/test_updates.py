@@ -12,6 +12,7 @@ async def test_a_newer_version_is_offered(client, service, key):
     update = await client.check_for_update(key)
     assert (update.name, update.slug, update.version) == ("Notes", "notes", "2.0")
     assert update.changelog == "Faster."
+    assert (update.changelog_html, update.changelog_text) == ("Faster.", "Faster.")
     assert update.last_updated == datetime(2026, 11, 20, 10, 11, 12, tzinfo=UTC)
     assert update.license_key == key
     assert key not in repr(update)

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 
 import licserver
+from licserver.keys import PrivateKey
+from licserver.manifest import sealed_by_keys
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
@@ -40,7 +42,7 @@ def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
 
     if die_at is not None:
         sys.setprofile(count)
-    vendor.publish(slug, "1.0", file, "New.")
+    vendor.publish(slug, "1.0", file, "New.", sealed_by_keys([PrivateKey(bytes(32))]))
     sys.setprofile(None)
 
 

@@ -1,4 +1,4 @@
-"""Publishers that are killed (SIGKILL): no release, or a whole one; what is left over does no harm.
+"""Publishers that are killed (SIGKILL): no release, or a whole one with its manifest; leftovers do no harm.
 
 What a kill cannot show is a power cut: for that, files and their folders are synced before the books
 mention them.
@@ -13,6 +13,7 @@ from pathlib import Path
 import obstore
 import pytest
 
+from licserver import manifest
 from licserver.artifacts import ArtifactFolder
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
@@ -68,6 +69,7 @@ def check(folder, content, acknowledged):
             for release in releases:
                 expected = hashlib.sha256(product.slug.encode() + content).digest()
                 assert release.artifact.sha256 == expected
+                assert manifest.read(release.manifest).manifest.sha256 == expected  # both, or neither
                 assert hashlib.sha256(read(vendor.artifacts, release.artifact)).digest() == expected
                 there.add(product.slug)
         assert {slug for slug, whole in acknowledged.items() if whole} <= there
@@ -85,7 +87,11 @@ def test_a_publisher_killed_at_every_step(play, program, tmp_path):
     assert 1 < len(there) < len(acknowledged) / 2  # most died before the books knew, some after
     file = tmp_path / "again.zip"
     file.write_bytes(b"app-0" + content)
-    program.run("release", "publish", "app-0", "1.0", str(file))  # the first to die: as if nothing had been
+    key = tmp_path / "key.pem"
+    program.run("release", "new-key", str(key))
+    program.run(
+        "release", "publish", "app-0", "1.0", str(file), "--release-key", str(key)
+    )  # the first to die: as if nothing had been
     assert check(program.folder, content, acknowledged) == there | {"app-0"}
 
 

@@ -52,7 +52,7 @@ def parts(database):
             return sorted(map(tuple, connection.exec_driver_sql(PARTS_OF_POSTGRESQL)))
         tables = connection.exec_driver_sql("SELECT tbl_name, sql FROM sqlite_master WHERE sql NOT NULL")
         return sorted(
-            (table, re.sub(r"\s+", " ", line.strip().rstrip(",")))
+            (table, re.sub(r"\s+", " ", line.strip().rstrip(",").replace('"', "")))  # a renamed table's
             for table, sql in tables
             for line in sql.splitlines()
         )
@@ -87,6 +87,40 @@ def test_a_schema_goes_up_down_and_up_again(database):
     assert migrate.upgrade(database) == schema.HEAD
     assert migrate.differences(database) == []
     migrate.migrate(database, command.check)
+
+
+def test_what_is_in_the_books_outlives_a_step_up_and_down(database):
+    """Products, and what refers to them, are the same after `db upgrade`, and after it is taken back."""
+    migrate.migrate(database, lambda config: command.upgrade(config, "0001"))
+    values = {
+        "slug": "'app'",
+        "name": "'App'",
+        "environment_policy": "'strict'",
+        "has_support_policy": "true",
+    }
+    instant = "'2026-06-15 12:00:00+00'" if database.is_remote else "'2026-06-15 12:00:00.000000'"
+    with database.writing() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO products (id, created_at, latest_release_id, {', '.join(values)}) "  # noqa: S608
+            f"VALUES (7, {instant}, 9, {', '.join(values.values())})"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO releases (id, product_id, version, version_key, changelog, published_at, file_name, "  # noqa: S608
+            f"size, sha256) VALUES (9, 7, '1.0', '1', '', {instant}, 'a.zip', 3, ' ')"
+        )
+
+    def held():
+        with database.reading() as connection:
+            found = connection.exec_driver_sql("SELECT * FROM products").mappings().one()
+            return {name: value for name, value in found.items() if name != "latest_manifest_id"}
+
+    before = held()
+    assert migrate.upgrade(database) == "0001"
+    assert held() == before
+    migrate.migrate(database, lambda config: command.downgrade(config, "0001"))
+    assert held() == before
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM releases").scalar() == 1
 
 
 def test_the_program_knows_all_revisions_without_alembic():
@@ -168,7 +202,7 @@ def test_an_older_schema_is_refused_with_the_command_that_mends_it(url, database
     migrate.upgrade(database)
     monkeypatch.setattr(schema, "REVISIONS", (schema.HEAD, "9999"))
     monkeypatch.setattr(schema, "HEAD", "9999")
-    with pytest.raises(StoreError, match=r"schema 0001 .* needs 9999; run: licserver db upgrade"):
+    with pytest.raises(StoreError, match=r"schema 0002 .* needs 9999; run: licserver db upgrade"):
         open_database(url, SECRETS)
 
 

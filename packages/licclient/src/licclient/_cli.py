@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run(told, client)
     except LicclientError as problem:
         return _say_failure(told, problem)
-    except (ValueError, OSError) as problem:
+    except (ValueError, OSError, ImportError) as problem:
         return _say_error(told, WRONG_USE, "wrong_use", str(problem))
     except KeyboardInterrupt:
         print("licclient: interrupted", file=sys.stderr)
@@ -76,6 +76,7 @@ def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
         "lifetime": found.lifetime,
         "checked_at": found.checked_at.isoformat(),
         "source": found.source.value,
+        "authenticated": found.authenticated,
     }
     _say(told, document, f"Valid: {found.product}, {_term(found)} ({_origin(found, real_clock())}).")
     return YES
@@ -86,7 +87,7 @@ def _check(told: argparse.Namespace, client: LicenseClient) -> int:
     match found:
         case Update():
             lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
-            lines += [found.changelog] if found.changelog.strip() else []
+            lines += [found.changelog_text] if found.changelog_text else []
             _say(told, {"update": _shown(found)}, *lines)
             return YES
         case NoUpdate():
@@ -204,6 +205,8 @@ def _client(told: argparse.Namespace) -> LicenseClient:
         version=told.installed,
         domain=told.domain,
         state_dir=told.state_dir,
+        public_keys=told.public_key,
+        release_keys=told.release_key,
     )
 
 
@@ -211,6 +214,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="licclient", description="Verify a license key, and find and download updates.")
     parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
     parser.add_argument("--server", required=True, metavar="URL", help="address of the license service")
+    parser.add_argument(
+        "--public-key",
+        action="append",
+        metavar="KEY",
+        help="demand answers signed by this key of the service; may be given several times",
+    )
+    parser.add_argument(
+        "--release-key",
+        action="append",
+        metavar="KEY",
+        help="take only versions signed by this key of the vendor; may be given several times",
+    )
     parser.add_argument("--state-dir", metavar="DIR", help="where to keep cache and installation id")
     parser.set_defaults(product=None, slug=None, installed=None, domain=None)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -5,7 +5,7 @@ They differ in one thing: the asynchronous one waits for the network in the loop
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -44,6 +44,8 @@ class _Client:
         grace: timedelta = timedelta(hours=72),
         check_every: timedelta = timedelta(hours=12),
         timeout: float | timedelta = 10.0,
+        public_keys: Iterable[str] | None = None,
+        release_keys: Iterable[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = read_settings(
@@ -56,6 +58,8 @@ class _Client:
             grace=grace,
             check_every=check_every,
             timeout=timeout,
+            public_keys=public_keys,
+            release_keys=release_keys,
         )
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
@@ -91,11 +95,18 @@ class LicenseClient(_Client):
         check_every: Least time between two update checks; at least 12 hours (D-46).
         timeout: Most time for a call as a whole, in seconds or as a timedelta. A download has it for its
             head, and then for every read.
+        public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
+            answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
+            key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
+        release_keys: The vendor's release keys, as `licserver release public-key` prints them. Given, a
+            version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
+            extra, too.
         clock: Returns the present instant as an aware datetime; for tests.
 
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: An argument is out of range, or no usable address.
+        ImportError: `public_keys` or `release_keys` without the extra.
     """
 
     _open_transport: "Transport | None" = None
@@ -111,13 +122,14 @@ class LicenseClient(_Client):
             LicenseRefused: The server said no, or the key is for another product.
             InvalidRequest: There is no key in `key`, or the server called the request malformed.
             ServiceUnavailable: No answer, and neither cache nor grace holds.
+            UntrustedAnswer: What came as an answer was not signed by a pinned key for this very call.
         """
         known = self._steps.begin_verify(key, recheck=recheck)
         if isinstance(known, License):
             return known
         transport = self._transport()
-        reply = transport.send(self._steps.verify_call(known, transport.own_ip()))
-        return self._steps.end_verify(known, reply)
+        call = self._steps.verify_call(known, transport.own_ip())
+        return self._steps.end_verify(known, call, transport.send(call))
 
     def check_for_update(self, key: str, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None.
@@ -152,7 +164,8 @@ class LicenseClient(_Client):
             LicenseRefused: The key is refused by now, or its support is over.
             InvalidRequest: The server called the request malformed.
             ServiceUnavailable: No answer, or cut off too often; what has come stays for the next try.
-            UntrustedAnswer: The file is not what the server declared; nothing of it is kept.
+            UntrustedAnswer: The file is not what the server declared, and nothing of it is kept; or the
+                answer that was to give a fresh link was not signed by a pinned key.
             OSError: The folder cannot be written, or the disk is full.
             ValueError: The client was made without `slug` or `version`.
         """
@@ -185,14 +198,17 @@ class LicenseClient(_Client):
         known = self._steps.begin_check(key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
-        return self._steps.end_check(known, self._transport().send(self._steps.check_call(known)))
+        call = self._steps.check_call(known)
+        return self._steps.end_check(known, call, self._transport().send(call))
 
     def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
         with self._steps.open_download(update, to) as job:
             while not job.complete:
-                link = job.link or self._fresh_link(update, job)
+                if job.link is None:
+                    self._renew_link(update, job)
+                    continue
                 try:
-                    self._try_download(job, link, progress)
+                    self._try_download(job, job.link, progress)
                 except ServiceUnavailable as cut:
                     time.sleep(job.retry_after(cut))
             return job.finish()
@@ -206,10 +222,11 @@ class LicenseClient(_Client):
                     progress(job.done, job.size)
             job.end()
 
-    def _fresh_link(self, update: Update, job: "Job") -> str:
+    def _renew_link(self, update: Update, job: "Job") -> None:
         asking = self._steps.begin_link(update)
-        job.link = self._steps.end_link(asking, self._transport().send(self._steps.check_call(asking)))
-        return job.link
+        call = self._steps.check_call(asking)
+        fresh = self._steps.end_link(asking, call, self._transport().send(call))
+        job.renew(fresh.link, fresh.expected)
 
 
 class AsyncLicenseClient(_Client):
@@ -227,8 +244,8 @@ class AsyncLicenseClient(_Client):
         if isinstance(known, License):
             return known
         transport = self._transport()
-        reply = await transport.send(self._steps.verify_call(known, await transport.own_ip()))
-        return await _in_thread(self._steps.end_verify, known, reply)
+        call = self._steps.verify_call(known, await transport.own_ip())
+        return await _in_thread(self._steps.end_verify, known, call, await transport.send(call))
 
     async def check_for_update(self, key: str, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
@@ -268,8 +285,8 @@ class AsyncLicenseClient(_Client):
         known = await _in_thread(self._steps.begin_check, key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
-        reply = await self._transport().send(self._steps.check_call(known))
-        return await _in_thread(self._steps.end_check, known, reply)
+        call = self._steps.check_call(known)
+        return await _in_thread(self._steps.end_check, known, call, await self._transport().send(call))
 
     async def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
         import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
@@ -278,9 +295,11 @@ class AsyncLicenseClient(_Client):
         job = await _in_thread(opened.__enter__)
         try:
             while not job.complete:
-                link = job.link or await self._fresh_link(update, job)
+                if job.link is None:
+                    await self._renew_link(update, job)
+                    continue
                 try:
-                    await self._try_download(job, link, progress)
+                    await self._try_download(job, job.link, progress)
                 except ServiceUnavailable as cut:
                     await asyncio.sleep(job.retry_after(cut))
             return await _in_thread(job.finish)
@@ -296,11 +315,11 @@ class AsyncLicenseClient(_Client):
                     progress(job.done, job.size)
             await _in_thread(job.end)
 
-    async def _fresh_link(self, update: Update, job: "Job") -> str:
+    async def _renew_link(self, update: Update, job: "Job") -> None:
         asking = await _in_thread(self._steps.begin_link, update)
-        reply = await self._transport().send(self._steps.check_call(asking))
-        job.link = await _in_thread(self._steps.end_link, asking, reply)
-        return job.link
+        call = self._steps.check_call(asking)
+        fresh = await _in_thread(self._steps.end_link, asking, call, await self._transport().send(call))
+        await _in_thread(job.renew, fresh.link, fresh.expected)
 
 
 async def _in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:

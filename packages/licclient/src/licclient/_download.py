@@ -3,8 +3,9 @@
 A `Job` never talks to the network; a client drives it (D-48)::
 
     with open_job(…) as job:
+        job.take_up(…)
         while not job.complete:
-            if job.link is None: job.link = a fresh one
+            if job.link is None: job.renew(a fresh one)
             begin(head) → write(chunk)… → end()      or, when the connection breaks: retry_after(cut)
         job.finish()
 
@@ -17,7 +18,7 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -25,7 +26,7 @@ from typing import Any, BinaryIO, Final
 from licclient._cache import read_private, replace_file
 from licclient._errors import LicenseRefused, ServiceUnavailable, UntrustedAnswer
 from licclient._headers import file_name, read_content_range, read_length, read_sha256, safe_name, strong_etag
-from licclient._model import Downloaded, Reason
+from licclient._model import Downloaded, Manifest, Reason
 from licclient._records import seal, unseal
 from licclient._wire import Head, Reply, no_word, read_refusal
 
@@ -78,7 +79,6 @@ def open_job(
         slot = _lock_a_slot(folder, part, stack)
         job = Job(folder, slot, link, fallback_name, license_key)
         stack.callback(job.close)
-        job.take_up()
         yield job
 
 
@@ -131,6 +131,7 @@ class Job:
         self._note_path = folder / f"{slot}.note"
         self._fallback_name = fallback_name
         self._license_key = license_key
+        self._expected: Manifest | None = None
         self._note: _Note | None = None
         self._file: BinaryIO | None = None
         self._hash = sha256()
@@ -149,10 +150,26 @@ class Job:
 
     # --- what an earlier run left -------------------------------------------------------------
 
-    def take_up(self) -> None:
-        """Go on where an earlier run was interrupted, if it left a part and a note that belong together."""
+    def take_up(self, expected: Manifest | None, *, pinned: bool) -> None:
+        """Go on where an earlier run was interrupted, if it left a part and a note that belong together.
+
+        Args:
+            expected: What the vendor signed about the file; the note is believed only as far as it agrees.
+            pinned: Whether nothing may be taken that the vendor did not sign: then nothing is taken up until
+                it is known what that is.
+        """
+        self._expected = expected
+        if pinned and expected is None:
+            return
+        self.close()
+        self._hash, self.done = sha256(), 0
         self._note = _read_sealed_note(self._slot, read_private(self._note_path))
-        if self._note is None or not self._note.resumable or not _is_plain_file(self._part):
+        if (
+            self._note is None
+            or not self._note.resumable
+            or not self._is_expected(self._note)
+            or not _is_our_file(self._part)
+        ):
             self._start_over()
             return
         self._file = _open_part(self._part)
@@ -165,6 +182,20 @@ class Job:
             self._start_over()
         elif self.done == self._note.size:
             self._judge_whole()
+
+    def renew(self, link: str, expected: Manifest | None) -> None:
+        """Take a fresh link, and what the vendor signed about the file behind it (D-48, D-67)."""
+        self.link = link
+        if expected is not None:
+            known, self._expected = self._expected, expected
+            if known is None or (known.size, known.sha256) != (expected.size, expected.sha256):
+                self.take_up(expected, pinned=True)
+
+    def _is_expected(self, told: "_Note") -> bool:
+        """Whether what is told of the file agrees with what the vendor signed; what is not told does."""
+        if self._expected is None:
+            return True
+        return told.size in (None, self._expected.size) and told.sha256 in (None, self._expected.sha256)
 
     def _start_over(self) -> None:
         self.close()
@@ -206,13 +237,18 @@ class Job:
 
     def _begin_whole(self, head: Head) -> None:
         told = _read_note(head, self._fallback_name)
+        if not self._is_expected(told):
+            self._start_over()
+            raise UntrustedAnswer("The service has another file than the one that the vendor signed.")
+        if self._expected is not None:  # from here on it alone says how long the file is, and which
+            told = replace(told, size=self._expected.size, sha256=self._expected.sha256)
         if told.size is None and told.sha256 is None:
             raise ServiceUnavailable(
                 "The file came without length and digest: nothing would show that it is whole."
             )
         self._start_over()
         self._note = told
-        self._file = _open_part(self._part)
+        self._file = _make_part(self._part)
         if told.resumable:
             self._note_path.write_bytes(seal(self._slot, asdict(told)))
         self._receiving = True
@@ -304,6 +340,7 @@ class Job:
         """
         if self._file is not None:
             os.fsync(self._file.fileno())
+            _open_up(self._part, self._folder)
         self.close()
         target = self._folder / (self._note.name if self._note else self._fallback_name)
         replace_file(self._part, target)
@@ -335,13 +372,31 @@ def _read_sealed_note(slot: str, raw: bytes | None) -> _Note | None:
             return None
 
 
+_PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+def _make_part(path: Path) -> BinaryIO:
+    """Make a part that is ours alone: nobody else may write into what is being verified."""
+    handle = os.open(path, _PART_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    return open(handle, "r+b")  # noqa: PTH123 - a descriptor; `close` closes it
+
+
 def _open_part(path: Path) -> BinaryIO:
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-    return open(os.open(path, flags, 0o666), "r+b")  # noqa: PTH123 - a descriptor; `close` closes it
+    return open(os.open(path, _PART_FLAGS), "r+b")  # noqa: PTH123 - the same
 
 
-def _is_plain_file(path: Path) -> bool:
+def _is_our_file(path: Path) -> bool:
+    """Whether it is a plain file that nobody else has under another name, or the means to change."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
+        status = path.lstat()
     except OSError:
         return False
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        return False
+    return os.name == "nt" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+
+
+def _open_up(part: Path, folder: Path) -> None:
+    """Let those read a verified file who may look into its folder."""
+    if os.name != "nt":
+        part.chmod(0o600 | (folder.stat().st_mode & 0o044))

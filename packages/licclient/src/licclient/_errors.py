@@ -56,4 +56,4 @@ class ServiceUnavailable(LicclientError):
 
 
 class UntrustedAnswer(LicclientError):
-    """What arrived is not what the server declared, such as a file with another digest."""
+    """No pinned key signed this answer to this call (D-62) or this version (D-67), or a file is another."""

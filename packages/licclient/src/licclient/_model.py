@@ -1,8 +1,11 @@
 """Frozen records and enums that the other rooms pass to each other. No rule and no I/O lives here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+
+from licclient._ed25519 import PublicKey
 
 
 class Source(StrEnum):
@@ -45,6 +48,10 @@ class Settings:
     grace: timedelta
     check_every: timedelta
     timeout: timedelta
+    release_keys: tuple[PublicKey, ...] = ()
+    """Keys of which one must have signed every update; none: updates are believed as they come (D-67)."""
+    public_keys: tuple[PublicKey, ...] = ()
+    """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class License:
         lifetime: True when the key never expires.
         checked_at: When the server last confirmed the key; aware, UTC.
         source: Whether this is the server's fresh word, the cache's, or grace.
+        authenticated: Whether a pinned key has signed this very license; False when no key is pinned (D-62).
     """
 
     product: str
@@ -64,6 +72,7 @@ class License:
     lifetime: bool
     checked_at: datetime
     source: Source
+    authenticated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +85,14 @@ class Update:
         name: Product name as it is now.
         slug: Product slug.
         version: The offered version, newer than the installed one (D-47).
-        changelog: Plain text or basic HTML, as the server sent it: not sanitised.
+        changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
         last_updated: When that version was published; aware, UTC.
+        size: Bytes of its file, as the vendor signed it; None when no release key is pinned (D-67).
+        authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
         license_key: The key that the offer was made to.
         download_url: Signed address; None for an offer remembered from an earlier check (D-48).
         offered_at: When the server handed out `download_url`; aware, UTC.
+        manifest: What was signed, as it came; checked again before anything is downloaded.
     """
 
     name: str
@@ -91,25 +103,76 @@ class Update:
     license_key: str = field(repr=False, compare=False)
     download_url: str | None = field(default=None, repr=False, compare=False)
     offered_at: datetime | None = field(default=None, repr=False, compare=False)
+    size: int | None = None
+    authenticated: bool = False
+    manifest: str | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def changelog_html(self) -> str:
+        """The changelog as HTML that does nothing: for a web view, or a rich text label."""
+        from licclient._changelog import to_html  # noqa: PLC0415 - most starts show none
+
+        return to_html(self.changelog)
+
+    @property
+    def changelog_text(self) -> str:
+        """The changelog as plain text, without any HTML and without what steers terminals."""
+        from licclient._changelog import to_text  # noqa: PLC0415 - the same
+
+        return to_text(self.changelog)
 
 
 # --- what the server's answers come to --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """A signed success as it came, so that it can be checked again by who does not trust the disk.
+
+    Attributes:
+        ip: What the call told as our own address; with server, key and domain it makes the call again.
+        headers: Those of the answer that the signature needs; names in lower case.
+        body: The answer's bytes.
+        signed_at: When the service signed it, by its own clock.
+    """
+
+    ip: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    signed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Verified:
-    """The body of a successful verify (spec 2)."""
+    """The body of a successful verify (spec 2); with the proof that a pinned key signed it, if one did."""
 
     product: str
     expiry: date | None
     lifetime: bool
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a vendor signed: this file is this version of this product, until `expires_at` (D-67).
+
+    `size` is in bytes, `sha256` in lower-case hex; the instants are aware, UTC.
+    """
+
+    slug: str
+    version: str
+    size: int
+    sha256: str
+    published_at: datetime
+    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The body of a successful update check (spec 2): the latest version, newer or not.
 
-    `download_url` is None when the support period is over (D-25).
+    `download_url` is None when the support period is over (D-25). `manifest` is what came in the header, and
+    `vouched` what a pinned release key was found to have signed; both None when no such key is pinned.
     """
 
     name: str
@@ -118,6 +181,8 @@ class Listing:
     changelog: str
     last_updated: datetime
     download_url: str | None = field(repr=False)
+    manifest: str | None = field(default=None, repr=False)
+    vouched: Manifest | None = None
 
 
 # --- what is remembered -----------------------------------------------------------------------

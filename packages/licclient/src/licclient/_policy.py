@@ -12,7 +12,13 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
+from licclient._errors import (
+    InvalidRequest,
+    LicclientError,
+    LicenseRefused,
+    ServiceUnavailable,
+    UntrustedAnswer,
+)
 from licclient._model import Held, License, Listing, Reason, Round, Settings, Source, Verified
 
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
@@ -104,8 +110,12 @@ def settle(
     A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
     clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). Another product is
     refused and nothing changes (D-44): the success may belong to another app. A 422 says nothing about the
-    key, so it neither grants nor removes. Without an answer the last success holds through cache and grace
+    key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
+    either: nothing holds through it (D-62). Without an answer the last success holds through cache and grace
     (D-42).
+
+    A signed success is confirmed when the service's clock says so, and never takes the latest instant seen
+    back to before that (D-63).
 
     Args:
         answer: As from `_wire.read_verify`, or the failure of the transport.
@@ -118,11 +128,12 @@ def settle(
             words = f"This license is for {answer.product}, not for {settings.product}."
             return Settled(LicenseRefused(Reason.OTHER_PRODUCT, words), held)
         case Verified():
-            fresh = Held(answer, checked_at=now, seen_at=now)
+            confirmed_at = answer.proof.signed_at if answer.proof else now
+            fresh = Held(answer, checked_at=confirmed_at, seen_at=max(now, confirmed_at))
             return Settled(_license(fresh, Source.SERVER), fresh)
         case LicenseRefused():
             return Settled(answer, None)
-        case InvalidRequest():
+        case InvalidRequest() | UntrustedAnswer():
             return Settled(answer, held)
         case _:
             return Settled(_fall_back(answer, held, now, settings), held)
@@ -146,7 +157,8 @@ def _fall_back(
 
 def _license(held: Held, source: Source) -> License:
     told = held.verified
-    return License(told.product, told.expiry, told.lifetime, held.checked_at, source)
+    authenticated = told.proof is not None
+    return License(told.product, told.expiry, told.lifetime, held.checked_at, source, authenticated)
 
 
 def _other_product(told: Verified, settings: Settings) -> bool:
@@ -185,7 +197,7 @@ def end_round(claimed: Round, answer: Listing | LicclientError, installed: str) 
     """
     match answer:
         case Listing():
-            kept = replace(answer, download_url=None) if is_offer(answer, installed) else None
+            kept = replace(answer, download_url=None, vouched=None) if is_offer(answer, installed) else None
             return replace(claimed, answered=True, listing=kept)
         case LicenseRefused():
             return replace(claimed, answered=True, listing=None)

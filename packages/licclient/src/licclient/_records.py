@@ -84,7 +84,7 @@ def read_held(document: Document | None) -> Held | None:
             "seen_at": str(seen),
         }:
             expires_on = read_date(expiry)
-            checked_at, seen_at = _instant(checked), _instant(seen)
+            checked_at, seen_at = read_instant(checked), read_instant(seen)
             if checked_at is None or seen_at is None or seen_at < checked_at:
                 return None
             if expiry is not None and (expires_on is None or lifetime):
@@ -108,6 +108,7 @@ def write_round(done: Round) -> Document:
             "version": listing.version,
             "changelog": listing.changelog,
             "last_updated": listing.last_updated.isoformat(),
+            "manifest": listing.manifest,
         },
     }
 
@@ -121,8 +122,22 @@ def read_round(document: Document | None) -> Round | None:
             "answered": bool(answered),
             "listing": listing,
         } if 0 <= spread <= 1:
-            checked_at = _instant(checked)
+            checked_at = read_instant(checked)
             return Round(checked_at, float(spread), answered, _read_listing(listing)) if checked_at else None
+        case _:
+            return None
+
+
+def write_highest(version: str) -> Document:
+    """Write the highest version that was found to be signed (D-68)."""
+    return {"version": version}
+
+
+def read_highest(document: Document | None) -> str | None:
+    """Read the highest version that was found to be signed; None when there is none that makes sense."""
+    match document:
+        case {"version": str(version)}:
+            return version
         case _:
             return None
 
@@ -136,13 +151,17 @@ def _read_listing(document: Any) -> Listing | None:
             "changelog": str(changelog),
             "last_updated": str(updated),
         }:
-            updated_at = _instant(updated)
-            return Listing(name, slug, version, changelog, updated_at, None) if updated_at else None
+            updated_at = read_instant(updated)
+            manifest = document.get("manifest")
+            if updated_at is None or not isinstance(manifest, str | None):
+                return None
+            return Listing(name, slug, version, changelog, updated_at, None, manifest)
         case _:
             return None
 
 
-def _instant(text: str) -> datetime | None:
+def read_instant(text: str) -> datetime | None:
+    """Read an instant in ISO 8601; None for anything else, such as one without a zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

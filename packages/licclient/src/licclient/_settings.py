@@ -1,10 +1,13 @@
 """Pure: a constructor's arguments → checked `Settings`, or an error that says what is wrong."""
 
 import math
+import re
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
+from licclient._ed25519 import PublicKey, demand_library, read_public_key
 from licclient._model import Settings
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
@@ -18,6 +21,12 @@ MAX_SPAN: Final = timedelta(days=36_500)
 
 MAX_DOMAIN: Final = 253
 """The longest domain that the service takes (D-06)."""
+
+MAX_PUBLIC_KEYS: Final = 16
+"""Each pinned key makes every request longer by some 250 bytes, and servers take only so much."""
+
+# What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
+_PLAIN_URL: Final = re.compile(r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+")
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -33,15 +42,19 @@ def read_settings(
     grace: timedelta,
     check_every: timedelta,
     timeout: float | timedelta,
+    public_keys: Iterable[str] | None = None,
+    release_keys: Iterable[str] | None = None,
 ) -> Settings:
     """Check what a client was constructed with; the arguments are those of `LicenseClient`.
 
     Raises:
         TypeError: A value is of the wrong type.
         ValueError: A value is out of its range, or no usable URL.
+        ImportError: Keys are pinned, and the extra that checks signatures is not installed.
     """
+    server = read_server(base_url)
     return Settings(
-        server=read_server(base_url),
+        server=server,
         product=_text("product", product, printable=False),
         slug=_text("slug", slug),
         version=_text("version", version),
@@ -50,6 +63,8 @@ def read_settings(
         grace=_span("grace", grace, timedelta(0)),
         check_every=_span("check_every", check_every, MIN_CHECK_EVERY),
         timeout=_timeout(timeout),
+        public_keys=_public_keys(public_keys, server),
+        release_keys=_keys("release_keys", release_keys),
     )
 
 
@@ -117,3 +132,26 @@ def _timeout(value: float | timedelta) -> timedelta:
     if not (math.isfinite(seconds) and 0 < seconds <= MAX_SPAN.total_seconds()):
         raise ValueError("timeout must be more than zero and finite")
     return timedelta(seconds=seconds)
+
+
+def _public_keys(texts: Iterable[str] | None, server: str) -> tuple[PublicKey, ...]:
+    keys = _keys("public_keys", texts)
+    if not keys:
+        return ()
+    if not _PLAIN_URL.fullmatch(server) or "/." in server:
+        raise ValueError(
+            "with public_keys, base_url must be plain ASCII (xn--… for the host), without /. in it"
+        )
+    return keys
+
+
+def _keys(name: str, texts: Iterable[str] | None) -> tuple[PublicKey, ...]:
+    if texts is None:
+        return ()
+    if isinstance(texts, str):
+        raise TypeError(f"{name} must be a list of keys, not a string")
+    keys = tuple(dict.fromkeys(map(read_public_key, texts)))
+    if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
+        raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
+    demand_library(name)
+    return keys

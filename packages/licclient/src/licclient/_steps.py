@@ -5,10 +5,11 @@ send; the second is handed what came back.
 """
 
 import random
+import secrets
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -16,8 +17,13 @@ from typing import Final
 from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
 from licclient._download import Job, open_job
-from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
-from licclient._model import Held, License, Listing, Reason, Settings, Update
+from licclient._errors import (
+    InvalidRequest,
+    LicclientError,
+    LicenseRefused,
+    ServiceUnavailable,
+)
+from licclient._model import Held, License, Listing, Manifest, Reason, Settings, Update, Verified
 from licclient._policy import (
     begin_round,
     end_round,
@@ -29,17 +35,27 @@ from licclient._policy import (
     recall,
     settle,
 )
-from licclient._records import Document, read_held, read_round, record_name, write_held, write_round
+from licclient._proofs import believe_update, believe_verify, read_proved, write_proved
+from licclient._records import (
+    Document,
+    read_held,
+    read_round,
+    record_name,
+    write_held,
+    write_round,
+)
+from licclient._releases import SignedReleases, logged
+from licclient._signature import asking_for_signature
 from licclient._wire import (
     Call,
     Reply,
     is_safe_link,
-    read_update,
-    read_verify,
     tidy_key,
     update_call,
     verify_call,
 )
+
+_NONCE_BYTES: Final = 16
 
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
 
@@ -61,6 +77,14 @@ class Asking:
     installed: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A fresh link, and what the vendor signed about the file behind it if release keys are pinned."""
+
+    link: str = field(repr=False)
+    expected: Manifest | None
+
+
 class Steps:
     """The halves of every call of one client. Safe to share among threads.
 
@@ -74,6 +98,9 @@ class Steps:
         self.settings = settings
         self._clock = clock
         self._state = StateFolder(state_dir)
+        self._signed = SignedReleases(settings, self._state)
+        # name → a record as it was read, and what came of checking it: the same one is not checked twice.
+        self._checked: dict[str, tuple[Document | None, Held | None]] = {}
 
     def _now(self) -> datetime:
         return read_clock(self._clock)
@@ -89,49 +116,79 @@ class Steps:
         key = _key(typed)
         domain = self._domain()
         now = self._now()
-        held = self._marked(self._held_name(key, domain), now)
+        asking = Asking(key, domain)
+        held = self._marked(asking, now)
         known = None if recheck else recall(held, now, self.settings)
-        return known or Asking(key, domain)
+        return known or asking
 
     def verify_call(self, asking: Asking, ip: str) -> Call:
         """Write the call that `begin_verify` asked for."""
-        return verify_call(self.settings, asking.key, asking.domain, ip)
+        return self._asking_for_proof(verify_call(self.settings, asking.key, asking.domain, ip))
 
-    def end_verify(self, asking: Asking, reply: Reply | ServiceUnavailable) -> License:
+    def _asking_for_proof(self, call: Call) -> Call:
+        """Ask for a signature if keys are pinned (D-62)."""
+        if not self.settings.public_keys:
+            return call
+        return asking_for_signature(call, self.settings.public_keys, secrets.token_urlsafe(_NONCE_BYTES))
+
+    def end_verify(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> License:
         """Take what came back, remember it, and say what it means.
 
         Raises:
             LicclientError: Every kind of it, as the answer may be.
         """
-        answer = reply if isinstance(reply, ServiceUnavailable) else read_verify(reply, asking.key)
-        name, now = self._held_name(asking.key, asking.domain), self._now()
+        now = self._now()
+        answer: Verified | LicclientError
+        if isinstance(reply, ServiceUnavailable):
+            answer = reply
+        else:
+            answer = believe_verify(call, reply, asking.key, self.settings, now)
         # Read again: another process may have been answered while we waited.
-        held = self._marked(name, now)
+        held = self._marked(asking, now)
         settled = settle(answer, held, now, self.settings)
         if settled.held != held:
-            after = write_held(settled.held) if settled.held else None
-            self._state.change(name, lambda _: after)
+            after = self._write_held(settled.held) if settled.held else None
+            self._state.change(self._held_name(asking), lambda _: after)
             if held is None:
                 self._let_check_again(asking.key)
         if isinstance(settled.result, LicclientError):
             raise settled.result
         return settled.result
 
-    def _marked(self, name: str, now: datetime) -> Held | None:
+    def _marked(self, asking: Asking, now: datetime) -> Held | None:
         """Load a success, and note the latest instant that the clock has shown (D-43)."""
-        held = read_held(self._state.load(name))
+        name = self._held_name(asking)
+        held = self._read_held(asking, self._state.load(name))
         if held is None or mark(held, now, self.settings) is held:
             return held
 
         def edit(document: Document | None) -> Document | None:
-            newest = read_held(document)
+            newest = self._read_held(asking, document)
             moved = newest and mark(newest, now, self.settings)
-            return document if moved is None or moved is newest else write_held(moved)
+            return document if moved is None or moved is newest else self._write_held(moved)
 
-        return read_held(self._state.change(name, edit))
+        return self._read_held(asking, self._state.change(name, edit))
 
-    def _held_name(self, key: str, domain: str) -> str:
-        return record_name("license", self.settings.server, key, domain)
+    def _held_name(self, asking: Asking) -> str:
+        # Apart, so that a client without pins, such as the command line, never takes a signed record's place.
+        kind = "signed" if self.settings.public_keys else "license"
+        return record_name(kind, self.settings.server, asking.key, asking.domain)
+
+    def _read_held(self, asking: Asking, document: Document | None) -> Held | None:
+        """Read a success; with pinned keys, check its signature whenever it was read from the disk (D-62)."""
+        if not self.settings.public_keys:
+            return read_held(document)
+        name = self._held_name(asking)
+        checked = self._checked.get(name)
+        # The very same object: the file has not changed since, or another document would have come of it.
+        if checked is not None and checked[0] is document:
+            return checked[1]
+        held = read_proved(document, asking.key, asking.domain, self.settings)
+        self._checked[name] = document, held
+        return held
+
+    def _write_held(self, held: Held) -> Document:
+        return write_proved(held) if self.settings.public_keys else write_held(held)
 
     def _domain(self) -> str:
         """Return the app's domain, or a random id of this installation, one per server (D-45)."""
@@ -176,35 +233,44 @@ class Steps:
     def _remembered(self, asking: Asking) -> Update | NoUpdate | LicclientError:
         last = read_round(self._state.load(self._round_name(asking)))
         if last is not None and last.listing is not None and is_newer(last.listing.version, asking.installed):
-            return _update(last.listing, asking.key, None)
+            listing = self._signed.vouch(last.listing, self._now())
+            return (
+                logged(listing) if isinstance(listing, LicclientError) else _update(listing, asking.key, None)
+            )
         if last is not None and not last.answered:
             return ServiceUnavailable(_NEVER_ANSWERED)
         return NoUpdate("No newer version was offered when it was last asked for.")
 
     def check_call(self, asking: Asking) -> Call:
         """Write the call that `begin_check` or `begin_link` asked for."""
-        return update_call(self.settings, asking.key, asking.slug, asking.installed, asking.domain)
+        return self._asking_for_proof(
+            update_call(self.settings, asking.key, asking.slug, asking.installed, asking.domain)
+        )
 
     def end_check(
-        self, asking: Asking, reply: Reply | ServiceUnavailable
+        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
     ) -> Update | NoUpdate | LicclientError:
         """Take what came back, remember it, and say what it offers (D-47)."""
-        answer = self._read_check(asking, reply)
+        answer = self._read_check(asking, call, reply)
         if isinstance(answer, LicclientError):
-            return answer
+            return logged(answer)
         if answer.download_url is None:
             return NoUpdate("The support period is over, so no newer version is offered.")
         if not is_offer(answer, asking.installed):
             return NoUpdate(f"Version {asking.installed} is up to date.")
         return _update(answer, asking.key, self._now())
 
-    def _read_check(self, asking: Asking, reply: Reply | ServiceUnavailable) -> Listing | LicclientError:
+    def _read_check(
+        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
+    ) -> Listing | LicclientError:
+        now = self._now()
         answer: Listing | LicclientError
         if isinstance(reply, ServiceUnavailable):
             answer = reply
         else:
-            answer = read_update(reply, self.settings, asking.slug, asking.key)
-        now = self._now()
+            answer = believe_update(call, reply, asking.slug, asking.key, self.settings, now)
+            if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
+                answer = self._signed.vouch(answer, now)
 
         def remember(document: Document | None) -> Document | None:
             claimed = read_round(document) or begin_round(None, now, _spread())
@@ -251,8 +317,13 @@ class Steps:
             is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings.server)
         ):
             link = None
+        expected = self._signed.expected(update, self._now())
+        if self.settings.release_keys and expected is None:
+            link = None  # a fresh one comes with a fresh manifest
         part = record_name("download", self.settings.server, update.slug, update.version)
-        with open_job(to, part, link, f"{update.slug}-{update.version}", update.license_key) as job:
+        fallback_name = f"{update.slug}-{update.version}"
+        with open_job(to, part, link, fallback_name, update.license_key) as job:
+            job.take_up(expected, pinned=bool(self.settings.release_keys))
             yield job
 
     def begin_link(self, update: Update) -> Asking:
@@ -266,15 +337,16 @@ class Steps:
         self._claim(asking, force=True)
         return asking
 
-    def end_link(self, asking: Asking, reply: Reply | ServiceUnavailable) -> str:
+    def end_link(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> Fresh:
         """Take a fresh link out of what came back.
 
         Raises:
             LicenseRefused: The key is refused, support is over, or the version is no longer offered.
             InvalidRequest: The server calls the request malformed.
             ServiceUnavailable: No answer.
+            UntrustedAnswer: No pinned key signed it, or the version that it tells.
         """
-        answer = self._read_check(asking, reply)
+        answer = self._read_check(asking, call, reply)
         if isinstance(answer, LicclientError):
             raise answer
         if answer.download_url is None:
@@ -283,7 +355,7 @@ class Steps:
             )
         if not is_offer(answer, asking.installed):
             raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
-        return answer.download_url
+        return Fresh(answer.download_url, answer.vouched)
 
 
 def _key(typed: str) -> str:
@@ -311,4 +383,7 @@ def _update(listing: Listing, key: str, offered_at: datetime | None) -> Update:
         license_key=key,
         download_url=listing.download_url,
         offered_at=offered_at,
+        size=listing.vouched.size if listing.vouched else None,
+        authenticated=listing.vouched is not None,
+        manifest=listing.manifest,
     )

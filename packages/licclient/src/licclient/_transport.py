@@ -161,7 +161,8 @@ class Transport:
             with _unlogged():
                 response = self._send(line, call.method, call.url, call.headers, call.body)
                 try:
-                    return Reply(response.status_code, _read(response, call.max_bytes, deadline))
+                    body = _read(response, call.max_bytes, deadline)
+                    return Reply(response.status_code, body, headers=dict(response.headers))
                 finally:
                     response.close()
 
@@ -291,7 +292,8 @@ class AsyncTransport:
                 async with asyncio.timeout(self._seconds):
                     response = await self._send(call.method, call.url, call.headers, call.body)
                     try:
-                        return Reply(response.status_code, await _aread(response, call.max_bytes))
+                        body = await _aread(response, call.max_bytes)
+                        return Reply(response.status_code, body, headers=dict(response.headers))
                     finally:
                         await response.aclose()
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address

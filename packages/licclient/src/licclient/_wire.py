@@ -7,7 +7,7 @@ and becomes `ServiceUnavailable` (D-40). Types are checked strictly: `"true"` is
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from ipaddress import ip_address
 from typing import Any, Final
@@ -19,6 +19,9 @@ from licclient._model import Listing, Reason, Settings, Verified
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
 UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
 
+MANIFEST_HEADER: Final = "release-manifest"
+"""Carries what the vendor signed about the version that an update check tells (D-67)."""
+
 MAX_VERIFY_BYTES: Final = 64 * 1024
 """Longest answer to a verify that is read: a real one has some hundred bytes."""
 
@@ -27,6 +30,8 @@ MAX_UPDATE_BYTES: Final = 1024 * 1024
 
 MIN_MASKED: Final = 10
 """Shortest text that is taken for a license key when the server repeats it."""
+
+_WORDS: Final = frozenset({200, 401, 403, 404, 422})
 
 _JSON_HEADERS: Final = {"Accept": "application/json"}
 
@@ -57,14 +62,20 @@ class Call:
     headers: Mapping[str, str]
     body: bytes | None = field(repr=False)
     max_bytes: int
+    nonce: str | None = None
+    """What a signed answer must repeat; None when no signature is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back, read to its end: `body` is at most the call's `max_bytes` long and not encoded."""
+    """What came back, read to its end: `body` is at most the call's `max_bytes` long and not encoded.
+
+    The names in `headers` are in lower case; several lines of one name are joined by commas.
+    """
 
     status: int
     body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +144,17 @@ def shown_ip(address: str) -> str:
 # --- replies ----------------------------------------------------------------------------------
 
 
+def makes_no_claim(reply: Reply) -> bool:
+    """Tell whether this cannot be the server's word, whoever signs it (D-40).
+
+    Its status is none of the server's words, or it is a page of somebody else's: no JSON object, and no sign
+    of a signature. What does claim to be the server's word can be asked to prove it.
+    """
+    if reply.status not in _WORDS:
+        return True
+    return "signature" not in reply.headers and not _json_object(reply.body)
+
+
 def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
     """Read the answer to a verify (spec 4.1, D-40).
 
@@ -173,7 +195,10 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
     body = _json_object(reply.body)
     match reply.status, body:
         case 200, {"slug": str(told), "sections": {"changelog": str(changelog)}} if told == slug:
-            return _listing(body, changelog, settings) or no_word(200)
+            listing = _listing(body, changelog, settings)
+            if listing is not None and settings.release_keys:
+                listing = replace(listing, manifest=reply.headers.get(MANIFEST_HEADER))
+            return listing or no_word(200)
         case 401 | 403 | 404, _:
             return read_refusal(reply, key) or no_word(reply.status)
         case 422, {"message": str(), "errors": dict(errors)}:

@@ -78,7 +78,11 @@ class Artifact(NamedTuple):
 
 
 class Release(NamedTuple):
-    """One published file version of a product; it never changes, it can only be withdrawn."""
+    """One published file version of a product; it never changes, it can only be withdrawn.
+
+    Its manifest is what the vendor signed about it (`licserver.manifest`), None when nobody did; it is the
+    one thing about a release that is renewed.
+    """
 
     id: int
     product_id: int
@@ -87,6 +91,7 @@ class Release(NamedTuple):
     published_at: datetime
     artifact: Artifact
     withdrawn_at: datetime | None = None
+    manifest: str | None = None
 
 
 class Product(NamedTuple):

@@ -1,4 +1,4 @@
-"""Signed download links: pure, given the secrets and `now` (D-30)."""
+"""Signed download links, and which secret signs them when: pure, given the secrets and `now` (D-30)."""
 
 import hmac
 import math
@@ -14,15 +14,25 @@ from licserver.rules import DownloadRefusal
 LINK_LIFETIME: Final = timedelta(hours=1)
 """How long a download link is good, from signing (spec 8)."""
 
+CLOCKS_APART: Final = timedelta(minutes=5)
+"""How far the clocks of a vendor's machines may differ when a secret is retired (D-66)."""
+
 _CONTEXT: Final = b"licserver download link v1\n"
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSecret:
-    """A secret that signs links, with the id by which links name it."""
+    """A secret that signs links.
+
+    Args:
+        id: The name by which links call it.
+        secret: 32 bytes.
+        signs_from: From when on it signs; it is believed before that. None: ever since.
+    """
 
     id: str
     secret: bytes = field(repr=False)
+    signs_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,37 @@ class LinkSubject:
 
     license_id: bytes
     release_id: int
+
+
+def signing_secret(secrets: Sequence[LinkSecret], now: datetime) -> LinkSecret:
+    """Choose the secret that signs: the newest whose time has come (D-66).
+
+    Args:
+        secrets: The newest first; at least one.
+        now: The instant of signing.
+    """
+    due = (one for one in secrets if one.signs_from is None or one.signs_from <= now)
+    return next(due, secrets[-1])
+
+
+def retires_at(secrets: Sequence[LinkSecret], at: int) -> datetime | None:
+    """Say when a secret is believed no more: when the last link that it signed has run out (D-66).
+
+    Args:
+        secrets: The newest first.
+        at: Its place among them.
+
+    Returns:
+        The instant, or None for the newest, and for one whose successor signs ever since nobody knows when.
+    """
+    successor = secrets[at - 1].signs_from if at else None
+    return None if successor is None else successor + LINK_LIFETIME + CLOCKS_APART
+
+
+def believed_secrets(secrets: Sequence[LinkSecret], now: datetime) -> tuple[LinkSecret, ...]:
+    """Leave out the secrets that are retired; one that does not sign yet is believed (D-66)."""
+    ends = ((one, retires_at(secrets, at)) for at, one in enumerate(secrets))
+    return tuple(one for one, end in ends if end is None or now < end)
 
 
 def sign_link(base: str, subject: LinkSubject, secret: LinkSecret, now: datetime) -> str:

@@ -12,15 +12,17 @@ import os
 import secrets
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from licserver.errors import VaultError
+from licserver.errors import VaultError, WrongUse
+from licserver.keys import PrivateKey, SigningKey
 from licserver.settings import Settings
 from licserver.signing import LinkSecret
 
@@ -28,21 +30,24 @@ SECRETS_FILE: Final = "secrets.json"
 ID_BYTES: Final = 16
 _SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
+_LOCK_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """Indexes and seals license keys; holds the secrets that sign links.
+    """Indexes and seals license keys; holds the secrets that sign links, and the keys that sign answers.
 
     Args:
         index_secret: 32 bytes; changes never, for every key would be lost.
         seal_secret: 32 bytes; the same.
-        link_secrets: The first one signs; the others are still believed (D-30).
+        link_secrets: The newest first; `signing` says which one signs, and which are believed (D-30, D-66).
+        signing_keys: All that sign answers or have done so; none when answers are not signed (D-60).
     """
 
     index_secret: bytes = field(repr=False)
     seal_secret: bytes = field(repr=False)
     link_secrets: tuple[LinkSecret, ...]
+    signing_keys: tuple[SigningKey, ...] = ()
     _index: hmac.HMAC = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,15 +90,16 @@ class Vault:
 
 def new_secrets() -> dict[str, Any]:
     """Draw a fresh set of secrets, in the shape of the secrets file."""
+    return {"index_secret": _draw(), "seal_secret": _draw(), "link_secrets": [new_link_secret()]}
 
-    def draw() -> str:
-        return b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
-    return {
-        "index_secret": draw(),
-        "seal_secret": draw(),
-        "link_secrets": [{"id": secrets.token_hex(4), "secret": draw()}],
-    }
+def new_link_secret() -> dict[str, str]:
+    """Draw a fresh secret for links, in the shape of the secrets file."""
+    return {"id": secrets.token_hex(4), "secret": _draw()}
+
+
+def _draw() -> str:
+    return b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def read_vault(text: str, source: str) -> Vault:
@@ -111,12 +117,10 @@ def read_vault(text: str, source: str) -> Vault:
         vault = Vault(
             index_secret=b64decode(held["index_secret"], validate=True),
             seal_secret=b64decode(held["seal_secret"], validate=True),
-            link_secrets=tuple(
-                LinkSecret(link["id"], b64decode(link["secret"], validate=True))
-                for link in held["link_secrets"]
-            ),
+            link_secrets=tuple(map(_read_link_secret, held["link_secrets"])),
+            signing_keys=tuple(map(_read_signing_key, held.get("signing_keys", []))),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise VaultError(f"{source} does not hold licserver's secrets; restore it from your backup") from None
     lengths = {
         len(vault.index_secret),
@@ -128,6 +132,38 @@ def read_vault(text: str, source: str) -> Vault:
             f"{source} does not hold secrets of {_SECRET_BYTES} bytes; restore it from your backup"
         )
     return vault
+
+
+def _read_link_secret(held: Mapping[str, Any]) -> LinkSecret:
+    from_ = held.get("signs_from")
+    secret = b64decode(held["secret"], validate=True)
+    return LinkSecret(held["id"], secret, None if from_ is None else _instant(from_))
+
+
+def _read_signing_key(held: Mapping[str, Any]) -> SigningKey:
+    retired_at = held["retired_at"]
+    return SigningKey(
+        PrivateKey(b64decode(held["secret"], validate=True)),
+        _instant(held["added_at"]),
+        None if retired_at is None else _instant(retired_at),
+    )
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError("no instant without a zone")
+    return instant
+
+
+def write_signing_key(key: SigningKey) -> dict[str, Any]:
+    """Write a signing key in the shape of the secrets file; a secret."""
+    return {
+        "id": key.id,  # for people who look into the file; it follows from the secret
+        "secret": b64encode(key.private.seed).decode(),
+        "added_at": key.added_at.isoformat(),
+        "retired_at": key.retired_at and key.retired_at.isoformat(),
+    }
 
 
 def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False) -> Vault:
@@ -158,16 +194,63 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
         raise VaultError(f"cannot read {path}: {type(problem).__name__}") from None
 
 
+def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> Vault:
+    """Change the secrets file, whole or not at all, with nobody else changing it meanwhile.
+
+    A server that runs goes on with the secrets that it has read at its start.
+
+    Args:
+        settings: Whose data folder; the file is made if there is none.
+        edit: Changes the file's content in place. What it raises leaves the file as it was.
+
+    Returns:
+        The new secrets.
+
+    Raises:
+        WrongUse: when the secrets stand in the environment, where nobody but the vendor can change them.
+        VaultError: when they cannot be read, or somebody else is changing them for too long.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - most commands only read
+
+    if settings.secrets is not None:
+        raise WrongUse(
+            "the secrets stand in LICSERVER_SECRETS, which cannot be changed from here: put them into "
+            f"{SECRETS_FILE} of a data folder, do it there without LICSERVER_SECRETS, and take back what the "
+            "file then holds"
+        )
+    open_vault(settings)
+    path = settings.data_dir / SECRETS_FILE
+    try:
+        with FileLock(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
+            held = json.loads(path.read_text(encoding="utf-8"))
+            edit(held)
+            text = json.dumps(held, indent=2)
+            vault = read_vault(text, str(path))
+            _write_secrets(path, text, lambda temporary: temporary.replace(path))
+            return vault
+    except Timeout:
+        raise VaultError(f"somebody else is changing {path}; try again") from None
+
+
 def _create_secrets(path: Path) -> None:
-    """Write fresh secrets, whole and private from the first byte; of two who try at once, one wins."""
+    """Write fresh secrets; of two who try at once, one wins."""
+
+    def name(temporary: Path) -> None:
+        with contextlib.suppress(FileExistsError):
+            _link_once(temporary, path)
+
+    _write_secrets(path, json.dumps(new_secrets(), indent=2), name)
+
+
+def _write_secrets(path: Path, text: str, name: Callable[[Path], object]) -> None:
+    """Write secrets to a file of another name, whole and private from the first byte, then name it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".secrets-")  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(new_secrets(), file, indent=2)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            _link_once(Path(temporary), path)
+        name(Path(temporary))
     finally:
         Path(temporary).unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from licserver.artifacts import Artifacts, open_artifacts
+from licserver.changelog import clean
 from licserver.clock import Clock, system_clock
 from licserver.environment import (
     BadDomain,
@@ -20,6 +21,8 @@ from licserver.environment import (
     parse_ip,
 )
 from licserver.errors import WrongUse
+from licserver.files import checked_file, digest_of
+from licserver.manifest import Manifest, Sealer
 from licserver.model import Artifact, Environment, EnvironmentPolicy, LicenseTerms, Product, Release
 from licserver.rules import draw_key, has_key_shape, has_slug_shape, parse_version, version_key
 from licserver.settings import Settings
@@ -125,14 +128,24 @@ class Vendor:
 
     # --- releases -----------------------------------------------------------------------------
 
-    def publish(self, slug: str, version: str, file: Path, changelog: str = "") -> Release:
-        """Publish a file as a version of a product.
+    def publish(
+        self, slug: str, version: str, file: Path, changelog: str = "", seal: Sealer | None = None
+    ) -> Release:
+        """Publish a file as a version of a product; of the changelog, what is harmless (D-65).
 
-        The file is copied first and named in the books last: a crash between leaves no release.
+        The file is copied first and named in the books last, together with its manifest: a crash between
+        leaves no release.
+
+        Args:
+            slug: The product.
+            version: By PEP 440 (D-23).
+            file: Whatever customers are to get.
+            changelog: Plain text or basic HTML.
+            seal: Makes the signed manifest; None leaves the release unsigned (D-67).
 
         Raises:
             WrongUse: for an unknown product, a version that cannot be read (D-23) or is published
-                already, a file that is none, or a changelog that is too long.
+                already, a file that is none, a changelog that is too long, or a manifest of another file.
             OSError: when the file cannot be read, or the copy not be written.
             ArtifactsError: when the bucket does not take it.
         """
@@ -141,14 +154,43 @@ class Vendor:
         key = self._version_key(version)
         if any(self._version_key(known.version) == key for known in self._records.releases(product.id)):
             raise self._published_already(slug, version)
-        if len(changelog) > MAX_CHANGELOG:
+        changelog = clean(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
+        if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
             raise WrongUse(f"the changelog is longer than {MAX_CHANGELOG} characters")
         if not is_printable(changelog.translate({ord(char): None for char in "\t\r\n"})):
             raise WrongUse("the changelog must not contain control characters")
+        document = None
+        if seal is not None:  # before anything is stored: a manifest of another file is the vendor's slip
+            size, sha256 = digest_of(checked_file(file))
+            document = seal(self._to_be_said(slug, version, size, sha256)).document
         artifact = self._store_artifact(file)
-        if not self._records.add_release(product.id, version, key, changelog, artifact, self._clock()):
+        if seal is not None and artifact.sha256 != sha256:
+            raise WrongUse(f"{file} changed while it was published; publish it again")
+        if not self._records.add_release(
+            product.id, version, key, changelog, artifact, self._clock(), document
+        ):
             raise self._published_already(slug, version)  # by somebody else, meanwhile
-        return self._release(product, key)
+        return self.release(slug, version)
+
+    def renew_manifest(self, slug: str, version: str, seal: Sealer) -> Release:
+        """Give a release a manifest that is good for longer, or its first one; its file stays as it is.
+
+        Running servers tell it with their very next update check.
+
+        Raises:
+            WrongUse: for an unknown product or version, one that is withdrawn, or a manifest of another file.
+        """
+        release = self.release(slug, version)
+        if release.withdrawn_at is not None:
+            raise WrongUse(f"{slug} {release.version} is withdrawn and offered no more")
+        artifact = release.artifact
+        signed = seal(self._to_be_said(slug, release.version, artifact.size, artifact.sha256))
+        self._records.renew_manifest(release, signed.document, self._clock())
+        return self.release(slug, version)
+
+    def _to_be_said(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
+        now = self._clock()
+        return Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
 
     def withdraw(self, slug: str, version: str) -> Release:
         """Take a release back: it is offered no more, and links to it are dead (D-33).
@@ -160,7 +202,7 @@ class Vendor:
         key = self._version_key(version)
         if not self._records.withdraw_release(product.id, key, self._clock()):
             raise WrongUse(f"{slug} has no version {version!r}")
-        return self._release(product, key)
+        return self.release(slug, version)
 
     def releases(self, slug: str) -> list[Release]:
         """A product's releases, in the order of publication.
@@ -170,12 +212,17 @@ class Vendor:
         """
         return self._records.releases(self.product(slug).id)
 
-    def _release(self, product: Product, key: str) -> Release:
-        return next(
-            release
-            for release in self._records.releases(product.id)
-            if self._version_key(release.version) == key
-        )
+    def release(self, slug: str, version: str) -> Release:
+        """One of a product's releases.
+
+        Raises:
+            WrongUse: for an unknown product or version.
+        """
+        product, key = self.product(slug), self._version_key(version)
+        for release in self._records.releases(product.id):
+            if self._version_key(release.version) == key:
+                return release
+        raise WrongUse(f"{slug} has no version {version!r}")
 
     def _version_key(self, text: str) -> str:
         version = parse_version(text) if len(text) <= MAX_INDEXED else None
@@ -189,11 +236,7 @@ class Vendor:
         )
 
     def _store_artifact(self, file: Path) -> Artifact:
-        if not is_printable(file.name):
-            raise WrongUse("the file's name must not contain control characters")
-        if not file.is_file():
-            raise WrongUse(f"{file} is no file")
-        with file.open("rb") as source:
+        with checked_file(file).open("rb") as source:
             return self.artifacts.store(source, file.name)
 
     # --- licenses -----------------------------------------------------------------------------

@@ -28,6 +28,12 @@ from licserver.rules import (
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
 UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
 DOWNLOAD_PATH: Final = "/api/v1/update-download"
+MANIFEST_PATH: Final = "/api/v1/update-manifest"
+
+MANIFEST_HEADER: Final = "Release-Manifest"
+"""Carries the signed manifest of the version that an update check tells (D-67)."""
+
+MANIFEST_TYPE: Final = "application/jose+json"
 
 MAX_BODY_BYTES: Final = 16 * 1024
 """Longest request body that is read (D-11)."""
@@ -308,6 +314,11 @@ _DOWNLOAD_REFUSALS: Final = {  # D-31, D-33
 def answer_download_refusal(refusal: DownloadRefusal) -> Answer:
     """Put the refusal of a download address into words (D-31)."""
     return answer_error(*_DOWNLOAD_REFUSALS[refusal])
+
+
+def answer_no_manifest() -> Answer:
+    """Say that nobody signed this release (D-67)."""
+    return answer_error(404, "not_signed", "This version has no signed manifest.")
 
 
 def answer_error(status: int, code: str, message: str) -> Answer:

@@ -32,9 +32,14 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "serve": ("licserver.cli.serve:serve", "Answer verify, update check and download."),
     "demo": ("licserver.cli.demo:demo", "Serve a throwaway store to play with."),
     "product": ("licserver.cli.products:product_group", "Add, list and rename products."),
-    "release": ("licserver.cli.products:release_group", "Publish, list and withdraw versions."),
+    "release": ("licserver.cli.releases:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
     "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions."),
+    "secret": ("licserver.cli.secrets:secret_group", "List and rotate the secrets that sign download links."),
+    "signing-key": (
+        "licserver.cli.signing_keys:signing_key_group",
+        "Keys that sign answers, for apps to pin.",
+    ),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from licserver.cli.common import Printer, vendor_command
+from licserver.cli.sealing import read_sealer, sealing_options, signed_until
 from licserver.errors import WrongUse
 from licserver.model import EnvironmentPolicy, Product, Release
 from licserver.vendor import Vendor
@@ -57,7 +58,7 @@ def rename(vendor: Vendor, printer: Printer, slug: str, name: str) -> None:
 
 @click.group("release")
 def release_group() -> None:
-    """Publish, list and withdraw versions."""
+    """Publish, sign, list and withdraw versions."""
 
 
 @release_group.command("publish")
@@ -66,6 +67,7 @@ def release_group() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--changelog", help="What is new, as plain text or basic HTML.")
 @click.option("--changelog-file", type=click.Path(path_type=Path), help="The same, from a UTF-8 file.")
+@sealing_options
 @vendor_command
 def publish(
     vendor: Vendor,
@@ -75,17 +77,22 @@ def publish(
     file: Path,
     changelog: str | None,
     changelog_file: Path | None,
+    release_keys: tuple[Path, ...],
+    valid_for: int,
+    manifest_file: Path | None,
 ) -> None:
-    """Publish FILE as VERSION of the product SLUG."""
+    """Publish FILE as VERSION of the product SLUG; with --release-key or --manifest, signed."""
     if changelog is not None and changelog_file is not None:
         raise WrongUse("give --changelog or --changelog-file, not both")
     if changelog_file is not None:
         changelog = _read_text(changelog_file)
-    release = vendor.publish(slug, version, file, changelog or "")
+    seal = read_sealer(release_keys, valid_for, manifest_file)
+    release = vendor.publish(slug, version, file, changelog or "", seal)
     record = _release(release)
     printer.one(
         record,
-        f"published {slug} {release.version}: {release.artifact.size} bytes, sha256 {record['sha256']}",
+        f"published {slug} {release.version}: {release.artifact.size} bytes, sha256 {record['sha256']}"
+        + ("" if release.changelog == (changelog or "") else "; of the changelog, basic HTML was kept"),
     )
 
 
@@ -94,7 +101,17 @@ def publish(
 @vendor_command
 def list_releases(vendor: Vendor, printer: Printer, slug: str) -> None:
     """List the versions of the product SLUG."""
-    printer.rows(map(_release, vendor.releases(slug)), (14, 24, 24, 12, 30, 0), "no versions yet")
+    printer.rows(map(_release, vendor.releases(slug)), (14, 24, 24, 24, 12, 30, 0), "no versions yet")
+
+
+@release_group.command("changelog")
+@click.argument("slug")
+@click.argument("version")
+@vendor_command
+def show_changelog(vendor: Vendor, printer: Printer, slug: str, version: str) -> None:
+    """Show what customers read of VERSION of the product SLUG."""
+    release = vendor.release(slug, version)
+    printer.one({"version": release.version, "changelog": release.changelog}, release.changelog)
 
 
 @release_group.command("withdraw")
@@ -131,6 +148,7 @@ def _release(release: Release) -> dict[str, Any]:
         "version": release.version,
         "published_at": release.published_at,
         "withdrawn_at": release.withdrawn_at,
+        "signed_until": signed_until(release.manifest),
         "size": release.artifact.size,
         "file": release.artifact.file_name,
         "sha256": release.artifact.sha256.hex(),

@@ -30,8 +30,8 @@ from licserver.rules import Valid, VerifyVerdict
 from licserver.store.asks import AskTable, Row, RowWriter
 from licserver.store.engine import Database
 from licserver.store.lanes import Lane
-from licserver.store.rows import read_release, split_entries
-from licserver.store.tables import activations, licenses, products, releases
+from licserver.store.rows import newest_manifest, read_release, split_entries
+from licserver.store.tables import activations, licenses, manifests, products, releases
 
 
 class Sighting(NamedTuple):
@@ -144,6 +144,7 @@ def _update_asks(asked: CTE) -> Select[Any]:
             named.c.environment_policy,
             named.c.has_support_policy,
             named.c.latest_release_id,
+            named.c.latest_manifest_id,
         )
         .select_from(asked)
         .join(licenses, licenses.c.id == asked.c.id)
@@ -170,6 +171,10 @@ _LICENSES: Final = AskTable([_ID], _licenses)
 _ACTIVATIONS: Final = RowWriter(activations)
 
 
+_Latest = tuple[int, int | None]
+"""Ids of a product's latest release, and of its manifest if it has one."""
+
+
 class BatchStore:
     """Answers lookups and admits environments, a batch at a time.
 
@@ -179,7 +184,7 @@ class BatchStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._releases: dict[int, Release] = {}
+        self._releases: dict[_Latest, Release] = {}
         self._verify_lane, self._update_lane, self._rare_lane = (database.reader() for _ in range(3))
         self._claim_lane = database.writer()
         self.is_remote = database.is_remote
@@ -253,9 +258,9 @@ class BatchStore:
         if not keyed:
             return answers
 
-        def load(connection: Connection) -> tuple[list[Row], dict[int, Release]]:
+        def load(connection: Connection) -> tuple[list[Row], dict[_Latest, Release]]:
             rows = _UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
-            return rows, self._load_releases(connection, {row[-1] for row in rows if row[-1] is not None})
+            return rows, self._load_releases(connection, {row[-2:] for row in rows if row[-2] is not None})
 
         rows, latest = self._update_lane.run(load)
         for row in rows:
@@ -272,7 +277,8 @@ class BatchStore:
 
         def load(connection: Connection) -> tuple[list[Row], Release | None]:
             rows = _LICENSES.rows(connection, [(license_id,)])
-            found = connection.execute(select(releases).where(releases.c.id == release_id)).first()
+            query = select(releases, newest_manifest().label("manifest")).where(releases.c.id == release_id)
+            found = connection.execute(query).first()
             return rows, None if found is None else read_release(found)
 
         rows, release = self._rare_lane.run(load)
@@ -286,15 +292,18 @@ class BatchStore:
         """
         self._rare_lane.run(lambda connection: connection.execute(select(literal_column("1"))).close())
 
-    def _load_releases(self, connection: Connection, wanted: set[int]) -> dict[int, Release]:
-        """Load the latest releases; a release never changes, so each is read once.
+    def _load_releases(self, connection: Connection, wanted: set[_Latest]) -> dict[_Latest, Release]:
+        """Load the latest releases; neither a release nor a manifest ever changes, so each pair is read once.
 
-        Its withdrawal is no exception: it is then nobody's latest any more.
+        A withdrawal is no exception: the release is then nobody's latest any more. A manifest that is
+        renewed is another one, with an id of its own.
         """
-        missing = wanted - self._releases.keys()
-        if missing:
-            found = connection.execute(select(releases).where(releases.c.id.in_(missing)))
-            self._releases |= {release.id: release for release in map(read_release, found)}
+        for release_id, manifest_id in wanted - self._releases.keys():
+            query = select(releases, manifests.c.document.label("manifest")).where(
+                releases.c.id == release_id
+            )
+            row = connection.execute(query.outerjoin(manifests, manifests.c.id == manifest_id)).one()
+            self._releases[release_id, manifest_id] = read_release(row)
         return self._releases
 
 
@@ -411,9 +420,9 @@ def _read_license(row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KN
     )
 
 
-def _read_product(row: Row, slug: str, latest: dict[int, Release]) -> Product | None:
+def _read_product(row: Row, slug: str, latest: dict[_Latest, Release]) -> Product | None:
     """Read the product out of the end of a row of `_update_asks`."""
-    product_id, name, policy, has_support_policy, release_id = row[-5:]
+    product_id, name, policy, has_support_policy, release_id, _ = row[-6:]
     if product_id is None:
         return None
     return Product(
@@ -422,5 +431,5 @@ def _read_product(row: Row, slug: str, latest: dict[int, Release]) -> Product | 
         name=name,
         policy=_POLICIES[policy],
         has_support_policy=bool(has_support_policy),
-        latest=None if release_id is None else latest[release_id],
+        latest=None if release_id is None else latest[row[-2:]],
     )

@@ -17,8 +17,8 @@ from licserver.model import Artifact, Environment, EnvironmentPolicy, Product, R
 from licserver.rules import latest
 from licserver.store.asks import RowWriter
 from licserver.store.engine import Database
-from licserver.store.rows import read_product, read_release, split_entries
-from licserver.store.tables import activations, licenses, products, releases
+from licserver.store.rows import newest_manifest, read_product, read_release, split_entries
+from licserver.store.tables import activations, licenses, manifests, products, releases
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ class Records:
         changelog: str,
         artifact: Artifact,
         now: datetime,
+        manifest: str | None = None,
     ) -> bool:
         """Publish a release and choose the product's latest anew; False when the version exists.
 
@@ -137,14 +138,16 @@ class Records:
             changelog: Plain text or basic HTML.
             artifact: The file, already in the artifact store.
             now: The instant of publication.
+            manifest: The signed document, or None.
         """
         with self._database.writing() as connection:
             _lock_product(connection, product_id)
             same = (releases.c.product_id == product_id) & (releases.c.version_key == version_key)
             if connection.scalar(select(releases.c.id).where(same)) is not None:
                 return False
-            connection.execute(
-                insert(releases).values(
+            added = connection.scalar(
+                insert(releases)
+                .values(
                     product_id=product_id,
                     version=version,
                     version_key=version_key,
@@ -154,7 +157,10 @@ class Records:
                     size=artifact.size,
                     sha256=artifact.sha256,
                 )
+                .returning(releases.c.id)
             )
+            if manifest is not None:
+                _add_manifest(connection, added, manifest, now)
             _choose_latest(connection, product_id)
             return True
 
@@ -173,6 +179,13 @@ class Records:
             )
             _choose_latest(connection, product_id)
             return True
+
+    def renew_manifest(self, release: Release, manifest: str, now: datetime) -> None:
+        """Put another manifest in the place of a release's; the very next update check tells it."""
+        with self._database.writing() as connection:
+            _lock_product(connection, release.product_id)
+            _add_manifest(connection, release.id, manifest, now)
+            _choose_latest(connection, release.product_id)
 
     def releases(self, product_id: int) -> list[Release]:
         """Load a product's releases, in the order of publication."""
@@ -318,15 +331,24 @@ def _lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
 
 
 def _releases_of(product_id: int) -> Select[Any]:
-    return select(releases).where(releases.c.product_id == product_id)
+    return select(releases, newest_manifest().label("manifest")).where(releases.c.product_id == product_id)
+
+
+def _add_manifest(connection: Connection, release_id: int | None, document: str, now: datetime) -> None:
+    row = {"release_id": release_id, "document": document, "added_at": now}
+    connection.execute(insert(manifests).values(row))
 
 
 def _choose_latest(connection: Connection, product_id: int) -> None:
     chosen = latest(read_release(row) for row in connection.execute(_releases_of(product_id)))
+    manifest_id = None
+    if chosen is not None:
+        of_it = manifests.c.release_id == chosen.id
+        manifest_id = connection.scalar(select(func.max(manifests.c.id)).where(of_it))
     connection.execute(
         update(products)
         .where(products.c.id == product_id)
-        .values(latest_release_id=None if chosen is None else chosen.id)
+        .values(latest_release_id=None if chosen is None else chosen.id, latest_manifest_id=manifest_id)
     )
 
 

@@ -2,15 +2,21 @@
 
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Row, ScalarSelect, select
 
 from licserver.model import Artifact, EnvironmentPolicy, Product, Release
-from licserver.store.tables import products, releases
+from licserver.store.tables import manifests, products, releases
 
 
 def split_entries(text: str) -> tuple[str, ...]:
     """Read the column `licenses.allowed`: an entry a line."""
     return tuple(text.split("\n")) if text else ()
+
+
+def newest_manifest() -> ScalarSelect[Any]:
+    """The manifest of a release that is selected: of all its documents the newest."""
+    of_it = select(manifests.c.document).where(manifests.c.release_id == releases.c.id)
+    return of_it.order_by(manifests.c.id.desc()).limit(1).scalar_subquery()
 
 
 def read_release(row: Row[Any]) -> Release:
@@ -28,6 +34,7 @@ def read_release(row: Row[Any]) -> Release:
             sha256=columns[releases.c.sha256],
         ),
         withdrawn_at=columns[releases.c.withdrawn_at],
+        manifest=columns.get("manifest"),  # only where it was asked for
     )
 
 

@@ -85,6 +85,8 @@ products = Table(
     # Chosen by rules.latest in the transaction that publishes or withdraws. No foreign key: the
     # two tables would point at each other, and releases are never deleted.
     Column("latest_release_id", _Id, nullable=True),
+    # Chosen with it, so that an update check sees a renewed manifest in the row that it reads anyway.
+    Column("latest_manifest_id", _Id, nullable=True),
     CheckConstraint("environment_policy IN ('strict', 'domain', 'either')", name="environment_policy"),
 )
 
@@ -102,6 +104,16 @@ releases = Table(
     Column("size", BigInteger, nullable=False),
     Column("sha256", LargeBinary(32), nullable=False),
     UniqueConstraint("product_id", "version_key"),
+)
+
+manifests = Table(
+    "manifests",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("release_id", _Id, ForeignKey(releases.c.id), nullable=False, index=True),
+    Column("document", Text, nullable=False),
+    Column("added_at", Instant, nullable=False),
+    comment="Signed words about releases; a renewed one is a new row, and the newest counts.",
 )
 
 licenses = Table(

@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from licserver import wire
 
+CONTENT_TYPE: Final = "application/json"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -23,10 +24,10 @@ def send(answer: wire.Answer, headers: Mapping[str, str] = _NONE) -> web.StreamR
         answer: What is said.
         headers: Sent besides those that every answer has.
     """
-    return _WholeResponse(answer, headers)
+    return WholeResponse(answer, headers)
 
 
-class _WholeResponse(web.StreamResponse):
+class WholeResponse(web.StreamResponse):
     """A short answer that is there as a whole.
 
     aiohttp's own responses are made for streams, cookies and compression, and take a third of all the
@@ -35,7 +36,7 @@ class _WholeResponse(web.StreamResponse):
 
     def __init__(self, answer: wire.Answer, headers: Mapping[str, str]) -> None:
         super().__init__(status=answer.status)
-        self._content = answer.content
+        self.content = answer.content
         self._more = "".join([f"{name}: {_clean(value)}\r\n" for name, value in headers.items()])
         self._is_last = False
         self._is_sent = False
@@ -52,7 +53,7 @@ class _WholeResponse(web.StreamResponse):
     @property
     def body_length(self) -> int:
         """Bytes of the body."""
-        return len(self._content)
+        return len(self.content)
 
     @property
     def prepared(self) -> bool:
@@ -69,10 +70,10 @@ class _WholeResponse(web.StreamResponse):
         self._is_sent = True
         self._is_last = self._is_last or not request.keep_alive
         head = (
-            f"{_fixed_head(self.status, int(monotonic()))}Content-Length: {len(self._content)}\r\n"
+            f"{_fixed_head(self.status, int(monotonic()))}Content-Length: {len(self.content)}\r\n"
             f"{self._connection(request)}{self._more}{self._added()}\r\n"
         )
-        transport.write(head.encode() + (b"" if request.method == "HEAD" else self._content))
+        transport.write(head.encode() + (b"" if request.method == "HEAD" else self.content))
         if transport.get_write_buffer_size():  # who does not read is not sent more and more
             await request.writer.drain()
         return None
@@ -99,7 +100,7 @@ def _fixed_head(status: int, _second: int) -> str:
     return (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
         f"Date: {formatdate(usegmt=True)}\r\n"
-        "Content-Type: application/json\r\n"
+        f"Content-Type: {CONTENT_TYPE}\r\n"
         "Cache-Control: no-store\r\n"
         "X-Content-Type-Options: nosniff\r\n"
     )

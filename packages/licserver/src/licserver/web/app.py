@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 from licserver import wire
 from licserver.clock import Clock, system_clock
 from licserver.desk import Desk
+from licserver.rotation import open_ring
 from licserver.settings import Settings
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
@@ -17,15 +18,16 @@ from licserver.web.errors import expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
 from licserver.web.public import PublicEndpoints
+from licserver.web.signed import AnswerSigner
 from licserver.web.state import (
     ARTIFACTS,
     CLOCK,
     DESK,
     DRAIN,
     LIMITS,
+    LINKS,
     SEND_TIMEOUT,
     SHORTCUTS,
-    VAULT,
     Drain,
     Handler,
 )
@@ -50,7 +52,7 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
         SettingsError: when the settings name a Redis that cannot be used.
     """
     app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
-    app[VAULT] = vendor.vault
+    app[LINKS] = links = open_ring(vendor.settings, vendor.vault)
     app[ARTIFACTS] = vendor.artifacts
     app[DESK] = desk = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
@@ -58,14 +60,16 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[SEND_TIMEOUT] = vendor.settings.send_timeout
     callers = Callers(vendor.settings)
     app[LIMITS] = limits = Limits(vendor.settings, callers)
-    public = PublicEndpoints(desk, vendor.vault, vendor.settings, clock, callers, limits)
-    verify = _add(app, "POST", wire.VERIFY_PATH, public.verify)
-    update_check = _add(app, "GET", wire.UPDATE_CHECK_PATH, public.update_check)
+    public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock, callers, limits)
+    signer = AnswerSigner(vendor.vault.signing_keys, clock, public.keep_body, public.base_url)
+    verify = _add(app, "POST", wire.VERIFY_PATH, signer.signing(public.verify))
+    update_check = _add(app, "GET", wire.UPDATE_CHECK_PATH, signer.signing(public.update_check))
     app[SHORTCUTS] = {
         ("POST", wire.VERIFY_PATH): verify,
         ("GET", wire.UPDATE_CHECK_PATH): update_check,
     }
     _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
+    _add(app, "GET", wire.MANIFEST_PATH, download.update_manifest)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
     app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)

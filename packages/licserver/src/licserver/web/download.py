@@ -11,11 +11,11 @@ from licserver import rules, wire
 from licserver.artifacts import Elsewhere, Pieces
 from licserver.errors import ArtifactsError
 from licserver.model import Release
-from licserver.rules import DownloadRefusal
-from licserver.signing import LinkSubject, read_link
+from licserver.rules import DownloadRefusal, DownloadVerdict
+from licserver.signing import LinkSubject
 from licserver.web.answers import send
 from licserver.web.errors import send_unavailable
-from licserver.web.state import ARTIFACTS, CLOCK, DESK, LIMITS, SEND_TIMEOUT, VAULT
+from licserver.web.state import ARTIFACTS, CLOCK, DESK, LIMITS, LINKS, SEND_TIMEOUT
 
 _PART_BYTES: Final = 1 << 20
 """What a caller must take within `send_timeout`."""
@@ -25,21 +25,36 @@ _log = logging.getLogger("licserver.web")
 
 async def update_download(request: web.Request) -> web.StreamResponse:
     """Answer a signed link with the file, or with where it is (D-30 … D-34)."""
-    app = request.app
-    subject = read_link(request.rel_url.raw_query_string, app[VAULT].link_secrets, app[CLOCK]())
-    if not isinstance(subject, LinkSubject):
-        return await _refuse(request, subject)
-    verdict = rules.judge_download(*await app[DESK].look_up_download(subject))
+    verdict = await _judge(request)
     if isinstance(verdict, DownloadRefusal):
         return await _refuse(request, verdict)
     try:
-        source = await app[ARTIFACTS].find(verdict.artifact, request.method)
+        source = await request.app[ARTIFACTS].find(verdict.artifact, request.method)
         if isinstance(source, Elsewhere):
             return web.Response(status=307, headers=wire.redirect_headers(verdict, source.address))
         return await _send(request, verdict, source)
     except ArtifactsError as problem:
         _log.error("%s", problem)
         return send_unavailable("file")
+
+
+async def update_manifest(request: web.Request) -> web.StreamResponse:
+    """Answer a signed link with the signed manifest of its release (D-67)."""
+    verdict = await _judge(request)
+    if isinstance(verdict, DownloadRefusal):
+        return await _refuse(request, verdict)
+    if verdict.manifest is None:
+        return send(wire.answer_no_manifest())
+    headers = {"Content-Type": wire.MANIFEST_TYPE, "Cache-Control": "no-store"}
+    return web.Response(body=verdict.manifest.encode(), headers=headers)
+
+
+async def _judge(request: web.Request) -> DownloadVerdict:
+    app = request.app
+    subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
+    if not isinstance(subject, LinkSubject):
+        return subject
+    return rules.judge_download(*await app[DESK].look_up_download(subject))
 
 
 async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:

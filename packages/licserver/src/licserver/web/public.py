@@ -8,7 +8,9 @@ from aiohttp import web
 from licserver import rules, wire
 from licserver.clock import Clock
 from licserver.desk import Desk
+from licserver.manifest import to_header
 from licserver.model import Environment, License
+from licserver.rotation import LinkRing
 from licserver.rules import Offer, UpdateRefusal, Valid, VerifyRefusal, VerifyVerdict
 from licserver.settings import Settings
 from licserver.signing import LinkSubject, sign_link
@@ -26,7 +28,8 @@ class PublicEndpoints:
 
     Args:
         desk: Loads and admits.
-        vault: Turns keys into ids, and signs links.
+        vault: Turns keys into ids.
+        links: Knows which secret signs links.
         settings: How long to wait, and where customers reach us.
         clock: Every decision's `now`.
         callers: Finds out who calls.
@@ -34,10 +37,18 @@ class PublicEndpoints:
     """
 
     def __init__(
-        self, desk: Desk, vault: Vault, settings: Settings, clock: Clock, callers: Callers, limits: Limits
+        self,
+        desk: Desk,
+        vault: Vault,
+        links: LinkRing,
+        settings: Settings,
+        clock: Clock,
+        callers: Callers,
+        limits: Limits,
     ) -> None:
         self._desk = desk
         self._vault = vault
+        self._links = links
         self._settings = settings
         self._clock = clock
         self._callers = callers
@@ -45,7 +56,7 @@ class PublicEndpoints:
 
     async def verify(self, request: web.Request) -> web.StreamResponse:
         """Answer whether a key is valid here (spec 4.1)."""
-        call = wire.parse_verify(await self._read_body(request))
+        call = wire.parse_verify(await self.read_body(request))
         if isinstance(call, wire.Invalid):
             return await self._limits.answer_miss(request, wire.answer_invalid_verify(call))
         environment = Environment(call.domain, self._callers.find(request).ip)
@@ -83,27 +94,35 @@ class PublicEndpoints:
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
-            base = self._base_url(request) + wire.DOWNLOAD_PATH
-            link = sign_link(base, subject, self._vault.link_secrets[0], now)
+            base = self.base_url(request) + wire.DOWNLOAD_PATH
+            link = sign_link(base, subject, self._links.signer(now), now)
         answer = wire.answer_update(verdict, link)
-        if isinstance(verdict, UpdateRefusal) and verdict in rules.MISSES:
-            return await self._limits.answer_miss(request, answer)
+        if isinstance(verdict, UpdateRefusal):
+            if verdict in rules.MISSES:
+                return await self._limits.answer_miss(request, answer)
+        elif verdict.release.manifest is not None:
+            return send(answer, {wire.MANIFEST_HEADER: to_header(verdict.release.manifest)})
         return send(answer)
 
-    async def _read_body(self, request: web.Request) -> bytes:
-        """Read the body; the settings bound its time (D-11)."""
-        if request.content.is_eof():  # it came with the headers: nothing to wait for
-            body = request.content.read_nowait()
-            if len(body) > wire.MAX_BODY_BYTES:
-                raise web.HTTPRequestEntityTooLarge(wire.MAX_BODY_BYTES, len(body))
-            return body
+    async def read_body(self, request: web.Request) -> bytes:
+        """Read the body (D-11); what was not kept is read once only."""
+        content = request.content
+        if not content.is_eof() or content.at_eof():
+            return await self.keep_body(request)
+        body = content.read_nowait()  # it came with the headers: nothing to wait for
+        if len(body) > wire.MAX_BODY_BYTES:
+            raise web.HTTPRequestEntityTooLarge(wire.MAX_BODY_BYTES, len(body))
+        return body
+
+    async def keep_body(self, request: web.Request) -> bytes:
+        """Read the body, and keep it for who reads it next; the settings bound its time (D-11)."""
         try:
             async with asyncio.timeout(self._settings.body_timeout):
                 return await request.read()  # the application's `client_max_size` bounds its length
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 
-    def _base_url(self, request: web.Request) -> str:
+    def base_url(self, request: web.Request) -> str:
         """Where customers reach us: the setting; the caller's words only while there is none (D-30)."""
         if self._settings.base_url:
             return self._settings.base_url

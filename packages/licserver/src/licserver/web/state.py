@@ -9,14 +9,14 @@ from aiohttp import web
 from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.desk import Desk
-from licserver.vault import Vault
+from licserver.rotation import LinkRing
 
 if TYPE_CHECKING:
     from licserver.web.limits import Limits
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-VAULT = web.AppKey("vault", Vault)
+LINKS = web.AppKey("links", LinkRing)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,78 @@
+"""Pinned public keys."""
+
+import subprocess
+import sys
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from licclient._ed25519 import PublicKey, demand_library, read_public_key
+
+RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+RFC_8037_THUMBPRINT = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+
+
+def test_a_key_has_the_id_that_rfc_8037_computes_for_its_example():
+    """The id is a standard thumbprint, so client and server come to the same one (RFC 8037, A.3)."""
+    key = read_public_key(f"ed25519:{RFC_8037_X}")
+    assert key.id == RFC_8037_THUMBPRINT
+    assert read_public_key(key.text) == key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ed25519:",
+        RFC_8037_X,
+        f"ed25519:{RFC_8037_X}=",
+        f"ed25519:{RFC_8037_X[:-1]}",
+        f"ED25519:{RFC_8037_X}",
+        f"ed25519:{RFC_8037_X[:-1]}p",
+        f"ed25519:{RFC_8037_X}AAAA",
+        "ed25519:é" + RFC_8037_X[1:],
+    ],
+)
+def test_other_text_is_no_public_key(text):
+    """One key has one text: padding, cut ends, stray bits and other alphabets are refused."""
+    with pytest.raises(ValueError, match="a public key looks like ed25519:"):
+        read_public_key(text)
+
+
+def test_a_public_key_is_text():
+    """Bytes are a slip, and said to be one."""
+    with pytest.raises(TypeError, match="string, not bytes"):
+        read_public_key(b"ed25519:")
+
+
+def test_a_signature_fits_its_key_and_its_message_only():
+    """Another message, a cut signature, another key: all False, nothing raised."""
+    private = Ed25519PrivateKey.generate()
+    key = _public(private)
+    signature = private.sign(b"message")
+    assert key.verify(signature, b"message")
+    assert not key.verify(signature, b"massage")
+    assert not key.verify(signature[:-1], b"message")
+    assert not key.verify(b"", b"message")
+    assert not _public(Ed25519PrivateKey.generate()).verify(signature, b"message")
+
+
+def _public(private):
+    return PublicKey(private.public_key().public_bytes_raw())
+
+
+def test_reading_and_naming_a_key_loads_no_library():
+    """What an app pins costs its start nothing: the library is loaded for the first signature."""
+    program = (
+        "import sys; from licclient._ed25519 import demand_library, read_public_key;"
+        f"demand_library('public_keys'); read_public_key('ed25519:{RFC_8037_X}').id;"
+        "sys.exit('cryptography' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_without_the_library_the_message_says_what_to_install(monkeypatch):
+    """Whoever pins a key without the extra is told at once which one it is."""
+    monkeypatch.setattr("licclient._ed25519.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"public_keys needs .* pip install 'licclient\[signed\]'"):
+        demand_library("public_keys")

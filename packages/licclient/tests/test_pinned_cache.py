@@ -1,0 +1,373 @@
+"""What a client with pinned keys remembers: believed only while its signature holds, at every read (D-62)."""
+
+import json
+import os
+import threading
+from base64 import b64decode, b64encode
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from harness.oracle import Answered, Asked, Signer, digest
+from licclient import License, LicenseClient, ServiceUnavailable, Source
+from licclient import _ed25519 as key_room
+from licclient._model import Held, Verified
+from licclient._proofs import write_proved
+from licclient._records import _sum, seal, unseal
+from licclient._signature import Signed, read_signature
+from licclient._steps import Asking
+from licclient._wire import Reply
+
+OTHER_KEY = "CP-ZZZZZZ-DEF456-GHI789-JKL012-MNO345"
+SIGNER = Signer()
+
+
+@pytest.fixture
+def signing(service, http_answer, clock):
+    """A service that signs; its answers name the product `Notes` and a day."""
+
+    def script(request, product="Notes"):
+        body = {"valid": True, "product": product, "expiry": "2026-12-31", "lifetime": False}
+        asked = Asked(request.method, service.url + request.target, request.headers, request.body)
+        answered = Answered(asked, 200, {"Content-Type": "application/json"}, json.dumps(body).encode())
+        label, nonce = SIGNER.wish(request.headers)
+        SIGNER.sign(answered, nonce, clock(), label=label)
+        headers = {name.replace("-", "_"): value for name, value in answered.headers.items()}
+        return http_answer(200, answered.body, **headers)
+
+    service.script = script
+    return service
+
+
+@pytest.fixture
+def make(signing, clock, tmp_path):
+    """Make a client on the folder, for one installation unless told otherwise."""
+
+    def make(**settings: Any):
+        told = {"state_dir": tmp_path, "clock": clock, "domain": "d", "public_keys": [SIGNER.text]}
+        url = settings.pop("url", signing.url)
+        return LicenseClient(url, **{**told, **settings})
+
+    return make
+
+
+def recalled(client, key):
+    """What a client says without asking anybody; None for a miss."""
+    found = client._steps.begin_verify(key, recheck=False)
+    return found if isinstance(found, License) else None
+
+
+@pytest.fixture
+def record(make, key, tmp_path):
+    """The file in which a signed success is remembered."""
+    with make() as client:
+        client.verify(key)
+    [path] = tmp_path.glob("signed-*")
+    assert recalled(make(), key).authenticated
+    return path
+
+
+def test_the_record_says_nothing_by_itself(record, key, signing):
+    """Nothing but the signed bytes says what the license is; no key, and no answer in the clear to edit."""
+    content = json.loads(record.read_bytes().split(b"\n", 1)[1])
+    assert sorted(content) == ["body", "headers", "ip", "schema", "seen_at"]
+    assert sorted(content["headers"]) == ["content-digest", "content-type", "signature", "signature-input"]
+    assert key not in record.read_text()
+    assert key.encode() not in b64decode(content["body"])
+
+
+# --- forgers, who know how a record is sealed -------------------------------------------------
+
+
+@pytest.fixture
+def forge(record, make, key):
+    """Change the record as somebody does who reads this source, sum and all; then ask a new client."""
+    name, good = record.stem, record.read_bytes()
+
+    def forge(edit):
+        document = unseal(name, good)
+        assert document is not None
+        document = {field: value for field, value in document.items() if field != "schema"}
+        edit(document)
+        record.write_bytes(seal(name, document))
+        return recalled(make(), key)
+
+    return forge
+
+
+def body_of(document):
+    """Read the remembered answer."""
+    return json.loads(b64decode(document["body"]))
+
+
+def rewrite(document, **changes: Any):
+    """Change the remembered answer."""
+    document["body"] = b64encode(json.dumps({**body_of(document), **changes}).encode()).decode()
+
+
+def redigest(document, **changes: Any):
+    """Change the remembered answer, and its digest with it."""
+    rewrite(document, **changes)
+    document["headers"]["content-digest"] = digest(b64decode(document["body"]))
+
+
+EDITS = {
+    "another product": lambda document: rewrite(document, product="Studio"),
+    "another day": lambda document: rewrite(document, expiry="2099-12-31"),
+    "for life": lambda document: rewrite(document, expiry=None, lifetime=True),
+    "another day, its digest mended": lambda document: redigest(document, expiry="2099-12-31"),
+    "another address of ours": lambda document: document.update(ip="192.0.2.99"),
+    "signed later": lambda document: document["headers"].update(
+        {"signature-input": document["headers"]["signature-input"].replace("created=1", "created=2")}
+    ),
+    "another content type": lambda document: document["headers"].update({"content-type": "text/plain"}),
+    "no signature": lambda document: document["headers"].pop("signature"),
+    "no input": lambda document: document["headers"].pop("signature-input"),
+    "no digest": lambda document: document["headers"].pop("content-digest"),
+    "a header that is a number": lambda document: document["headers"].update({"signature": 7}),
+    "headers that are a list": lambda document: document.update(headers=[]),
+    "no headers": lambda document: document.pop("headers"),
+    "no body": lambda document: document.pop("body"),
+    "a body that is no base64": lambda document: document.update(body="!"),
+    "half a surrogate pair": lambda document: document.update(ip="\ud800"),
+    "a mark that is no instant": lambda document: document.update(seen_at="noon"),
+    "a mark without a zone": lambda document: document.update(seen_at="2026-11-21T12:00:00"),
+    "a mark before the signature": lambda document: document.update(seen_at="2026-11-21T11:59:59+00:00"),
+    "a mark that is a number": lambda document: document.update(seen_at=7),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edited_record_is_a_miss(forge, edit):
+    """Whoever edits it and redoes the sum still has not got the vendor's key."""
+    assert forge(lambda _: None) is not None
+    assert forge(edit) is None
+
+
+def test_every_changed_byte_is_the_same_license_or_none(record, make, key):
+    """Byte by byte, with the sum redone: never a license that was not granted."""
+    name = record.stem
+    granted = recalled(make(), key)
+    content = record.read_bytes().split(b"\n", 1)[1].removesuffix(b"\n")
+    hits, started = 0, monotonic()
+    for at in range(len(content)):
+        for flip in (1, 4):
+            forged = content[:at] + bytes([content[at] ^ flip]) + content[at + 1 :]
+            record.write_bytes(_sum(name, forged) + b"\n" + forged + b"\n")
+            found = recalled(make(), key)
+            assert found in (None, granted)
+            hits += found is not None
+    assert monotonic() - started < 0.1 * 2 * len(content)
+    assert hits < 40  # what is left are digits of the mark, which nobody signs
+
+
+def test_signed_nonsense_is_a_miss(signing, make, key, clock, tmp_path, record):
+    """A record whose signature holds and whose body is no success: nobody's license, and no crash."""
+    client = make()
+    call = client._steps.verify_call(Asking(key, "d"), "192.0.2.1")
+    for body in (b'{"valid": false, "reason": "License expired."}', b"[]"):
+        asked = Asked(call.method, call.url, {"Content-Digest": call.headers["Content-Digest"]})
+        answered = Answered(asked, 200, {"Content-Type": "application/json"}, body)
+        SIGNER.sign(answered, "n", clock())
+        document = {
+            "ip": "192.0.2.1",
+            "headers": {name.lower(): value for name, value in answered.headers.items()},
+            "body": b64encode(body).decode(),
+            "seen_at": clock().isoformat(),
+        }
+        assert isinstance(
+            read_signature(call, _reply(document), client._steps.settings.public_keys, None), Signed
+        )
+        record.write_bytes(seal(record.stem, document))
+        assert recalled(make(), key) is None
+
+
+def _reply(document):
+    return Reply(200, b64decode(document["body"]), document["headers"])
+
+
+def test_only_what_was_signed_is_kept_as_signed(clock):
+    """A success without proof cannot be written as one with it."""
+    held = Held(Verified("Notes", None, lifetime=False), clock(), clock())
+    with pytest.raises(ValueError, match="signed"):
+        write_proved(held)
+
+
+# --- vandals ----------------------------------------------------------------------------------
+
+
+def test_every_truncation_and_every_changed_byte_is_a_miss(record, make, key):
+    """Damage anywhere is a miss, quickly."""
+    good = record.read_bytes()
+    damaged = [good[:length] for length in range(len(good))]
+    damaged += [good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] for at in range(len(good))]
+    started = monotonic()
+    for raw in damaged:
+        record.write_bytes(raw)
+        assert recalled(make(), key) is None
+    assert monotonic() - started < 0.1 * len(damaged)
+
+
+@pytest.mark.parametrize("what", ["symlink", "fifo", "folder", "huge", "empty", "device"])
+def test_what_is_no_plain_file_is_a_miss(record, make, key, tmp_path, what):
+    """Links, pipes, folders and giants are not read, and nobody waits for them."""
+    good = tmp_path / "good"
+    record.rename(good)
+    match what:
+        case "symlink":
+            record.symlink_to(good)
+        case "fifo":
+            os.mkfifo(record)
+        case "folder":
+            record.mkdir()
+        case "huge":
+            record.write_bytes(good.read_bytes() + b" " * 5_000_000)
+        case "empty":
+            record.touch()
+        case "device":
+            record.symlink_to("/dev/zero")
+    started = monotonic()
+    assert recalled(make(), key) is None
+    assert monotonic() - started < 0.1
+
+
+# --- records of others ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"domain": "another"}, {"key": OTHER_KEY}, {"url": "http://localhost:1"}],
+    ids=["domain", "key", "server"],
+)
+def test_a_record_is_good_for_its_key_domain_and_server_only(record, make, key, tmp_path, other):
+    """Copied to another's name, and its sum redone for it, a success is nobody's."""
+    good = unseal(record.stem, record.read_bytes())
+    client = make(**{name: value for name, value in other.items() if name != "key"})
+    asked = other.get("key", key)
+    name = client._steps._held_name(Asking(asked, client._steps.settings.domain))
+    assert name != record.stem
+    record.with_name(f"{name}.state").write_bytes(record.read_bytes())
+    assert recalled(client, asked) is None
+    copied = {field: value for field, value in good.items() if field != "schema"}
+    record.with_name(f"{name}.state").write_bytes(seal(name, copied))
+    assert recalled(make(**{k: v for k, v in other.items() if k != "key"}), asked) is None
+
+
+def test_a_record_for_another_product_is_not_used(record, make, key):
+    """An app that names its product does not take another's (D-44)."""
+    assert recalled(make(product="Notes"), key) is not None
+    assert recalled(make(product="Studio"), key) is None
+
+
+def test_a_record_of_a_key_that_is_pinned_no_more_is_a_miss(record, make, key):
+    """The pin counts at every read; a list that still has the key keeps the record."""
+    assert recalled(make(public_keys=[Signer().text]), key) is None
+    assert recalled(make(public_keys=[Signer().text, SIGNER.text]), key) is not None
+
+
+def test_an_unsigned_success_is_nothing_to_a_client_with_a_pin(make, service, signing, key):
+    """What an app without pins has remembered gives one with pins no license, nor the other way round."""
+    service.grants()
+    with make(public_keys=None) as client:
+        assert not client.verify(key).authenticated
+    assert recalled(make(), key) is None
+    service.goes_down()
+    with make() as client, pytest.raises(ServiceUnavailable):
+        client.verify(key)
+
+
+# --- clocks -----------------------------------------------------------------------------------
+
+
+def test_a_clock_set_back_never_stretches_a_signed_license(record, make, key, clock):
+    """The latest time seen is kept beside the answer: behind it, nothing remembered counts (D-43)."""
+    clock.move(hours=20)
+    assert recalled(make(), key) is not None
+    clock.move(hours=-19)
+    assert recalled(make(), key) is None
+    clock.move(hours=20)
+    assert recalled(make(), key) is not None
+
+
+def test_the_mark_only_moves_forward(record, make, key, clock):
+    """A clock set back moves no mark, nor does reading with it."""
+    seen = []
+    for hours in (10, -5, 3, -8):
+        clock.move(hours=hours)
+        recalled(make(), key)
+        seen.append(json.loads(record.read_bytes().split(b"\n", 1)[1])["seen_at"])
+    assert seen == [seen[0]] * 4
+
+
+def test_a_signed_success_counts_from_the_services_clock(make, key, clock, signing):
+    """Set back while asking, the clock gains nothing: the signature says when it was."""
+    real = clock()
+    clock.move(hours=-20)
+    script = signing.script
+
+    def at_real_time(request):
+        clock.now, wrong = real, clock.now
+        try:
+            return script(request)
+        finally:
+            clock.now = wrong
+
+    signing.script = at_real_time
+    with make() as client:
+        assert client.verify(key).checked_at == real
+    assert recalled(make(), key) is None
+    clock.now = real + timedelta(hours=23)
+    assert recalled(make(), key).checked_at == real
+    clock.move(hours=2)
+    assert recalled(make(), key) is None
+
+
+def test_a_clock_that_had_jumped_ahead_heals_with_the_next_answer(record, make, key, clock):
+    """No lock-out: who can reach the server is served, and remembers again."""
+    clock.move(days=20)
+    recalled(make(), key)
+    clock.move(days=-20)
+    assert recalled(make(), key) is None
+    with make() as client:
+        assert client.verify(key).source is Source.SERVER
+    assert recalled(make(), key) is not None
+
+
+# --- how often it is checked ------------------------------------------------------------------
+
+
+def test_the_signature_is_checked_at_every_read_of_the_disk(record, make, key, monkeypatch):
+    """Once per process and file: an unchanged file is not checked twice, a replaced one is."""
+    checks = []
+    verify = key_room.PublicKey.verify
+
+    def counted(self, *told: bytes):
+        checks.append(1)
+        return verify(self, *told)
+
+    monkeypatch.setattr(key_room.PublicKey, "verify", counted)
+    with make() as client:
+        for _ in range(5):
+            assert recalled(client, key) is not None
+        assert len(checks) == 1
+        raw = record.read_bytes()
+        record.unlink()
+        record.write_bytes(raw)
+        assert recalled(client, key) is not None
+        assert len(checks) == 2
+    assert recalled(make(), key) is not None
+    assert len(checks) == 3
+
+
+def test_threads_that_read_together_agree(record, make, key):
+    """One client, many threads, one license."""
+    with make() as client:
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(recalled(client, key))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len({one.checked_at for one in found}) == 1

@@ -1,0 +1,438 @@
+"""Pinned keys: what is not signed by one of them, for this very call, is never a license (D-62)."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from harness.oracle import COVERED, Answered, Asked, Signer, digest
+from licclient import InvalidRequest, LicenseRefused, ServiceUnavailable, Source, UntrustedAnswer
+
+GOOD = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
+DAY = timedelta(days=1)
+
+
+@dataclass
+class Vendor:
+    """A scripted service that signs."""
+
+    service: Any
+    http_answer: Any
+    clock: Any
+    signer: Signer = field(default_factory=Signer)
+
+    def answered(self, request: Any, status: int = 200, body: Any = GOOD) -> Answered:
+        """An answer to a request, not yet signed."""
+        asked = Asked(request.method, self.service.url + request.target, request.headers, request.body)
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return Answered(asked, status, {"Content-Type": "application/json"}, raw)
+
+    def sign(self, answered: Answered, signer: Signer | None = None, **bent: Any) -> Answered:
+        """Sign it as it was asked for, but for what is bent."""
+        wish = self.signer.wish(answered.request.headers)
+        assert wish is not None
+        label, nonce = wish
+        told = {"nonce": nonce, "created": self.clock(), "label": label, **bent}
+        (signer or self.signer).sign(answered, **told)
+        return answered
+
+    def write(self, answered: Answered) -> bytes:
+        """Put it on the wire."""
+        headers = {name.replace("-", "_"): value for name, value in answered.headers.items()}
+        raw: bytes = self.http_answer(answered.status_code, answered.body, **headers)
+        return raw
+
+    def says(self, status: int = 200, body: Any = GOOD, **bent: Any) -> None:
+        """Answer everything so from now on, signed."""
+        self.service.script = lambda request: self.write(
+            self.sign(self.answered(request, status, body), **bent)
+        )
+
+
+@pytest.fixture
+def vendor(service, http_answer, clock):
+    """A service that signs."""
+    vendor = Vendor(service, http_answer, clock)
+    vendor.says()
+    return vendor
+
+
+@pytest.fixture
+def pinned(make_client, vendor):
+    """A client of the flavour under test that pins the vendor's key."""
+    return make_client(public_keys=[vendor.signer.text])
+
+
+async def test_a_signed_success_is_authenticated_live_and_remembered(pinned, vendor, key, clock):
+    """From the server, from the cache and in grace, the license says that a pinned key vouches for it."""
+    for source in (Source.SERVER, Source.CACHE):
+        found = await pinned.verify(key)
+        assert (found.source, found.authenticated, found.checked_at) == (source, True, clock())
+    vendor.service.goes_down()
+    clock.move(hours=30)
+    found = await pinned.verify(key)
+    assert (found.source, found.authenticated) == (Source.GRACE, True)
+
+
+async def test_without_a_pin_nothing_is_asked_for_and_nothing_is_authenticated(client, service, key):
+    """The protocol as ever: no header more, and the license says that nobody vouches for it."""
+    service.grants()
+    for _ in range(2):
+        assert (await client.verify(key)).authenticated is False
+    assert not {"accept-signature", "content-digest"} & set(service.requests[0].headers)
+
+
+async def test_signed_refusals_count_like_others(pinned, vendor, key):
+    """A signed no is a no, and forgets the success; a signed 422 is our own mistake."""
+    await pinned.verify(key)
+    vendor.says(403, {"valid": False, "reason": "License expired."})
+    with pytest.raises(LicenseRefused, match=r"License expired\."):
+        await pinned.verify(key, recheck=True)
+    vendor.service.goes_down()
+    with pytest.raises(ServiceUnavailable):
+        await pinned.verify(key)
+    vendor.says(422, {"message": "no", "errors": {"domain": ["no"]}})
+    with pytest.raises(InvalidRequest):
+        await pinned.verify(key)
+
+
+async def test_every_call_has_a_nonce_of_its_own(pinned, vendor, key):
+    """128 random bits that no other call has."""
+    for _ in range(3):
+        await pinned.verify(key, recheck=True)
+    nonces = {vendor.signer.wish(request.headers)[1] for request in vendor.service.requests}
+    assert [len(nonce) for nonce in nonces] == [22] * 3
+
+
+async def test_any_of_the_pinned_keys_will_do(make_client, vendor, key):
+    """Each pinned key is asked for, so the service may sign with the one it has."""
+    client = make_client(public_keys=[Signer().text, vendor.signer.text, Signer().text])
+    assert (await client.verify(key)).authenticated
+
+
+async def test_a_signature_may_be_relabelled_and_stand_among_others(pinned, vendor, key):
+    """A label is not signed, and a proxy may sign for itself and rename (RFC 9421 section 4.3)."""
+
+    def among_others(request):
+        answered = vendor.sign(vendor.answered(request), label="theirs")
+        for name, other in (
+            ("Signature-Input", 'proxy=("@status");keyid="p"'),
+            ("Signature", "proxy=:AAAA:"),
+        ):
+            answered.headers[name] = f"{other},  {answered.headers[name]}, last{other.removeprefix('proxy')}"
+        return vendor.write(answered)
+
+    vendor.service.script = among_others
+    assert (await pinned.verify(key)).authenticated
+
+
+# --- hostile answers --------------------------------------------------------------------------
+
+Row = Callable[[Vendor, Answered], Answered]
+
+
+def unsigned(_: Vendor, answered: Answered) -> Answered:
+    """Leave it as it is."""
+    return answered
+
+
+def bent(**bent: Any) -> Row:
+    """Sign it, but not as demanded."""
+    return lambda vendor, answered: vendor.sign(answered, **bent)
+
+
+def about(**changes: Any) -> Row:
+    """Sign the answer to another request, or another answer, and send this one with that signature."""
+
+    def row(vendor: Vendor, answered: Answered) -> Answered:
+        request = {name: changes[name] for name in ("method", "url") if name in changes}
+        headers = dict(answered.request.headers)
+        if "body" in changes:
+            headers["content-digest"] = digest(changes["body"])
+        asked = Asked(**{"method": "POST", "url": answered.request.url, "headers": headers, **request})
+        other = Answered(
+            asked,
+            changes.get("status", answered.status_code),
+            {"Content-Type": changes.get("content_type", "application/json")},
+            changes.get("content", answered.body),
+        )
+        vendor.sign(other)
+        for name in ("Signature", "Signature-Input", "Content-Digest"):
+            answered.headers[name] = other.headers[name]
+        return answered
+
+    return row
+
+
+def then(*, without: str = "", **headers: Callable[[str], str]) -> Row:
+    """Sign it well, and change headers afterwards."""
+
+    def row(vendor: Vendor, answered: Answered) -> Answered:
+        vendor.sign(answered)
+        answered.headers |= {without: ""} if without else {}  # an empty one is not sent
+        for name, change in headers.items():
+            at = name.replace("_", "-")
+            answered.headers[at] = change(answered.headers[at])
+        return answered
+
+    return row
+
+
+def new_body(vendor: Vendor, answered: Answered) -> Answered:
+    """Sign a refusal's bytes, and send a success with its own, right digest."""
+    about(content=b"{}")(vendor, answered)
+    answered.headers["Content-Digest"] = digest(answered.body)
+    return answered
+
+
+def by_a_stranger_in_the_keys_name(vendor: Vendor, answered: Answered) -> Answered:
+    """Another key that says it is the pinned one."""
+    return vendor.sign(answered, Signer(), key_id=vendor.signer.id)
+
+
+def without(component: str) -> tuple[str, ...]:
+    """Everything but one component."""
+    return tuple(one for one in COVERED if one != component)
+
+
+ROWS: dict[str, Row] = {
+    "unsigned": unsigned,
+    "no Signature": then(without="Signature"),
+    "no Signature-Input": then(without="Signature-Input"),
+    "no Content-Digest": then(without="Content-Digest"),
+    "another key": lambda vendor, answered: vendor.sign(answered, Signer()),
+    "another key in the pinned one's name": by_a_stranger_in_the_keys_name,
+    "another nonce": bent(nonce="bm9uY2U"),
+    "no nonce": bent(nonce=None),
+    "another request's body": about(body=b"{}"),
+    "another address": about(url="https://elsewhere.example/api/v1/licenses/verify"),
+    "another path": about(url="http://127.0.0.1/api/v1/update-check"),
+    "another method": about(method="GET"),
+    "another status": about(status=404),
+    "another body": about(content=b'{"valid": false, "reason": "License expired."}'),
+    "another body, its digest mended": new_body,
+    "another content type": about(content_type="text/plain"),
+    "no content type": then(without="Content-Type"),
+    "another purpose": bent(tag="link"),
+    "no purpose": bent(tag=None),
+    "no algorithm": bent(include_alg=False),
+    "one component more": bent(covered=(*COVERED, '"@query";req')),
+    **{f"{one} not covered": bent(covered=without(one)) for one in COVERED},
+    "from the day before yesterday": lambda vendor, answered: vendor.sign(
+        answered, created=vendor.clock() - 2 * DAY
+    ),
+    "from the day after tomorrow": lambda vendor, answered: vendor.sign(
+        answered, created=vendor.clock() + 2 * DAY
+    ),
+    "ends before it begins": bent(lifetime=timedelta(seconds=-1)),
+    "an unreadable input": then(Signature_Input=lambda told: f"{told},"),
+    "an input without its list": then(Signature_Input=lambda told: told.replace("(", "").replace(")", "")),
+    "no word on its end": then(Signature_Input=lambda told: told.replace("expires", "expired")),
+    "no word on its beginning": then(Signature_Input=lambda told: told.replace("created", "crated")),
+    "a changed parameter": then(Signature_Input=lambda told: told.replace("expires=1", "expires=2")),
+    "an unreadable signature": then(Signature=lambda told: told.replace("=:", "=:!")),
+    "no base64": then(Signature=lambda told: told.replace("=:", "=:A")),
+    "a cut signature": then(Signature=lambda told: told[:20] + told[24:]),
+    "an empty signature": then(Signature=lambda told: told[: told.index(":")] + "::"),
+    "a changed signature": then(Signature=lambda told: told.replace("=:", "=:AAAA", 1)[:-5] + ":"),
+    "no ASCII": then(Signature_Input=lambda told: told + ';x="\x80"'),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+async def test_what_is_not_signed_for_this_call_is_no_license(pinned, vendor, key, clock, row):
+    """Each row is a success word for word, and `UntrustedAnswer`; what was remembered stays as it was."""
+    first = await pinned.verify(key)
+    vendor.service.script = lambda request: vendor.write(row(vendor, vendor.answered(request)))
+    with pytest.raises(UntrustedAnswer) as raised:
+        await pinned.verify(key, recheck=True)
+    assert key not in str(raised.value)
+    cached = await pinned.verify(key)
+    assert (cached.source, cached.checked_at) == (Source.CACHE, first.checked_at)
+    clock.move(hours=30)
+    with pytest.raises(UntrustedAnswer):  # not even in grace: this is no outage
+        await pinned.verify(key)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (403, {"valid": False, "reason": "License has been revoked."}),
+        (404, {"valid": False, "reason": "License not found."}),
+        (422, {"message": "no", "errors": {}}),
+        (401, {"error": "invalid_license", "message": "no"}),
+        (200, {"something": "else"}),
+    ],
+)
+async def test_a_forged_refusal_takes_nothing_away(pinned, vendor, key, status, body):
+    """What no pinned key says is not a no either."""
+    await pinned.verify(key)
+    vendor.service.says(status, body)
+    with pytest.raises(UntrustedAnswer):
+        await pinned.verify(key, recheck=True)
+    assert (await pinned.verify(key)).source is Source.CACHE
+
+
+async def test_an_answer_cannot_be_played_again(pinned, vendor, key):
+    """Yesterday's good answer, byte for byte, is not today's."""
+    kept = []
+
+    def keep(request):
+        kept.append(vendor.write(vendor.sign(vendor.answered(request))))
+        return kept[-1]
+
+    vendor.service.script = keep
+    await pinned.verify(key)
+    vendor.service.script = lambda _: kept[0]
+    with pytest.raises(UntrustedAnswer, match="for another call"):
+        await pinned.verify(key, recheck=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b"<html>Log in</html>"),
+        (403, b"<html>Forbidden</html>"),
+        (404, b""),
+        (500, GOOD),
+        (503, {"error": "unavailable", "message": "no"}),
+        (429, b""),
+        (302, b""),
+        (400, {"error": "bad_digest"}),
+    ],
+)
+async def test_what_claims_nothing_is_an_outage_and_no_attack(pinned, vendor, key, clock, status, body):
+    """A hotel's page or a failing proxy is no answer, pinned or not: grace holds (D-40)."""
+    await pinned.verify(key)
+    vendor.service.says(status, body)
+    clock.move(hours=30)
+    assert (await pinned.verify(key)).source is Source.GRACE
+    clock.move(hours=72)
+    with pytest.raises(ServiceUnavailable):
+        await pinned.verify(key)
+
+
+async def test_an_html_page_with_a_signature_is_an_attack(pinned, vendor, key):
+    """Who goes to the trouble of signing claims to be the service."""
+    vendor.service.script = lambda request: vendor.write(
+        vendor.sign(vendor.answered(request, 200, b"<html>"), Signer())
+    )
+    with pytest.raises(UntrustedAnswer):
+        await pinned.verify(key)
+
+
+async def test_a_signed_body_that_is_none_of_the_protocol_is_no_answer(pinned, vendor, key):
+    """The service itself, talking nonsense: an outage."""
+    vendor.says(200, {"valid": "yes"})
+    with pytest.raises(ServiceUnavailable):
+        await pinned.verify(key)
+
+
+async def test_clocks_that_differ_by_a_time_zone_do_not_matter(pinned, vendor, key, clock):
+    """A computer that takes local time for UTC still gets its answer: the nonce says that it is fresh."""
+    for hours in (-14, 14):
+        vendor.says(created=clock() + timedelta(hours=hours))
+        assert (await pinned.verify(key, recheck=True)).checked_at == clock() + timedelta(hours=hours)
+
+
+async def test_a_day_is_the_most_that_clocks_may_differ(pinned, vendor, key, clock):
+    """From `created` a day before to `expires` a day after, and not a second more (D-63)."""
+    minutes, second = timedelta(minutes=5), timedelta(seconds=1)
+    for created, good in [
+        (clock() + DAY, True),
+        (clock() + DAY + second, False),
+        (clock() - DAY - minutes, True),
+        (clock() - DAY - minutes - second, False),
+    ]:
+        vendor.says(created=created)
+        if good:
+            assert (await pinned.verify(key, recheck=True)).authenticated
+            continue
+        with pytest.raises(UntrustedAnswer, match="one of the two clocks is wrong"):
+            await pinned.verify(key, recheck=True)
+    vendor.says(lifetime=timedelta(0))
+    assert (await pinned.verify(key, recheck=True)).authenticated
+
+
+async def test_an_address_mismatch_says_where_to_look(pinned, vendor, key):
+    """Behind a proxy the server may take itself for another address: the error names the setting."""
+    row = about(url="https://internal:8080/api/v1/licenses/verify")
+    vendor.service.script = lambda request: vendor.write(row(vendor, vendor.answered(request)))
+    with pytest.raises(UntrustedAnswer, match="LICSERVER_BASE_URL"):
+        await pinned.verify(key)
+
+
+# --- updates ----------------------------------------------------------------------------------
+
+
+async def test_signed_offers_are_offered(pinned, vendor, key):
+    """An update check is signed with its whole address, key and version included."""
+    vendor.says(200, vendor.service.listing())
+    assert (await pinned.check_for_update(key)).version == "2.0"
+
+
+@pytest.mark.parametrize(
+    "row", ["unsigned", "another key", "another nonce", "another status", "another body"]
+)
+async def test_offers_that_nobody_signed_are_not_offered(pinned, vendor, key, clock, row):
+    """No update, nothing raised, and what was offered before is still there for the next time."""
+    vendor.says(200, vendor.service.listing())
+    await pinned.check_for_update(key)
+    good = vendor.service.listing("3.0")
+    vendor.service.script = lambda request: vendor.write(
+        ROWS[row](vendor, vendor.answered(request, 200, good))
+    )
+    assert await pinned.check_for_update(key, force=True) is None
+    assert (await pinned.check_for_update(key)).version == "2.0"
+    clock.move(hours=14)
+    assert await pinned.check_for_update(key) is None
+
+
+async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, clock, tmp_path):
+    """An old offer needs a fresh link, and an unsigned one is an attack: nothing is fetched."""
+    vendor.says(200, vendor.service.listing())
+    offer = await pinned.check_for_update(key)
+    clock.move(hours=2)
+    vendor.service.offers()
+    with pytest.raises(UntrustedAnswer):
+        await pinned.download(offer, tmp_path / "to")
+    assert vendor.service.count("update-download") == 0
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+PIN = Signer().text
+
+
+@pytest.mark.parametrize(
+    ("pins", "url", "problem", "words"),
+    [
+        (PIN, "https://x.example", TypeError, "must be a list of keys"),
+        ([], "https://x.example", ValueError, "leave it out to pin none"),
+        ([7], "https://x.example", TypeError, "a public key is a string"),
+        (["ed25519:nonsense"], "https://x.example", ValueError, "looks like ed25519:"),
+        ([Signer().text for _ in range(17)], "https://x.example", ValueError, "1 to 16"),
+        ([PIN], "https://münchen.example", ValueError, "xn--"),
+        ([PIN], "https://x.example/a/../b", ValueError, r"without /\."),
+    ],
+)
+def test_pins_that_cannot_work_are_refused_at_once(flavour, pins, url, problem, words):
+    """An empty list would switch the check off, and an address that is rewritten fits no signature."""
+    with pytest.raises(problem, match=words):
+        flavour(url, public_keys=pins)
+
+
+def test_a_pin_without_the_library_is_refused_at_once(flavour, monkeypatch):
+    """The error at construction names the extra to install."""
+    monkeypatch.setattr("licclient._ed25519.find_spec", lambda name: None)
+    flavour("https://x.example")
+    with pytest.raises(ImportError, match=r"pip install 'licclient\[signed\]'"):
+        flavour("https://x.example", public_keys=[PIN])
+
+
+def test_a_key_named_twice_is_one(flavour):
+    """It is asked for once."""
+    assert len(flavour("https://x.example", public_keys=iter([PIN, PIN]))._steps.settings.public_keys) == 1

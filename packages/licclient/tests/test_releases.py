@@ -1,0 +1,499 @@
+"""Pinned release keys: whatever a server does, only what was signed is offered and gets its name."""
+
+import json
+import logging
+import os
+import random
+import stat
+from base64 import b64encode, urlsafe_b64encode
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient import LicclientError, ServiceUnavailable, UntrustedAnswer, Update
+from licclient._ed25519 import PREFIX, read_public_key
+from licclient._manifest import MAX_HEADER, judge_manifest, read_manifest
+from licclient._model import Listing, Manifest
+from licclient._releases import SignedReleases
+from licclient._settings import read_settings
+
+CONTENT = random.Random(2).randbytes(50_000)
+OTHER = random.Random(3).randbytes(50_000)
+TYPE = "release-manifest+json"
+NO_SETTINGS = dict.fromkeys(["product", "slug", "version", "domain"]) | {
+    "cache_for": timedelta(hours=24),
+    "grace": timedelta(0),
+    "check_every": timedelta(hours=12),
+    "timeout": 10.0,
+}
+
+
+def word(raw):
+    """Write base64url without padding."""
+    return (
+        urlsafe_b64encode(raw if isinstance(raw, bytes) else json.dumps(raw).encode()).rstrip(b"=").decode()
+    )
+
+
+class Signer:
+    """A vendor's release key."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(seed)
+        self.pin = PREFIX + word(self._key.public_key().public_bytes_raw())
+        self.id = read_public_key(self.pin).id
+
+    def sign(self, payload, **head: object):
+        """Sign a payload as one signature of a general JWS."""
+        protected = word({"alg": "EdDSA", "kid": self.id, "typ": TYPE} | head)
+        signature = word(self._key.sign(f"{protected}.{payload}".encode()))
+        return {"protected": protected, "signature": signature}
+
+
+ALICE, BOB, EVE = (Signer(bytes([number]) * 32) for number in (1, 2, 3))
+
+
+def said(content=CONTENT, **changes: object):
+    """What a manifest says."""
+    told = {"slug": "notes", "version": "2.0", "size": len(content), "sha256": sha256(content).hexdigest()}
+    instants = {"published_at": "2026-11-20T10:00:00Z", "expires_at": "2027-05-20T10:00:00Z"}
+    return told | instants | changes
+
+
+def document(*signers: Signer, payload=None, **changes: object):
+    """A signed manifest, as a JSON object."""
+    payload = word(payload if payload is not None else said(**changes))
+    return {"payload": payload, "signatures": [signer.sign(payload) for signer in signers or (ALICE,)]}
+
+
+class Store:
+    """An update check that carries a manifest, and the file behind it."""
+
+    def __init__(self, service, answer) -> None:
+        self.service, self.answer = service, answer
+        self.version, self.header, self.content, self.digest = "2.0", word(document()), CONTENT, CONTENT
+        self.cuts: list[int] = []
+        self.statuses: list[int] = []
+        self.length: int | None = None
+        service.script = self.reply
+
+    def reply(self, request):
+        """Answer checks and downloads."""
+        if request.path.endswith("update-check"):
+            return self.answer(200, self.service.listing(self.version), Release_Manifest=self.header)
+        if self.statuses:
+            return self.answer(self.statuses.pop(0), {"error": "link_expired", "message": "Late."})
+        first, status, headers = 0, 200, {}
+        if (wanted := request.headers.get("range")) is not None:
+            first, status = int(wanted.removeprefix("bytes=").removesuffix("-")), 206
+            headers["Content_Range"] = f"bytes {first}-{len(self.content) - 1}/{len(self.content)}"
+        if self.length is not None:
+            headers["Content_Length"] = str(self.length) if self.length >= 0 else ""
+        if self.digest is not None:
+            headers["Repr_Digest"] = f"sha-256=:{b64encode(sha256(self.digest).digest()).decode()}:"
+        raw = self.answer(
+            status,
+            self.content[first:],
+            Content_Type="application/zip",
+            ETag='"v"',
+            Content_Disposition='attachment; filename="notes.zip"',
+            **headers,
+        )
+        return raw[: len(raw) - len(self.content[first:]) + self.cuts.pop(0)] if self.cuts else raw
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Tries follow each other at once."""
+    monkeypatch.setattr("licclient._download.RETRY_SECONDS", 0.001)
+
+
+@pytest.fixture
+def store(service, http_answer):
+    """A store that sells Notes 2.0, signed by Alice."""
+    return Store(service, http_answer)
+
+
+@pytest.fixture
+def pinned(make_client):
+    """A client that pins Alice's key."""
+    return make_client(release_keys=[ALICE.pin])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where downloads go."""
+    return tmp_path / "downloads"
+
+
+def named(folder):
+    """The files that have got a name."""
+    return (
+        [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.exists() else []
+    )
+
+
+# --- what is signed -----------------------------------------------------------------------------
+
+
+async def test_what_was_signed_is_offered_and_downloaded(pinned, store, folder, key):
+    """The update says that it is authenticated and how long it is; the file is as readable as its folder."""
+    update = await pinned.check_for_update(key)
+    assert (update.version, update.authenticated, update.size) == ("2.0", True, len(CONTENT))
+    folder.mkdir(mode=0o755)
+    path = await pinned.download(update, folder)
+    assert path.read_bytes() == CONTENT
+    assert named(folder) == ["notes.zip"]
+    assert os.name == "nt" or stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+async def test_without_pins_nothing_is_demanded_and_nothing_claimed(client, store, key):
+    """An app that pins nothing works as ever, and is not told that anything was checked."""
+    store.header = "rubbish"
+    update = await client.check_for_update(key)
+    assert (update.version, update.authenticated, update.size) == ("2.0", False, None)
+
+
+async def test_no_length_and_no_digest_are_needed_from_the_server(pinned, store, folder, key):
+    """The manifest alone says how long the file is, and which."""
+    store.digest, store.length = None, -1
+    assert (await pinned.download(await pinned.check_for_update(key), folder)).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("signers", [(BOB, ALICE), (EVE, ALICE), (ALICE, BOB, EVE)])
+async def test_one_pinned_signature_of_several_is_enough(pinned, store, key, signers):
+    """A vendor changes keys without a day on which everybody must update."""
+    store.header = word(document(*signers))
+    assert (await pinned.check_for_update(key)).authenticated
+
+
+async def test_a_part_is_private_until_it_is_verified(pinned, store, folder, key):
+    """While it comes, nobody else can write into it; afterwards it has one name."""
+    store.cuts = [20_000, 0, 0, 0]
+    with pytest.raises(ServiceUnavailable):
+        await pinned.download(await pinned.check_for_update(key), folder)
+    [part] = folder.glob(".*.part")
+    assert os.name == "nt" or stat.S_IMODE(part.stat().st_mode) == 0o600
+    assert named(folder) == []
+    path = await pinned.download(await pinned.check_for_update(key, force=True), folder)
+    assert path.read_bytes() == CONTENT
+    assert store.service.requests[-1].headers["range"] == "bytes=20000-"
+
+
+# --- nothing is offered -------------------------------------------------------------------------
+
+PAYLOAD = document()["payload"]
+UNTRUSTED = {
+    "no manifest": "",
+    "rubbish": "rubbish",
+    "no base64": "=!",
+    "not a document": word([]),
+    "another document": word({"payload": PAYLOAD}),
+    "no signature": word({"payload": PAYLOAD, "signatures": []}),
+    "nested without end": word(b"[" * 4000),
+    "too long": word(document() | {"more": "x" * MAX_HEADER}),
+    "signed a thousand times": word({"payload": PAYLOAD, "signatures": [{}] * 1000}),
+    "another key": word(document(EVE)),
+    "another key in her name": word({"payload": PAYLOAD, "signatures": [EVE.sign(PAYLOAD, kid=ALICE.id)]}),
+    "no algorithm": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, alg="none")]}),
+    "another algorithm": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, alg="HS256")]}),
+    "another purpose": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, typ="JWT")]}),
+    "an extension": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, crit=["b64"], b64=False)]}),
+    "another payload": word(document() | {"payload": word(said(OTHER))}),
+    "a signature of another": word(document() | {"signatures": document(version="1.5")["signatures"]}),
+    "a signature cut": word(
+        {"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD) | {"signature": "AAAA"}]}
+    ),
+    "signatures of other types": word({"payload": PAYLOAD, "signatures": [1, None, {"protected": 1}]}),
+    "two manifests": word(document()) + ", " + word(document()),
+    "wrong slug": word(document(slug="paint")),
+    "lower version than told": word(document(version="1.9")),
+    "higher version than told": word(document(version="2.1")),
+    "the same version, spelt otherwise": word(document(version="2.0.0")),
+    "expired": word(document(expires_at="2026-11-21T12:00:00Z")),
+    "expired for years": word(document(expires_at="2020-01-01T00:00:00Z")),
+    "an end without a zone": word(document(expires_at="2027-05-20T10:00:00")),
+    "an end that is no day": word(document(expires_at="2027-02-30T10:00:00Z")),
+    "a size below nothing": word(document(size=-1)),
+    "a size that is none": word(document(size=True)),
+    "a size as text": word(document(size="50000")),
+    "a digest in capitals": word(document(sha256="A" * 64)),
+    "a digest cut": word(document(sha256="ab")),
+    "nothing said": word(document(payload={})),
+    "a list said": word(document(payload=[])),
+}
+
+
+@pytest.mark.parametrize("header", UNTRUSTED.values(), ids=UNTRUSTED)
+async def test_what_is_not_vouched_for_is_not_offered(pinned, store, key, header, caplog):
+    """The app is told of no update, the log why, and neither says the key."""
+    store.header = header
+    with caplog.at_level(logging.WARNING, "licclient"):
+        assert await pinned.check_for_update(key) is None
+    assert "No update is offered: " in caplog.text
+    assert key not in caplog.text
+    assert await pinned.check_for_update(key) is None  # nothing of it is remembered either
+
+
+@pytest.mark.parametrize("header", UNTRUSTED.values(), ids=UNTRUSTED)
+async def test_what_is_not_vouched_for_is_not_downloaded(pinned, store, folder, key, header):
+    """An update that was offered honestly, and a server that turned bad before its fresh link was fetched."""
+    update = replace(await pinned.check_for_update(key), download_url=None)
+    store.header = header
+    with pytest.raises(UntrustedAnswer):
+        await pinned.download(update, folder)
+    assert named(folder) == []
+
+
+async def test_no_version_below_the_highest_that_was_signed(make_client, pinned, store, key):
+    """Rollback: an old version that was signed once is not offered again, whatever key, restart or pin."""
+    await pinned.check_for_update(key)
+    store.version, store.header = "1.5", word(document(version="1.5"))
+    assert await pinned.check_for_update(key, force=True) is None
+    again = make_client(release_keys=[ALICE.pin, BOB.pin])
+    assert await again.check_for_update(key[:-1] + "9") is None
+    store.version, store.header = "2.1", word(document(version="2.1"))
+    assert (await again.check_for_update(key, force=True)).version == "2.1"
+    store.version, store.header = "2.0", word(document())
+    assert await pinned.check_for_update(key, force=True) is None
+
+
+async def test_a_forged_high_version_locks_nobody_out(pinned, store, key):
+    """Only what was found to be signed counts as the highest."""
+    store.version, store.header = "99", word(document(EVE, version="99"))
+    await pinned.check_for_update(key)
+    store.version, store.header = "2.0", word(document())
+    assert (await pinned.check_for_update(key, force=True)).version == "2.0"
+
+
+async def test_a_remembered_offer_ends_with_its_manifest(pinned, store, clock, key):
+    """Freeze: what was signed for a time is offered for that time, also from memory; renewed, it is again."""
+    store.header = word(document(expires_at="2026-11-21T13:00:00Z"))
+    update = await pinned.check_for_update(key)
+    clock.move(minutes=59)
+    assert (await pinned.check_for_update(key)).authenticated
+    clock.move(minutes=1)
+    assert await pinned.check_for_update(key) is None
+    store.header = word(document())
+    again = await pinned.check_for_update(key, force=True)
+    assert again == update
+
+
+async def test_an_edited_memory_offers_nothing(make_client, pinned, store, key, tmp_path):
+    """Who edits the remembered offer, and redoes its sum, still cannot sign."""
+    from licclient._records import seal, unseal  # noqa: PLC0415 - only here
+
+    await pinned.check_for_update(key)
+    [path] = (tmp_path / "state").glob("update-*.state")
+    held = unseal(path.stem, path.read_bytes())
+    for changed in ({"version": "9.9"}, {"manifest": None}, {"manifest": word(document(EVE))}):
+        path.write_bytes(seal(path.stem, {**held, "listing": held["listing"] | changed}))
+        assert await make_client(release_keys=[ALICE.pin]).check_for_update(key) is None
+
+
+async def test_a_client_without_pins_cannot_pass_its_offer_on(client, pinned, store, folder, key):
+    """An update that was never checked is checked before it is downloaded."""
+    store.header = ""
+    update = await client.check_for_update(key)
+    with pytest.raises(UntrustedAnswer):
+        await pinned.download(update, folder)
+    assert isinstance(update, Update)
+    assert named(folder) == []
+
+
+def test_what_another_process_has_seen_meanwhile_counts(clock):
+    """Two processes check at once: the one that learns of the higher version first is not forgotten."""
+
+    class Racing:
+        """A state that another process changes between our look at it and our lock."""
+
+        def load(self, name) -> None:
+            """Nothing yet."""
+
+        def change(self, name, edit):
+            """By now it is there, and stays."""
+            held = {"version": "3.0"}
+            assert edit(held) is held
+
+    settings = read_settings("https://x.example", **NO_SETTINGS, release_keys=[ALICE.pin])
+    listing = Listing("Notes", "notes", "2.0", "", clock(), None, word(document()))
+    judged = SignedReleases(settings, Racing()).vouch(listing, clock())
+    assert isinstance(judged, UntrustedAnswer)
+
+
+# --- no file gets its name ----------------------------------------------------------------------
+
+FILES = {
+    "short, and says so": {"content": CONTENT[:-1], "digest": CONTENT[:-1]},
+    "short, and says nothing": {"content": CONTENT[:-1], "digest": None, "length": -1},
+    "long, and says so": {"content": CONTENT + b"x", "digest": CONTENT + b"x"},
+    "long, and says nothing": {"content": CONTENT + b"x" * 10_000_000, "digest": None, "length": -1},
+    "long, and says otherwise": {"content": CONTENT + b"x", "digest": None, "length": len(CONTENT) + 1},
+    "empty": {"content": b"", "digest": b""},
+    "another file of that length": {"content": OTHER, "digest": OTHER},
+    "another file that says nothing": {"content": OTHER, "digest": None},
+    "another file in its name": {"content": OTHER, "digest": CONTENT},
+    "one bit changed": {"content": CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), "digest": None},
+    "a digest of another": {"digest": OTHER},
+}
+
+
+@pytest.mark.parametrize("changes", FILES.values(), ids=FILES)
+async def test_another_file_than_the_signed_one_gets_no_name(pinned, store, folder, key, changes):
+    """Size, digest and signature must all hold, whatever the server says of its file."""
+    update = await pinned.check_for_update(key)
+    for name, value in changes.items():
+        setattr(store, name, value)
+    with pytest.raises(LicclientError):
+        await pinned.download(update, folder)
+    assert named(folder) == []
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= len(CONTENT) + 2000
+
+
+@pytest.mark.parametrize("tenth", range(10))
+async def test_cut_at_every_tenth(pinned, store, folder, key, tenth):
+    """A file that always breaks off there never gets its name; then it goes on, and does."""
+    at = len(CONTENT) * tenth // 10
+    store.cuts = [at] + [0] * 30
+    with pytest.raises(ServiceUnavailable):
+        await pinned.download(await pinned.check_for_update(key), folder)
+    assert named(folder) == []
+    store.cuts = []
+    assert (await pinned.download(await pinned.check_for_update(key), folder)).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("tenth", range(1, 10))
+async def test_a_file_that_changes_half_way(pinned, store, folder, key, tenth):
+    """The rest of another file is no rest; nothing of the mixture is kept under its name."""
+    update = await pinned.check_for_update(key)
+    store.cuts = [len(CONTENT) * tenth // 10, 0, 0, 0]
+    with pytest.raises(ServiceUnavailable):
+        await pinned.download(update, folder)
+    store.cuts, store.content, store.digest = [], OTHER, None
+    with pytest.raises(LicclientError):
+        await pinned.download(update, folder)
+    assert named(folder) == []
+
+
+async def test_a_whole_part_with_a_forged_note_is_not_believed(pinned, store, folder, key):
+    """Who puts another file into the folder as if it had been downloaded gets it no name."""
+    from licclient._records import seal, unseal  # noqa: PLC0415 - only here
+
+    update = await pinned.check_for_update(key)
+    store.cuts = [20_000, 0, 0, 0]
+    with pytest.raises(ServiceUnavailable):
+        await pinned.download(update, folder)
+    [part], [note] = folder.glob(".*.part"), folder.glob(".*.note")
+    forged = unseal(note.stem, note.read_bytes()) | {
+        "size": len(OTHER),
+        "sha256": sha256(OTHER).hexdigest(),
+    }
+    part.write_bytes(OTHER)
+    note.write_bytes(seal(note.stem, forged))
+    path = await pinned.download(update, folder)
+    assert path.read_bytes() == CONTENT
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+@pytest.mark.parametrize("how", ["writable", "linked", "a link"])
+async def test_a_part_that_others_can_change_is_not_taken_up(pinned, store, folder, key, how):
+    """What somebody else could still write into while it is verified is fetched anew."""
+    update = await pinned.check_for_update(key)
+    store.cuts = [20_000, 0, 0, 0]
+    with pytest.raises(ServiceUnavailable):
+        await pinned.download(update, folder)
+    [part] = folder.glob(".*.part")
+    if how == "writable":
+        part.chmod(0o666)
+    elif how == "linked":
+        (folder / ".elsewhere").hardlink_to(part)
+    else:
+        part.rename(folder / ".elsewhere")
+        part.symlink_to(folder / ".elsewhere")
+    path = await pinned.download(update, folder)
+    assert path.read_bytes() == CONTENT
+    assert not path.is_symlink()
+    assert "range" not in store.service.requests[-1].headers
+
+
+async def test_a_fresh_link_to_a_newer_version(pinned, store, folder, key):
+    """A link that ran out is replaced by one for a newer version: then that one must be signed (D-48)."""
+    update = await pinned.check_for_update(key)
+    store.statuses, store.version, store.content, store.digest = [403], "2.1", OTHER, OTHER
+    store.header = word(document(content=OTHER, version="2.1"))
+    assert (await pinned.download(update, folder)).read_bytes() == OTHER
+
+
+async def test_a_fresh_link_to_a_lower_version(pinned, store, folder, key):
+    """The same with a version that was signed once and is lower: nothing is downloaded."""
+    update = await pinned.check_for_update(key)
+    store.statuses, store.version, store.content = [403], "1.9", OTHER
+    store.header = word(document(content=OTHER, version="1.9"))
+    with pytest.raises(UntrustedAnswer, match="higher version"):
+        await pinned.download(update, folder)
+    assert named(folder) == []
+
+
+# --- the pure room ------------------------------------------------------------------------------
+
+KEYS = [read_public_key(ALICE.pin)]
+
+
+def test_every_single_change_of_a_manifest_is_found():
+    """One character changed, anywhere: never what somebody else would want it to say."""
+    good = word(document())
+    expected = read_manifest(good, KEYS)
+    assert isinstance(expected, Manifest)
+    for at in range(len(good)):
+        for other in ("A", "_"):
+            found = read_manifest(good[:at] + other + good[at + 1 :], KEYS)
+            assert found == expected or isinstance(found, UntrustedAnswer)
+
+
+@given(
+    st.text(max_size=300)
+    | st.binary(max_size=300).map(word)
+    | st.recursive(
+        st.none() | st.integers() | st.text(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(["payload", "signatures", "protected", "signature"]), inner, max_size=4
+            )
+        ),
+        max_leaves=12,
+    ).map(word)
+)
+def test_rubbish_is_not_trusted_and_raises_nothing(header):
+    """Whatever stands in the header."""
+    assert isinstance(read_manifest(header, KEYS), UntrustedAnswer)
+
+
+def test_a_wrong_version_anywhere_is_no_version(clock):
+    """A version that PEP 440 cannot read is not above anything."""
+    header = word(document(version="banana"))
+    assert isinstance(judge_manifest(header, "notes", "banana", KEYS, None, clock()), Manifest)
+    assert isinstance(judge_manifest(header, "notes", "banana", KEYS, "1.0", clock()), UntrustedAnswer)
+
+
+@pytest.mark.parametrize("wrong", ["ed25519:x", "", "x" * 51])
+def test_a_pin_that_is_none_is_refused_at_construction(make_client, wrong):
+    """A slip in a pin must not switch the check off."""
+    with pytest.raises(ValueError, match="public key"):
+        make_client(release_keys=[wrong])
+    with pytest.raises(ValueError, match="release_keys must hold"):
+        make_client(release_keys=[])
+    with pytest.raises(TypeError):
+        make_client(release_keys=ALICE.pin)
+
+
+def test_pinning_without_the_library_is_an_error_at_construction(make_client, monkeypatch):
+    """The message says what to install."""
+    monkeypatch.setattr("licclient._ed25519.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"release_keys needs .* pip install 'licclient\[signed\]'"):
+        make_client(release_keys=[ALICE.pin])

@@ -1,0 +1,175 @@
+"""New secrets for links while the server runs: writing them, and taking them up in every process (D-66).
+
+A new secret is believed as soon as a process has seen it, and signs only some time later. By then every
+process has seen it, so no link meets one that does not know its secret; and the old one is believed until the
+last link that it signed has run out.
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from licserver.errors import VaultError, WrongUse
+from licserver.rules import DownloadRefusal
+from licserver.settings import Settings
+from licserver.signing import (
+    LinkSecret,
+    LinkSubject,
+    believed_secrets,
+    read_link,
+    retires_at,
+    signing_secret,
+)
+from licserver.vault import SECRETS_FILE, Vault, change_secrets, new_link_secret, read_vault
+
+LOOK_EVERY: Final = timedelta(seconds=5)
+"""How often a process looks whether the secrets file is another one."""
+
+LOOK_AGAIN_AFTER: Final = timedelta(seconds=1)
+"""How soon it looks again for the secret of a link that it does not know."""
+
+LEAD: Final = timedelta(minutes=1)
+"""How long a new secret is only believed; leaves room for clocks that differ."""
+
+_log = logging.getLogger("licserver.secrets")
+
+_Mark = tuple[int, int, int]
+
+
+class LinkRing:
+    """The secrets for links of one process, as they stand now. Belongs to one thread, the event loop's.
+
+    Args:
+        vault: The secrets at the start.
+        path: The file to watch; None for secrets that cannot change while the process runs.
+    """
+
+    def __init__(self, vault: Vault, path: Path | None) -> None:
+        self._vault = vault
+        self._path = path
+        self._mark = _mark(path)
+        self._secrets = vault.link_secrets
+        self._signer = vault.link_secrets[0]
+        self._looked_at = self._look_at = datetime.min.replace(tzinfo=UTC)
+
+    def signer(self, now: datetime) -> LinkSecret:
+        """The secret that signs at `now`."""
+        if now >= self._look_at:
+            self._look(now)
+        return self._signer
+
+    def read(self, query: str, now: datetime) -> LinkSubject | DownloadRefusal:
+        """Read a link as `signing.read_link` does, with the secrets believed at `now`.
+
+        A link that does not hold may name a secret newer than what this process has seen: then, at most once
+        a second, the file is looked at before the link is refused.
+        """
+        if now >= self._look_at:
+            self._look(now)
+        subject = read_link(query, self._believed(now), now)
+        if subject is DownloadRefusal.INVALID_LINK and now - self._looked_at >= LOOK_AGAIN_AFTER:
+            self._look(now)
+            subject = read_link(query, self._believed(now), now)
+        return subject
+
+    def _believed(self, now: datetime) -> tuple[LinkSecret, ...]:
+        return believed_secrets(self._secrets, now)
+
+    def _look(self, now: datetime) -> None:
+        """Take up another file, if there is one, and choose who signs."""
+        self._looked_at, self._look_at = now, now + LOOK_EVERY
+        mark = _mark(self._path)
+        if self._path is not None and mark is not None and mark != self._mark:
+            self._mark = mark
+            try:
+                self._secrets = self._read(self._path)
+            except (OSError, UnicodeDecodeError, VaultError) as problem:
+                _log.error("the secrets for links stay as they were: %s", problem)
+        self._signer = signing_secret(self._secrets, now)
+
+    def _read(self, path: Path) -> tuple[LinkSecret, ...]:
+        found = read_vault(path.read_text(encoding="utf-8"), str(path))
+        if found.fingerprint != self._vault.fingerprint:
+            raise VaultError(f"{path} holds the secrets of another database")
+        return found.link_secrets
+
+
+def open_ring(settings: Settings, vault: Vault) -> LinkRing:
+    """Watch over the secrets of a data folder; those from the environment stay as they are."""
+    return LinkRing(vault, None if settings.secrets is not None else settings.data_dir / SECRETS_FILE)
+
+
+def _mark(path: Path | None) -> _Mark | None:
+    """What sets a file apart from the one that had its name before; None when it cannot be had."""
+    try:
+        status = path.stat() if path else None
+    except OSError:
+        return None
+    return status and (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+# --- rotating ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a secret for links stands; the secret itself is not part of it.
+
+    Args:
+        id: Links name it.
+        signs_from: Since or from when it signs; None: ever since.
+        believed_until: When it is retired; None: not yet known.
+        signs: Whether it is the one that signs now.
+    """
+
+    id: str
+    signs_from: datetime | None
+    believed_until: datetime | None
+    signs: bool
+
+
+def standings(secrets: tuple[LinkSecret, ...], now: datetime) -> list[Standing]:
+    """Say how each secret stands, the newest first; retired ones are left out."""
+    signer = signing_secret(secrets, now)
+    return [
+        Standing(one.id, one.signs_from, retires_at(secrets, at), one is signer)
+        for at, one in enumerate(secrets)
+        if one in believed_secrets(secrets, now)
+    ]
+
+
+def rotate(
+    settings: Settings, now: datetime, *, lead: timedelta = LEAD, leaked: bool = False
+) -> list[Standing]:
+    """Add a new secret for links, and drop those that are retired.
+
+    Args:
+        settings: Whose.
+        now: The instant of the command.
+        lead: How long the new one is only believed.
+        leaked: The old ones are not to be believed any longer, and the new one signs at once: links that are
+            out are dead.
+
+    Returns:
+        How the secrets stand then.
+
+    Raises:
+        WrongUse: when another rotation is under way, or the secrets stand in the environment.
+        VaultError: when the secrets cannot be read.
+        OSError: when they cannot be written.
+    """
+    signs_from = now if leaked else now + lead
+    new = {**new_link_secret(), "signs_from": signs_from.astimezone(UTC).isoformat()}
+
+    def edit(held: dict[str, Any]) -> None:
+        known = read_vault(json.dumps(held), SECRETS_FILE).link_secrets
+        if not leaked and known[0].signs_from is not None and known[0].signs_from > now:
+            due = f"{known[0].signs_from.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            raise WrongUse(f"a new secret is on its way already; it signs from {due}")
+        kept = [] if leaked else [one.id for one in believed_secrets(known, now)]
+        held["link_secrets"] = [new, *(one for one in held["link_secrets"] if one["id"] in kept)]
+
+    return standings(change_secrets(settings, edit).link_secrets, now)

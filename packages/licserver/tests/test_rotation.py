@@ -1,0 +1,267 @@
+"""Secrets for links are rotated while servers run, and no customer notices (D-30, D-66)."""
+
+import json
+import os
+import stat
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.errors import WrongUse
+from licserver.rotation import LOOK_EVERY, open_ring, rotate, standings
+from licserver.rules import DownloadRefusal
+from licserver.settings import Settings
+from licserver.signing import (
+    CLOCKS_APART,
+    LINK_LIFETIME,
+    LinkSecret,
+    LinkSubject,
+    believed_secrets,
+    read_link,
+    sign_link,
+    signing_secret,
+)
+from licserver.vault import new_secrets, open_vault
+
+NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+SUBJECT = LinkSubject(bytes(16), 1)
+FIRST = LinkSecret("first", b"1" * 32)
+SECOND_ONE = LinkSecret("second", b"2" * 32, NOW + MINUTE)
+THIRD = LinkSecret("third", b"3" * 32, NOW + timedelta(days=1))
+KNOWN = (THIRD, SECOND_ONE, FIRST)
+END = NOW + MINUTE + LINK_LIFETIME + CLOCKS_APART
+
+TABLE = {
+    "before the second one's time": (NOW, FIRST, KNOWN),
+    "a moment before it": (NOW + MINUTE - SECOND, FIRST, KNOWN),
+    "in its time": (NOW + MINUTE, SECOND_ONE, KNOWN),
+    "while links of the first may be out": (END - SECOND, SECOND_ONE, KNOWN),
+    "when they have run out": (END, SECOND_ONE, KNOWN[:2]),
+    "in the third one's time": (NOW + timedelta(days=1), THIRD, KNOWN[:2]),
+    "a year later": (NOW + timedelta(days=365), THIRD, KNOWN[:1]),
+    "by a clock that is set back": (NOW - timedelta(days=365), FIRST, KNOWN),
+}
+
+
+@pytest.mark.parametrize(("now", "signs", "believed"), TABLE.values(), ids=TABLE)
+def test_who_signs_and_who_is_believed(now, signs, believed):
+    """The newest whose time has come signs; an older one is believed for an hour and five minutes more."""
+    assert signing_secret(KNOWN, now) == signs
+    assert believed_secrets(KNOWN, now) == believed
+
+
+def test_secrets_without_instants_are_all_believed():
+    """What an older licserver wrote, or a vendor by hand: the first signs, and none is dropped unasked."""
+    plain = (LinkSecret("b", b"2" * 32), LinkSecret("a", b"1" * 32))
+    assert signing_secret(plain, NOW).id == "b"
+    assert believed_secrets(plain, NOW) == plain
+
+
+@given(st.integers(0, 7200), st.integers(-300, 300), st.integers(0, 3599), st.integers(60, 7200))
+def test_a_link_meets_no_server_that_does_not_believe_it(signed_after, skew, age, lead):
+    """Whenever it was signed, every server that has the file believes it for its hour, by any clock."""
+    secrets = (LinkSecret("new", b"n" * 32, NOW + timedelta(seconds=lead)), LinkSecret("old", b"o" * 32))
+    signed_at = NOW + timedelta(seconds=signed_after)
+    link = sign_link("x", SUBJECT, signing_secret(secrets, signed_at), signed_at).partition("?")[2]
+    other = signed_at + timedelta(seconds=min(age + skew, 3599))
+    assert read_link(link, believed_secrets(secrets, other), other) == SUBJECT
+
+
+# --- files and processes ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """A data folder with its first secrets."""
+    settings = Settings(data_dir=tmp_path)
+    open_vault(settings)
+    return settings
+
+
+@pytest.fixture
+def process(settings):
+    """Make what one worker process holds."""
+    return lambda: open_ring(settings, open_vault(settings))
+
+
+def link_of(ring, now):
+    """A link that a process hands out."""
+    return sign_link("x", SUBJECT, ring.signer(now), now).partition("?")[2]
+
+
+def test_links_outlive_a_rotation(settings, process):
+    """What was handed out before is good for its hour; what comes later is signed with the new secret."""
+    ring = process()
+    old = link_of(ring, NOW)
+    rotate(settings, NOW)
+    assert ring.signer(NOW + LOOK_EVERY).id in old
+    new = link_of(ring, NOW + 2 * MINUTE)
+    assert ring.signer(NOW + 2 * MINUTE).id not in old
+    for link in (old, new):
+        assert ring.read(link, NOW + 59 * MINUTE) == SUBJECT
+    assert ring.read(old, NOW + timedelta(hours=2)) is DownloadRefusal.INVALID_LINK  # not even expired
+
+
+def test_a_process_that_has_not_looked_yet_meets_a_link_of_the_new_secret(settings, process):
+    """It looks before it refuses: also with --leaked, when the new secret signs at once."""
+    late, early = process(), process()
+    late.signer(NOW)
+    rotate(settings, NOW + SECOND, leaked=True)
+    link = link_of(early, NOW + SECOND)
+    assert late.read(link, NOW + SECOND) == SUBJECT
+
+
+def test_made_up_links_do_not_make_it_look_all_the_time(settings, process, monkeypatch):
+    """Rubbish costs the file system one look a second."""
+    ring, looks = process(), []
+    monkeypatch.setattr("licserver.rotation._mark", looks.append)
+    for tenth in range(100):
+        ring.read("key=nobody&signature=x", NOW + tenth * SECOND / 10)
+    assert len(looks) == 10
+
+
+def test_leaked_secrets_are_believed_no_more(settings, process):
+    """Whoever has the old one cannot make a link with it."""
+    ring = process()
+    old = link_of(ring, NOW)
+    [left] = rotate(settings, NOW, leaked=True)
+    ring.signer(NOW + LOOK_EVERY)
+    assert ring.read(old, NOW + LOOK_EVERY) is DownloadRefusal.INVALID_LINK
+    assert (left.signs, left.signs_from) == (True, NOW)
+
+
+def test_a_rotation_leaves_everything_else_in_the_file(settings):
+    """Keys in the database stay readable, and what a newer licserver keeps there stays as well."""
+    path = settings.data_dir / "secrets.json"
+    before = json.loads(path.read_text()) | {"of_another_version": [1]}
+    path.write_text(json.dumps(before))
+    rotate(settings, NOW)
+    after = json.loads(path.read_text())
+    assert after["link_secrets"][1:] == before["link_secrets"]
+    assert {**after, "link_secrets": 0} == {**before, "link_secrets": 0}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not list(settings.data_dir.glob(".*"))
+
+
+def test_retired_secrets_leave_the_file(settings):
+    """A secret that no link can name any more is forgotten by the next rotation."""
+    for day in range(4):
+        found = rotate(settings, NOW + timedelta(days=day))
+    assert len(found) == 2
+    assert len(open_vault(settings).link_secrets) == 2
+    assert len(standings(open_vault(settings).link_secrets, NOW + timedelta(days=9))) == 1
+
+
+def test_one_rotation_at_a_time(settings):
+    """Of many who rotate at once one does; a second one would take the time away that the first needs."""
+
+    def run(_):
+        try:
+            return rotate(settings, NOW)
+        except WrongUse as refusal:
+            return str(refusal)
+
+    with ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(run, range(8)))
+    assert sum(isinstance(one, list) for one in told) == 1
+    assert "a new secret is on its way already; it signs from 2026-06-15 12:01:00 UTC" in told
+    assert len(open_vault(settings).link_secrets) == 2
+
+
+BROKEN = {
+    "gone": lambda path: path.unlink(),
+    "empty": lambda path: path.write_text(""),
+    "other secrets": lambda path: path.write_text(json.dumps(new_secrets())),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "an instant without a zone": lambda path: path.write_text(
+        path.read_text().replace('"id"', '"signs_from": "2026-06-15T12:00:00", "id"')
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
+def test_a_running_server_survives_what_becomes_of_the_file(settings, process, spoil, caplog):
+    """It goes on with the secrets that it has, and says so once."""
+    ring = process()
+    link = link_of(ring, NOW)
+    spoil(settings.data_dir / "secrets.json")
+    for minute in range(5):
+        assert link_of(ring, NOW + minute * MINUTE)
+        assert ring.read(link, NOW + minute * MINUTE) == SUBJECT
+    assert len(caplog.records) <= 1
+
+
+def test_secrets_in_the_environment_are_the_vendors_to_change(tmp_path):
+    """Nothing is written, and it is said what to do."""
+    settings = Settings(data_dir=tmp_path / "data", secrets=json.dumps(new_secrets()))
+    with pytest.raises(WrongUse, match="take back what the file then holds"):
+        rotate(settings, NOW)
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_commands_show_no_secret(cli):
+    """`secret rotate` and `secret list` tell ids and instants."""
+    shown = cli("secret", "rotate") + cli("secret", "list") + cli("secret", "list", "--json")
+    assert "a new secret is on its way" in cli("secret", "rotate", expect=2)
+    held = json.loads((cli.folder / "secrets.json").read_text())
+    assert all(link["id"] in shown for link in held["link_secrets"])
+    assert not any(link["secret"] in shown for link in held["link_secrets"])
+    rows = json.loads(cli("secret", "list", "--json"))
+    assert [row["signs"] for row in rows] == [False, True]
+
+
+async def test_a_download_across_a_rotation(site, world, clock):
+    """A running server: old links and new ones give the file; a leaked secret takes its links along."""
+    world.publish("1.0", b"content")
+    key = world.key()
+    old = await site.link(key)
+    rotate(world.settings, clock.now)
+    clock.forward(minutes=2)
+    new = await site.link(key)
+    assert old.split("key=")[1][:8] != new.split("key=")[1][:8]
+    for link in (old, new):
+        assert (await site.call("GET", link))[::2] == (200, b"content")
+    rotate(world.settings, clock.now, leaked=True)
+    clock.forward(seconds=5)
+    assert (await site.call("GET", new))[0] == 403
+    assert (await site.call("GET", await site.link(key)))[0] == 200
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no workers on Windows")
+def test_workers_take_a_new_secret_up_while_customers_download(program, tmp_path):
+    """Two processes on one socket: what one hands out the other reads, before, during and after."""
+    file = tmp_path / "app.zip"
+    file.write_bytes(b"content")
+    program.run("product", "add", "app", "--name", "App", "--environment", "domain")
+    program.run("release", "publish", "app", "1.0", str(file))
+    query = {"license_key": program.run("license", "issue", "app").stdout.strip(), "slug": "app"}
+    query |= {"current_version": "0", "domain": "a.example"}
+
+    def get(address):
+        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - our own
+            return answer.read()
+
+    def link(url):
+        told = json.loads(get(f"{url}/api/v1/update-check?{urlencode(query)}"))
+        return told["download_url"]
+
+    with program.serve("--workers", "2") as (_, url):
+        old = link(url)
+        settings = Settings(data_dir=program.folder)
+        lead = LOOK_EVERY + 2 * SECOND
+        [new, _] = rotate(settings, datetime.now(UTC), lead=lead)
+        deadline = time.monotonic() + 60
+        signed_by_the_new_one = 0
+        while signed_by_the_new_one < 20:
+            found = link(url)
+            signed_by_the_new_one += f"key={new.id}" in found
+            for address in (found, old):
+                assert get(address) == b"content"
+            assert time.monotonic() < deadline

@@ -1,0 +1,138 @@
+"""The real client, with pinned release keys, against the real server and its command line."""
+
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joserfc import jws
+from joserfc.jwk import OKPKey
+
+from harness.shop import SLUG, Open
+from harness.world import MovableClock, World
+from licclient import UntrustedAnswer, Update
+from licserver.keys import PrivateKey
+from licserver.manifest import Sealer, add_signature, sealed_by_keys
+
+ALICE, BOB, EVE = (PrivateKey(bytes([number]) * 32) for number in (1, 2, 3))
+ALICES, BOBS = ALICE.public.text, BOB.public.text
+
+Publish = Callable[..., bytes]
+
+
+@pytest.fixture
+def publish(shop: World, tmp_path: Path) -> Publish:
+    """Publish a version as the vendor does; returns the file's bytes."""
+
+    def run(version: str, seal: Sealer | None, content: bytes = b"new" * 1000) -> bytes:
+        file = tmp_path / f"photo-lab-{version}.zip"
+        file.write_bytes(content)
+        shop.vendor.publish(SLUG, version, file, "<p>New.</p>", seal)
+        return content
+
+    return run
+
+
+def check(client: Any, key: str) -> Update | None:
+    """Look for an update, now."""
+    found: Update | None = client.check_for_update(key, force=True)
+    return found
+
+
+def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publish, tmp_path: Path) -> None:
+    """From the vendor's key to the customer's disk; and an independent library reads what came along."""
+    content = publish("2.0", sealed_by_keys([ALICE]))
+    client = open_client(release_keys=[ALICES])
+    update = check(client, shop.new_key(SLUG))
+    assert update is not None
+    assert (update.version, update.authenticated, update.size) == ("2.0", True, len(content))
+    assert (update.changelog_html, update.changelog_text) == ("<p>New.</p>", "New.")
+    assert client.download(update, tmp_path / "downloads").read_bytes() == content
+    assert update.manifest is not None
+    document = urlsafe_b64decode(update.manifest + "=" * (-len(update.manifest) % 4))
+    with pytest.warns(match="RFC 9864"):  # it would rather read Ed25519 than EdDSA
+        found = jws.deserialize_json(
+            json.loads(document), OKPKey.import_key(ALICE.to_pem()), algorithms=["EdDSA"]
+        )
+    assert b'"version":"2.0"' in found.payload
+
+
+def test_an_unsigned_update_is_not_offered_to_who_pins(
+    shop: World, open_client: Open, publish: Publish
+) -> None:
+    """An app that pins a key waits until the vendor signs; one that does not is offered it."""
+    publish("2.0", None)
+    key = shop.new_key(SLUG)
+    pinned = open_client(release_keys=[ALICES])
+    assert check(pinned, key) is None
+    assert check(open_client(), key) is not None
+    shop.vendor.renew_manifest(SLUG, "2.0", sealed_by_keys([ALICE]))
+    assert check(pinned, key) is not None
+
+
+def test_keys_change_without_a_flag_day(shop: World, open_client: Open, publish: Publish) -> None:
+    """While some apps pin the old key and some the new one, a manifest signed by both serves all of them."""
+    both = sealed_by_keys([ALICE])
+    publish("2.0", lambda wanted: add_signature(both(wanted), BOB))
+    key = shop.new_key(SLUG)
+    for pins, offered in (
+        ([ALICES], True),
+        ([BOBS], True),
+        ([ALICES, BOBS], True),
+        ([EVE.public.text], False),
+    ):
+        assert (check(open_client(release_keys=pins), key) is not None) == offered
+
+
+def test_a_manifest_runs_out_and_is_renewed(
+    shop: World, open_client: Open, publish: Publish, clock: MovableClock, tmp_path: Path
+) -> None:
+    """Freeze: what runs out is offered no more, also from memory; the vendor renews it, and it is again."""
+    content = publish("2.0", sealed_by_keys([ALICE], timedelta(days=30)))
+    client, key = open_client(release_keys=[ALICES]), shop.new_key(SLUG)
+    update = check(client, key)
+    assert update is not None
+    clock.forward(days=30)
+    assert check(client, key) is None
+    with pytest.raises(UntrustedAnswer, match="signed this version until"):
+        client.download(update, tmp_path / "downloads")
+    shop.vendor.renew_manifest(SLUG, "2.0", sealed_by_keys([ALICE], timedelta(days=30)))
+    assert client.download(update, tmp_path / "downloads").read_bytes() == content
+
+
+def test_a_withdrawn_version_is_not_followed_by_a_lower_one(
+    shop: World, open_client: Open, publish: Publish
+) -> None:
+    """Rollback: who has seen 2.0 signed is offered nothing below, until the vendor publishes above it."""
+    publish("1.5", sealed_by_keys([ALICE]))
+    publish("2.0", sealed_by_keys([ALICE]), b"bad")
+    client, key = open_client(release_keys=[ALICES]), shop.new_key(SLUG)
+    assert check(client, key) is not None
+    shop.vendor.withdraw(SLUG, "2.0")
+    assert check(client, key) is None
+    other = check(open_client(release_keys=[ALICES]), key)  # who has not seen it takes 1.5
+    assert other is not None
+    assert other.version == "1.5"
+    publish("2.0.1", sealed_by_keys([ALICE]))
+    assert check(client, key) is not None
+
+
+def test_another_file_in_the_servers_folder(
+    shop: World, open_client: Open, publish: Publish, tmp_path: Path
+) -> None:
+    """Who holds the server and not the key can swap the file: nobody installs it."""
+    content = publish("2.0", sealed_by_keys([ALICE]))
+    client = open_client(release_keys=[ALICES])
+    update = check(client, shop.new_key(SLUG))
+    assert update is not None
+    [release] = [one for one in shop.vendor.releases(SLUG) if one.version == "2.0"]
+    artifacts = shop.vendor.settings.data_dir / "artifacts"
+    [stored] = [path for path in artifacts.rglob("*") if release.artifact.sha256.hex() in path.name]
+    stored.chmod(0o600)
+    stored.write_bytes(content[::-1])
+    with pytest.raises(UntrustedAnswer, match="digest differs"):
+        client.download(update, tmp_path / "downloads")
+    assert list((tmp_path / "downloads").glob("*.zip")) == []

@@ -1,0 +1,164 @@
+"""The real client against the real server, with pinned keys: rotation, proxies, restarts, downloads."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.flavours import opened
+from harness.shop import NAME, PRODUCT, SLUG
+from harness.world import MovableClock, World
+from licclient import LicenseRefused, Reason, Source, UntrustedAnswer
+from licserver.keyring import add_signing_key, retire_signing_key, signing_keys
+from licserver.keys import PrivateKey, SigningKey
+from licserver.settings import Settings
+from licserver.signatures import newest_first
+from licserver.vault import new_secrets, write_signing_key
+
+
+@pytest.fixture
+def signing_key(clock: MovableClock) -> SigningKey:
+    """The shop's key."""
+    return SigningKey(PrivateKey.generate(), clock())
+
+
+@pytest.fixture
+def make_shop(make_world: Callable[..., World], signing_key: SigningKey) -> Callable[..., World]:
+    """Make a shop that holds the key, and more if told."""
+
+    def make(*more: SigningKey, **settings: str) -> World:
+        keys = [write_signing_key(key) for key in (signing_key, *more)]
+        world = make_world(secrets=json.dumps({**new_secrets(), "signing_keys": keys}), **settings)
+        world.stock({"products": [PRODUCT], "licenses": []})
+        return world
+
+    return make
+
+
+@pytest.fixture
+def told(tmp_path: Path, clock: MovableClock, signing_key: SigningKey) -> dict[str, Any]:
+    """What an app tells its client."""
+    app = {"slug": SLUG, "version": "1.0.0", "product": NAME, "domain": "home.example"}
+    return {
+        **app,
+        "state_dir": tmp_path / "state",
+        "clock": clock,
+        "public_keys": [signing_key.private.public.text],
+    }
+
+
+def test_an_app_that_pins_sees_all_of_a_licenses_life(
+    make_shop: Callable[..., World], flavour: str, told: dict[str, Any], clock: MovableClock, tmp_path: Path
+) -> None:
+    """Verified, remembered, updated, downloaded, kept in grace, refused: all of it vouched for by the key."""
+    shop = make_shop()
+    key = shop.new_key(SLUG)
+    with shop.serving() as server, opened(flavour, server.url, **told) as client:
+        found = client.verify(key)
+        assert (found.source, found.authenticated) == (Source.SERVER, True)
+        offer = client.check_for_update(key)
+        assert offer is not None
+        assert client.download(offer, tmp_path / "files").read_bytes() == shop.files["1.1.0"]
+        server.stop()
+        assert client.verify(key).source is Source.CACHE
+        clock.forward(hours=30)
+        found = client.verify(key)
+        assert (found.source, found.authenticated) == (Source.GRACE, True)
+        shop.vendor.revoke(key)
+        server.start()
+        with pytest.raises(LicenseRefused) as refused:
+            client.verify(key)
+        assert refused.value.reason is Reason.REVOKED
+
+
+def test_another_process_reads_what_was_signed_without_a_call(
+    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
+) -> None:
+    """The signature is remembered with the success, so that the next start can check it by itself."""
+    shop = make_shop()
+    key = shop.new_key(SLUG)
+    with shop.serving() as server:
+        for source in (Source.SERVER, Source.CACHE):
+            with opened(flavour, server.url, **told) as client:
+                found = client.verify(key)
+            assert (found.source, found.authenticated) == (source, True)
+
+
+def test_keys_rotate_without_a_flag_day(
+    make_shop: Callable[..., World], flavour: str, told: dict[str, Any], clock: MovableClock
+) -> None:
+    """Old apps know the old key, new ones both: all are served, until the old key retires."""
+    newer = SigningKey(PrivateKey.generate(), clock() + timedelta(days=1))
+    both = [told["public_keys"][0], newer.private.public.text]
+    apps = [told["public_keys"], both, both[1:]]
+    shop = make_shop(newer)
+    key = shop.new_key(SLUG)
+    with shop.serving() as server:
+        for pins in apps:
+            with opened(flavour, server.url, **{**told, "public_keys": pins}) as client:
+                assert client.verify(key, recheck=True).authenticated
+
+
+def test_a_retired_key_signs_no_more(
+    make_world: Callable[..., World], flavour: str, told: dict[str, Any], clock: MovableClock, tmp_path: Path
+) -> None:
+    """Added and retired by command, taken up at the next start; who pins the retired key alone is warned."""
+    settings = Settings(data_dir=tmp_path / "keys")
+    old = add_signing_key(settings, PrivateKey.generate(), clock())
+    new = add_signing_key(settings, PrivateKey.generate(), clock() + timedelta(seconds=1))
+    for retired in (False, True):
+        if retired:
+            retire_signing_key(settings, old.id, clock())
+        assert [key.id for key in newest_first(signing_keys(settings))] == [new.id, old.id][: 2 - retired]
+        world = make_world(secrets=(tmp_path / "keys/secrets.json").read_text())
+        world.stock({"products": [PRODUCT], "licenses": []})
+        key = world.new_key(SLUG)
+        with world.serving() as server:
+            with opened(flavour, server.url, **{**told, "public_keys": [new.private.public.text]}) as client:
+                assert client.verify(key).authenticated
+            with opened(flavour, server.url, **{**told, "public_keys": [old.private.public.text]}) as client:
+                if not retired:
+                    assert client.verify(key).authenticated
+                    continue
+                with pytest.raises(UntrustedAnswer, match="no signature by a pinned key"):
+                    client.verify(key, recheck=True)
+
+
+def test_a_server_that_takes_itself_for_another_address_is_noticed(
+    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
+) -> None:
+    """With a wrong base URL it signs for an address that the app did not ask at, and the error says so."""
+    shop = make_shop(base_url="https://licenses.example.com")
+    key = shop.new_key(SLUG)
+    with shop.serving() as server, opened(flavour, server.url, **told) as client:
+        with pytest.raises(UntrustedAnswer, match="LICSERVER_BASE_URL") as mistaken:
+            client.verify(key)
+        assert server.url in str(mistaken.value)
+        assert client.check_for_update(key) is None
+
+
+def test_apps_without_pins_are_served_by_a_server_with_keys(
+    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
+) -> None:
+    """Signing is for who asks: everybody else sees the protocol as it was."""
+    shop = make_shop()
+    key = shop.new_key(SLUG)
+    with shop.serving() as server, opened(flavour, server.url, **{**told, "public_keys": None}) as client:
+        for source in (Source.SERVER, Source.CACHE):
+            found = client.verify(key)
+            assert (found.source, found.authenticated) == (source, False)
+
+
+def test_an_address_with_odd_letters_still_fits(
+    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
+) -> None:
+    """What an app puts into the query is signed as it went over the wire, quoting and all."""
+    shop = make_shop()
+    key = shop.new_key(SLUG)
+    odd = {**told, "domain": "ünï cödé & co/+~'()%41", "version": "0.1+local.1"}
+    with shop.serving() as server, opened(flavour, server.url, **odd) as client:
+        assert client.verify(key).authenticated
+        assert client.check_for_update(key) is not None
