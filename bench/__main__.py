@@ -4,14 +4,17 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from bench import report, servers, stock
+from bench import databases, report, servers
+from bench.databases import Stocked
 from bench.rounds import Load, Result, measure
 from bench.servers import Target
-from licserver.settings import StandaloneSettings
+
+Stocking = Callable[[int], Stocked]
 
 LOADS = [
     Load("known"),
@@ -28,9 +31,16 @@ def main() -> None:
     results: list[tuple[int, Result]] = []
     with ExitStack() as stack:
         folder = Path(options.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        making: list[Stocking] = []
+        if "sqlite" in options.databases:
+            making.append(partial(databases.sqlite, folder))
+        if "postgresql" in options.databases:
+            kept = Path(options.folder) / "postgresql" if options.folder else None
+            postgres = stack.enter_context(databases.postgresql(kept))
+            making.append(partial(postgres.stocked, folder))
         floor = stack.enter_context(servers.floor())
         for size in options.sizes:
-            results += [(size, result) for result in _measure_size(options, floor, size, folder)]
+            results += [(size, result) for result in _measure_size(options, floor, size, making)]
     page = report.markdown(results, rounds=options.rounds, seconds=options.seconds)
     print(page)
     if options.write:
@@ -46,6 +56,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="at least five for figures that are to be believed")
     parser.add_argument("--seconds", type=float, help="how long a round counts")
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument(
+        "--databases", nargs="+", choices=["sqlite", "postgresql"], default=["sqlite", "postgresql"]
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes of licserver")
     parser.add_argument("--loads", nargs="+", metavar="LOAD", help="known, known-close, update, mix, new")
     parser.add_argument(
@@ -56,33 +69,32 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--write", help="folder for performance-table.md and performance.svg")
     options = parser.parse_args()
     quick = options.mode == "quick"
-    options.sizes = options.sizes or ([1_000, 100_000] if quick else [1_000, 100_000, 1_000_000])
+    options.sizes = options.sizes or ([10_000] if quick else [1_000, 100_000, 1_000_000])
     options.rounds = options.rounds or (3 if quick else 5)
     options.seconds = options.seconds or (1.0 if quick else 4.0)
     return options
 
 
-def _measure_size(options: argparse.Namespace, floor: Target, size: int, folder: Path) -> Iterator[Result]:
+def _measure_size(
+    options: argparse.Namespace, floor: Target, size: int, databases: list[Stocking]
+) -> Iterator[Result]:
     with ExitStack() as stack:
-        target, keys = stack.enter_context(_sqlite(folder / f"sqlite-{size}", size, options.workers))
-        known = {target.name: keys}
-        others = [target, *map(_beside, options.beside)]
+        known: dict[str, list[str]] = {}
+        others: list[Target] = []
+        for make in databases:
+            print(f"{size:,} licenses: filling …", file=sys.stderr)
+            one = make(size)
+            others.append(stack.enter_context(servers.product(one, options.workers)))
+            known[one.name] = one.keys
+        besides = [_beside(text) for text in options.beside]
         if options.keys:
-            known |= {one.name: options.keys.read_text().split() for one in others[1:]}
+            known |= {one.name: options.keys.read_text().split() for one in besides}
         for load in LOADS:
             if options.loads and load.name not in options.loads:
                 continue
             timed = load.lasting(options.seconds, options.connections)
             print(f"{size:,} licenses, {load.name} …", file=sys.stderr)
-            yield from measure(floor, others, timed, known, options.rounds)
-
-
-@contextmanager
-def _sqlite(data_dir: Path, size: int, workers: int) -> Iterator[tuple[Target, list[str]]]:
-    data_dir.mkdir(parents=True, exist_ok=True)
-    keys = stock.stock(StandaloneSettings(data_dir=data_dir), size)
-    with servers.product("licserver, SQLite", data_dir, {}, workers) as target:
-        yield target, keys
+            yield from measure(floor, [*others, *besides], timed, known, options.rounds)
 
 
 def _beside(text: str) -> Target:

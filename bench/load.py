@@ -60,9 +60,9 @@ def supply(plan: dict[str, Any]) -> Callable[[], bytes]:
     keys, slug, close, what = plan["keys"], plan["slug"], plan["close"], plan["what"]
     draw = random.Random(plan["seed"])  # noqa: S311 - the same order in every run
     if what == "new":  # a domain that nobody has seen, each time
-        numbers = iter(range(10**12))
+        numbers, run = iter(range(10**12)), time.time_ns()
         return lambda: verify_request(
-            host, prefix, draw.choice(keys), f"n{plan['seed']}-{next(numbers)}.example", close=close
+            host, prefix, draw.choice(keys), f"n{run}-{next(numbers)}.example", close=close
         )
     verifies = [verify_request(host, prefix, key, "home.example", close=close) for key in keys]
     updates = [update_request(host, prefix, key, slug, "home.example", close=close) for key in keys]

@@ -8,9 +8,11 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from bench.databases import Stocked
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _START_TIMEOUT: Final = 20.0
@@ -18,19 +20,28 @@ _START_TIMEOUT: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that is measured: its name, where it listens, and the process that pays for it."""
+    """Something that is measured.
+
+    Args:
+        name: For the table.
+        url: Where it listens.
+        pid: The process that does the work; None for somebody else's server, named by its address only.
+        database_pids: Processes that work for it as well.
+    """
 
     name: str
     url: str
-    pid: int | None = None  # None: somebody else's server, named by its address only
+    pid: int | None = None
+    database_pids: tuple[int, ...] = ()
 
     def processes(self) -> list[int]:
         """The process and all that it has started."""
-        return [] if self.pid is None else [self.pid, *_descendants(self.pid)]
+        return [] if self.pid is None else _family(self.pid)
 
     def cpu_seconds(self) -> float:
-        """What its processes have used so far."""
-        return sum(_cpu_seconds(pid) for pid in self.processes())
+        """What its processes have used so far, and its database's."""
+        databases = [pid for first in self.database_pids for pid in _family(first)]
+        return sum(_cpu_seconds(pid) for pid in [*self.processes(), *databases])
 
     def peak_mebibytes(self) -> float:
         """The most memory that any of its processes has held."""
@@ -74,13 +85,13 @@ def floor() -> Iterator[Target]:
 
 
 @contextmanager
-def product(name: str, data_dir: Path, environ: dict[str, str], workers: int = 1) -> Iterator[Target]:
+def product(stocked: Stocked, workers: int = 1) -> Iterator[Target]:
     """Run ``licserver serve``."""
     port = free_port()
     command = [sys.executable, "-m", "licserver", "serve", "--port", str(port), "--workers", str(workers)]
-    environ = {"LICSERVER_DATA_DIR": str(data_dir), **environ}
-    with running(name, command, port, "/healthz", environ) as target:
-        yield target
+    environ = {"LICSERVER_DATA_DIR": str(stocked.data_dir), **stocked.environ}
+    with running(stocked.name, command, port, "/healthz", environ) as target:
+        yield replace(target, database_pids=stocked.pids)
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
@@ -99,9 +110,10 @@ def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError(f"{url} did not answer within {_START_TIMEOUT} s")
 
 
-def _descendants(pid: int) -> list[int]:
+def _family(pid: int) -> list[int]:
+    """A process and all that it has started."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [found for child in map(int, children) for found in (child, *_descendants(child))]
+    return [pid, *(found for child in map(int, children) for found in _family(child))]
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -4,7 +4,7 @@ import io
 import json
 import random
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import func, insert, select
 
@@ -82,7 +82,9 @@ def _issue(vendor: Vendor, count: int) -> Iterator[list[str]]:
             for key in keys
         ]
         records.issue(new)
-        rows = [{"license_id": one.id, "domain": DOMAIN, "ip": PEER, "activated_at": now} for one in new]
+        rows: list[dict[str, Any]] = [
+            {"license_id": one.id, "domain": DOMAIN, "ip": PEER, "activated_at": now} for one in new
+        ]
         with vendor.database.writing() as connection:
             connection.execute(insert(activations), sorted(rows, key=lambda row: row["license_id"]))
         yield keys

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -33,12 +35,13 @@ def counter():
 
 
 @pytest.fixture
-def queue(counter):
-    """A queue before it."""
-    queue = BatchQueue(counter, "test")
-    yield queue
-    counter.go.set()
-    queue.close()
+async def queue(counter):
+    """A queue before it; it serves on a thread."""
+    with ThreadPoolExecutor(1) as thread:
+        queue = BatchQueue(partial(asyncio.get_running_loop().run_in_executor, thread, counter))
+        yield queue
+        counter.go.set()
+        await queue.finish()
 
 
 async def busy(queue, counter):
@@ -132,35 +135,60 @@ async def test_who_goes_while_being_served_disturbs_nobody(queue, counter):
     assert await other == "otherother"
 
 
-async def test_closing_lets_the_running_call_finish_and_refuses_the_next(counter):
-    """After closing nobody waits for ever: the thread has ended, and a late ask fails."""
-    queue = BatchQueue(counter, "test")
+async def test_finishing_waits_for_what_is_being_served(queue, counter):
+    """Who asks a service on its way out to finish gets it back when nobody is being served."""
+    first = await busy(queue, counter)
+    finishing = asyncio.create_task(queue.finish())
+    await asyncio.sleep(0.01)
+    assert not finishing.done()
+    counter.go.set()
+    await finishing
+    assert first.done()
+
+
+async def test_a_service_that_has_ended_leaves_nobody_waiting(counter):
+    """A late ask fails."""
+    thread = ThreadPoolExecutor(1)
+    queue = BatchQueue(partial(asyncio.get_running_loop().run_in_executor, thread, counter))
     assert await queue.ask("a") == "aa"
-    queue.close()
+    thread.shutdown()
     with pytest.raises(RuntimeError):
         await queue.ask("late")
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("test_0")]
 
 
-async def test_a_reply_too_few_leaves_nobody_waiting():
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_reply_too_few_leaves_nobody_waiting(waits):
     """Should a call break its promise and return too little, all of the batch learn of it."""
-    queue = BatchQueue(lambda asks: list(asks)[:-1], "test")
+
+    async def late(asks):
+        return list(asks)[:-1]
+
+    queue = BatchQueue(late if waits else lambda asks: list(asks)[:-1])
     replies = await asyncio.wait_for(
         asyncio.gather(*map(queue.ask, "abc"), return_exceptions=True), timeout=5
     )
     assert all(isinstance(reply, Exception) for reply in replies)
-    queue.close()
+
+
+async def test_a_call_that_is_cancelled_leaves_nobody_waiting():
+    """When the loop ends in the midst of a call, its askers learn of it."""
+    queue = BatchQueue(lambda _asks: asyncio.get_running_loop().create_future())
+    asked = queue.ask("a")
+    await asyncio.sleep(0)
+    queue._serving.cancel()
+    with pytest.raises(RuntimeError):
+        await asked
 
 
 async def test_what_never_waits_is_served_in_the_loop(counter):
-    """Without a thread a batch is served at the next turn of the loop, on the loop's own thread."""
+    """What replies at once is called at the next turn of the loop, on the loop's own thread."""
     served_on = []
 
     def serve(asks):
         served_on.append(threading.current_thread())
         return counter(asks)
 
-    queue = BatchQueue(serve, None)
+    queue = BatchQueue(serve)
     replies = await asyncio.gather(*map(queue.ask, ["a", "bad", "b"]), return_exceptions=True)
     assert [replies[0], repr(replies[1]), replies[2]] == ["aa", "ValueError('you alone')", "bb"]
     replies = await asyncio.gather(*map(queue.ask, ["a", "break"]), return_exceptions=True)

@@ -1,8 +1,8 @@
-"""One statement for everybody who waits: a SELECT joined to a table of asks.
+"""One statement for everybody who waits: a SELECT joined to a table of asks, an INSERT of all their rows.
 
-SQLAlchemy Core writes the statement, for whichever engine, once for each size of batch. It is run on the
-driver's own cursor: to run it through Core costs three times what SQLite needs to answer it. PostgreSQL's
-driver has the server prepare it when it comes again.
+SQLAlchemy Core writes the statements, for whichever engine, once for each size of batch. They are run on the
+driver's own cursor: to run them through Core costs three times what SQLite needs to answer. PostgreSQL's
+driver has the server prepare them when they come again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +15,19 @@ from sqlalchemy import (
     Boolean,
     ColumnClause,
     Connection,
+    Dialect,
     Integer,
     Select,
+    Table,
     bindparam,
     column,
+    insert,
     literal_column,
     values,
 )
 
 Row = tuple[Any, ...]
+_Process = Callable[[Any], Any]
 
 
 class AskTable:
@@ -91,6 +95,49 @@ class AskTable:
         return self._compiled[key]
 
 
+class RowWriter:
+    """An INSERT of whole rows.
+
+    Args:
+        table: Where to.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table: Final = table
+        self._compiled: Final[dict[str, tuple[str, list[tuple[int, _Process]]]]] = {}
+
+    def write(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Write rows.
+
+        Args:
+            connection: Within a transaction.
+            rows: For each one the values of all columns, in their order.
+        """
+        sql, processors = self._statement(connection.dialect)
+        ready = [list(row) for row in rows]
+        for at, process in processors:
+            for row in ready:
+                row[at] = process(row[at])
+        cursor = connection.connection.cursor()
+        try:
+            cursor.executemany(sql, ready)
+        finally:
+            cursor.close()
+
+    def _statement(self, dialect: Dialect) -> tuple[str, list[tuple[int, _Process]]]:
+        if dialect.name not in self._compiled:
+            compiled = insert(self._table).compile(dialect=dialect)
+            if list(compiled.positiontup or ()) != self._table.columns.keys():
+                raise AssertionError("an INSERT of whole rows takes their values in the table's order")
+            processors: list[tuple[int, _Process]] = [
+                (at, process)
+                for at, one in enumerate(self._table.columns)
+                if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
+            ]
+            self._compiled[dialect.name] = str(compiled), processors
+        return self._compiled[dialect.name]
+
+
 class _Processors:
     """Turns what the driver gives into what the columns' types promise.
 
@@ -98,7 +145,7 @@ class _Processors:
         processors: Positions in a row, and what makes the promised type of what stands there.
     """
 
-    def __init__(self, processors: Mapping[int, Callable[[Any], Any]]) -> None:
+    def __init__(self, processors: Mapping[int, _Process]) -> None:
         self._processors = tuple(processors.items())
         # itemgetter gives a value for one position, and a tuple for more
         self._pick = itemgetter(*processors)

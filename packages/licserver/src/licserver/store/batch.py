@@ -12,24 +12,24 @@ from sqlalchemy import (
     CTE,
     ColumnElement,
     Connection,
+    Integer,
     LargeBinary,
+    ScalarSelect,
     Select,
     Text,
     and_,
     case,
     column,
     func,
-    insert,
     literal_column,
-    or_,
     select,
-    true,
 )
 
 from licserver.model import Environment, EnvironmentPolicy, Halves, License, Product, Release
 from licserver.rules import Valid, VerifyVerdict
-from licserver.store.asks import AskTable, Row
+from licserver.store.asks import AskTable, Row, RowWriter
 from licserver.store.engine import Database
+from licserver.store.lanes import Lane
 from licserver.store.rows import read_release, split_entries
 from licserver.store.tables import activations, licenses, products, releases
 
@@ -78,25 +78,34 @@ _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
 ]
 
 
+def _number(value: int) -> ColumnElement[int]:
+    """Write a number into the statement itself: see `AskTable`."""
+    return literal_column(str(value), Integer)
+
+
 def _sightings(asked: CTE) -> Select[Any]:
     """Each license with how full it is, and which halves of the asker's environment it knows.
 
-    Most askers are known as a pair, and then that is all that is looked up. Only for the others are
-    the halves searched for one by one, and the slots counted; those of a key without a limit never.
+    Most askers are known as a pair, and then that is all that is looked up. Only for the others are the
+    license's activations read through, once: the last column is their number times four, and two when the
+    domain is among them, and one when the address is.
     """
-    pair = activations.alias("pair")
-    held = activations.c.license_id == licenses.c.id
-    counted = select(func.count()).select_from(activations).where(held).scalar_subquery()
-    domain = _is_any(held, activations.c.domain == asked.c.domain)
-    ip = _is_any(held, activations.c.ip == asked.c.ip)
-    known = pair.c.license_id.is_not(None)
+    pair, other = activations.alias("pair"), activations.alias("other")
+    # Not EXISTS: for a batch PostgreSQL may answer that by reading all activations into a hash.
+    held: ScalarSelect[int] = (
+        select(
+            func.count() * _number(4)
+            + func.max(case((other.c.domain == asked.c.domain, _number(2)), else_=_number(0)))
+            + func.max(case((other.c.ip == asked.c.ip, _number(1)), else_=_number(0)))
+        )
+        .where(other.c.license_id == licenses.c.id)
+        .scalar_subquery()
+    )
     return (
         select(
             asked.c.n,
             *_LICENSE_COLUMNS,
-            case((or_(known, licenses.c.slots.is_(None)), literal_column("0")), else_=counted),
-            case((known, true()), else_=domain),
-            case((known, true()), else_=ip),
+            case((pair.c.license_id.is_not(None), _number(3)), else_=func.coalesce(held, _number(0))),
         )
         .select_from(asked)
         .join(licenses, licenses.c.id == asked.c.id)
@@ -110,16 +119,6 @@ def _sightings(asked: CTE) -> Select[Any]:
             ),
         )
     )
-
-
-def _is_any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether there is such an activation.
-
-    Not EXISTS: for a batch PostgreSQL may answer that by reading the activations of all licenses into a hash.
-    """
-    found: Select[Any] = select(literal_column("1")).select_from(activations).where(*conditions)
-    first = found.limit(literal_column("1")).offset(literal_column("0"))  # literal: see AskTable
-    return first.scalar_subquery().is_not(None)
 
 
 def _locks(asked: CTE) -> Select[Any]:
@@ -168,6 +167,7 @@ _SIGHTINGS: Final = AskTable([_ID, column("domain", Text), column("ip", Text)], 
 _LOCKS: Final = AskTable([_ID], _locks)
 _UPDATE_ASKS: Final = AskTable([_ID, column("slug", Text)], _update_asks)
 _LICENSES: Final = AskTable([_ID], _licenses)
+_ACTIVATIONS: Final = RowWriter(activations)
 
 
 class BatchStore:
@@ -214,6 +214,10 @@ class BatchStore:
         """
         return self._claim_lane.run(lambda connection: self._admit(connection, claims))
 
+    def admission(self) -> "Admission":
+        """Do what `admit` does in steps, of which only some have to wait; on an engine of this machine."""
+        return Admission(self._claim_lane, self._admit)
+
     def _admit(self, connection: Connection, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
         """Do as `admit` says; done twice, it finds known whom the first time let in."""
         verdicts: list[VerifyVerdict | Exception] = []
@@ -233,7 +237,7 @@ class BatchStore:
             if isinstance(verdict, Valid) and verdict.takes_slot:
                 granted.add(claim)
         if granted.rows:
-            connection.execute(insert(activations), granted.rows)
+            _ACTIVATIONS.write(connection, granted.rows)
         return verdicts
 
     def look_up_updates(self, asks: Sequence[UpdateAsk]) -> list[tuple[License | None, Product | None]]:
@@ -294,25 +298,72 @@ class BatchStore:
         return self._releases
 
 
+class Admission:
+    """An admission in three steps: `begin` waits for writers, `commit` for the disk, `judge` for nobody.
+
+    One that does not get to the end of `commit` must be abandoned, except when `begin` failed.
+
+    Args:
+        lane: Holds the transaction.
+        judge: Judges and writes.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        judge: Callable[[Connection, Sequence[Claim]], list[VerifyVerdict | Exception]],
+    ) -> None:
+        self._lane = lane
+        self._judge = judge
+        self._connection: Connection | None = None
+
+    def begin(self) -> None:
+        """Wait until nobody else writes.
+
+        Raises:
+            StoreUnavailable: when the database fails, or others write for too long.
+        """
+        self._connection = self._lane.begin()
+
+    def judge(self, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
+        """Do as `BatchStore.admit` does; nobody may be told before `commit`.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        if self._connection is None:
+            raise RuntimeError("this admission was not begun")
+        with self._lane.named():
+            return self._judge(self._connection, claims)
+
+    def commit(self) -> None:
+        """Wait until the disk has it.
+
+        Raises:
+            StoreUnavailable: when the database fails; then nobody may be told of a grant.
+        """
+        self._lane.commit()
+        self._connection = None
+
+    def abandon(self) -> None:
+        """Leave no trace."""
+        if self._connection is not None:
+            self._connection = None
+            self._lane.abandon()
+
+
 class _Granted:
     """What the claims of one transaction have taken so far."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[tuple[bytes, str, str, datetime]] = []
         self._environments: dict[bytes, list[Environment]] = {}
 
     def add(self, claim: Claim) -> None:
         """Note a slot that was taken."""
         license_id, environment = claim.sighting.license_id, claim.sighting.environment
         self._environments.setdefault(license_id, []).append(environment)
-        self.rows.append(
-            {
-                "license_id": license_id,
-                "domain": environment.domain,
-                "ip": environment.ip,
-                "activated_at": claim.now,
-            }
-        )
+        self.rows.append((license_id, environment.domain, environment.ip, claim.now))
 
     def seen_by(self, sighting: Sighting, license_: License | None) -> License | None:
         """A license as the next claim on it must see it."""
@@ -332,12 +383,12 @@ class _Granted:
 def _look_up(connection: Connection, sightings: Sequence[Sighting]) -> list[License | None]:
     found: list[License | None] = [None] * len(sightings)
     for row in _SIGHTINGS.rows(connection, [(license_id, *here) for license_id, here in sightings]):
-        found[row[0]] = _read_license(row, row[-3], _HALVES[row[-2], row[-1]])
+        found[row[0]] = _read_license(row, row[-1] >> 2, _HALVES[row[-1] & 3])
     return found
 
 
 _POLICIES: Final = {policy.value: policy for policy in EnvironmentPolicy}
-_HALVES: Final = {(domain, ip): Halves(domain, ip) for domain in (False, True) for ip in (False, True)}
+_HALVES: Final = [Halves(domain, ip) for domain in (False, True) for ip in (False, True)]
 _NOTHING_KNOWN: Final = Halves()
 
 

@@ -106,7 +106,7 @@ def _add(app: web.Application, method: str, path: str, handler: Handler) -> Hand
 
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     yield
-    app[DESK].close()
+    await app[DESK].close()
     await app[LIMITS].close()
 
 
