@@ -20,7 +20,10 @@ from licserver.settings import Settings
 from licserver.store import BatchStore, Claim, NewLicense, Records, Sighting
 from licserver.vendor import Vendor
 from licserver.web import create_app
+from licserver.web.app import RequestHandler
 from licserver.web.connections import Runner
+
+_NOTED = web.ResponseKey("noted", bool)
 
 
 class MovableClock:
@@ -231,6 +234,8 @@ class Server:
         app.on_response_prepare.append(self._note)
         runner = Runner(app, self._world.vendor.settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
+        assert runner.server is not None
+        runner.server.request_handler = self._noting(runner.server.request_handler)
         site = web.TCPSite(runner, "127.0.0.1", self.port)
         await site.start()
         self.port = runner.addresses[0][1]
@@ -238,7 +243,21 @@ class Server:
         await self._stop.wait()
         await runner.cleanup()
 
-    async def _note(self, request: web.Request, response: web.StreamResponse) -> None:
+    def _noting(self, handler: RequestHandler) -> RequestHandler:
+        """Note answers that leave whole, past the application's signal, before they leave."""
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            response = await handler(request)
+            if not response.prepared:
+                await self._note(request, response)
+            return response
+
+        return handle
+
+    async def _note(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        if _NOTED in response:
+            return
+        response[_NOTED] = True
         self._seen.append((request.path, request.headers.get("Range"), response.status))
 
 

@@ -139,6 +139,7 @@ def test_a_file_goes_with_its_headers():
         "Content-Type": "application/octet-stream",
         "ETag": '"' + "00" * 32 + '"',
         "Repr-Digest": "sha-256=:" + "A" * 43 + "=:",
+        "X-Content-Type-Options": "nosniff",
     }
 
 
