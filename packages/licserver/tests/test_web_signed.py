@@ -11,8 +11,10 @@ from aiohttp.test_utils import make_mocked_request
 from yarl import URL
 
 from harness import oracle
+from licserver import wire
 from licserver.keys import PrivateKey, SigningKey
 from licserver.vault import new_secrets, write_signing_key
+from licserver.web.answers import send
 from licserver.web.signed import AnswerSigner
 
 VERIFY, CHECK = "/api/v1/licenses/verify", "/api/v1/update-check"
@@ -214,7 +216,7 @@ async def test_an_address_of_other_bytes_is_answered_plainly(signing_key, clock)
         return b""
 
     async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=b"{}", content_type="application/json")
+        return send(wire.answer_json(200, {}))
 
     signer = AnswerSigner([signing_key], clock, no_body, lambda _: "http://a.example")
     for path, signed in (("/x?slug=a", True), ("/x?slug=\udcff", False)):
