@@ -399,6 +399,37 @@ async def test_a_whole_part_with_a_forged_note_is_not_believed(pinned, store, fo
     assert path.read_bytes() == CONTENT
 
 
+async def test_a_whole_part_is_not_believed_before_it_is_known_what_was_signed(pinned, store, folder, key):
+    """The same when the update itself came without a manifest: first the fresh one, then the part."""
+    from licclient._records import seal, unseal  # noqa: PLC0415 - only here
+
+    update = await pinned.check_for_update(key)
+    store.cuts = [20_000, 0, 0, 0]
+    with pytest.raises(ServiceUnavailable):
+        await pinned.download(update, folder)
+    [part], [note] = folder.glob(".*.part"), folder.glob(".*.note")
+    forged = {"size": len(OTHER), "sha256": sha256(OTHER).hexdigest()}
+    note.write_bytes(seal(note.stem, unseal(note.stem, note.read_bytes()) | forged))
+    part.write_bytes(OTHER)
+    path = await pinned.download(replace(update, manifest=None), folder)
+    assert path.read_bytes() == CONTENT
+
+
+async def test_a_fresh_link_to_a_newer_version_is_not_answered_with_the_older_file(
+    pinned, store, folder, key
+):
+    """Half of 2.0 is there, 2.1 is signed by now, and the rest of 2.0 comes: nothing gets a name."""
+    update = await pinned.check_for_update(key)
+    store.cuts = [20_000, 0, 0, 0]
+    with pytest.raises(ServiceUnavailable):
+        await pinned.download(update, folder)
+    store.cuts, store.version, store.digest = [], "2.1", None
+    store.header = word(document(content=OTHER, version="2.1"))
+    with pytest.raises(UntrustedAnswer):
+        await pinned.download(replace(update, download_url=None), folder)
+    assert named(folder) == []
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
 @pytest.mark.parametrize("how", ["writable", "linked", "a link"])
 async def test_a_part_that_others_can_change_is_not_taken_up(pinned, store, folder, key, how):
