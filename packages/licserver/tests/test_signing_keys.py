@@ -71,6 +71,18 @@ def test_retiring_says_what_it_cannot_do(bare_cli):
     assert "no live signing key" in bare_cli("signing-key", "public", expect=2)
 
 
+def test_a_beginning_must_be_of_one_key_only(bare_cli, tmp_path):
+    """Two ids that begin alike: more letters are asked for."""
+    known = {}
+    while (private := PrivateKey.generate()).public.id[0] not in known:
+        known[private.public.id[0]] = private
+    for number, key in enumerate((private, known[private.public.id[0]])):
+        (tmp_path / f"{number}.pem").write_bytes(key.to_pem())
+        added(bare_cli, "--pem", str(tmp_path / f"{number}.pem"))
+    first = private.public.id[0]
+    assert f"are several signing keys '{first}'" in bare_cli("signing-key", "retire", first, expect=2)
+
+
 def test_an_id_that_begins_with_a_hyphen_is_no_option(bare_cli):
     """One id in 64 does."""
     assert "is no signing key '-abc'" in bare_cli("signing-key", "retire", "-abc", expect=2)

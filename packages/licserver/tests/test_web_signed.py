@@ -225,6 +225,23 @@ async def test_an_address_of_other_bytes_is_answered_plainly(signing_key, clock)
         assert ("Signature" in response.headers) is signed
 
 
+async def test_what_has_no_bytes_yet_cannot_be_signed(signing_key, clock):
+    """A handler that streams is a mistake of ours, and ends in a 500 rather than unsigned."""
+
+    async def no_body(_: web.Request) -> bytes:
+        return b""
+
+    signer = AnswerSigner([signing_key], clock, no_body, lambda _: "http://a.example")
+    for streamed in (web.StreamResponse(), web.Response()):
+
+        async def stream(_: web.Request, streamed: web.StreamResponse = streamed) -> web.StreamResponse:
+            return streamed
+
+        with pytest.raises(TypeError, match="known bytes"):
+            await signer.signing(stream)(make_mocked_request("GET", "/x", headers=asking()))
+    assert AnswerSigner([], clock, no_body, str).signing(stream) is stream
+
+
 async def test_a_wish_may_be_spread_over_several_lines(signing_site, signing_key, clock):
     """Header lines of one name are one list (RFC 9110 section 5.3)."""
     body = asked_for("CP-x")

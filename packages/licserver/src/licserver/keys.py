@@ -31,8 +31,6 @@ PUBLIC_PREFIX: Final = "ed25519:"
 
 _SIGNATURE_BYTES: Final = 64
 
-_PEM_HEAD: Final = b"-----BEGIN PRIVATE KEY-----"
-
 
 @dataclass(frozen=True)
 class PublicKey:
@@ -86,14 +84,15 @@ class PrivateKey:
 
     Args:
         seed: The 32 bytes from which everything follows.
+
+    Raises:
+        ValueError: for any other number of bytes.
     """
 
     seed: bytes = field(repr=False)
     public: PublicKey = field(init=False)
 
     def __post_init__(self) -> None:
-        if len(self.seed) != KEY_BYTES:
-            raise ValueError(f"an Ed25519 private key has {KEY_BYTES} bytes")
         object.__setattr__(self, "public", PublicKey(self._key.public_key().public_bytes_raw()))
 
     @classmethod
@@ -113,8 +112,7 @@ class PrivateKey:
             WrongUse: naming `source`, and nothing of what stands in it, for anything else.
         """
         try:
-            # The head is asked for first: cryptography takes other containers too, which we do not promise.
-            found = load_pem_private_key(pem, None) if pem.lstrip().startswith(_PEM_HEAD) else None
+            found = load_pem_private_key(pem, None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             found = None
         if not isinstance(found, Ed25519PrivateKey):
