@@ -60,26 +60,22 @@ class PublicEndpoints:
         if isinstance(call, wire.Invalid):
             return await self._limits.answer_miss(request, wire.answer_invalid_verify(call))
         environment = Environment(call.domain, self._callers.find(request).ip)
-        verdict = await self._judge(call.license_key, environment)
-        answer = wire.answer_verify(verdict)
-        if isinstance(verdict, VerifyRefusal) and verdict in rules.MISSES:
-            return await self._limits.answer_miss(request, answer)
-        return send(answer)
-
-    async def _judge(self, key: str, environment: Environment) -> VerifyVerdict:
-        """Judge on what is stored, and again on the locked record when a slot would be taken (D-08)."""
-        now = self._clock()
+        key, now = call.license_key, self._clock()
 
         def judge(license_: License | None) -> VerifyVerdict:
             return rules.judge_verify(key, license_, environment, now)
 
-        if not rules.has_key_shape(key):  # no need to look it up; judged all the same, in one place
-            return judge(None)
-        sighting = Sighting(self._vault.license_id(key), environment)
-        verdict = judge(await self._desk.look_up(sighting))
-        if isinstance(verdict, Valid) and verdict.takes_slot:
-            return await self._desk.admit(Claim(sighting, judge, now))
-        return verdict
+        if rules.has_key_shape(key):
+            sighting = Sighting(self._vault.license_id(key), environment)
+            verdict = judge(await self._desk.look_up(sighting))
+            if isinstance(verdict, Valid) and verdict.takes_slot:  # judged again on the locked record (D-08)
+                verdict = await self._desk.admit(Claim(sighting, judge, now))
+        else:
+            verdict = judge(None)  # no need to look it up; judged all the same, in one place
+        answer = wire.answer_verify(verdict)
+        if isinstance(verdict, VerifyRefusal) and verdict in rules.MISSES:
+            return await self._limits.answer_miss(request, answer)
+        return send(answer)
 
     async def update_check(self, request: web.Request) -> web.StreamResponse:
         """Answer what the latest version is, with a link while support lasts (spec 4.2)."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import math
 import os
@@ -88,6 +89,17 @@ def _make_runner(vendor: Vendor) -> DrainingRunner:
     )
 
 
+def _calm_collector() -> None:
+    """Have the garbage collector look less often, and never again at what was there at the start.
+
+    Hardly anything here is garbage in cycles. Its usual rhythm, every 700 objects, is once in a few
+    requests, and costs each of them a tenth.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None:
     """Serve in this process until SIGTERM or Ctrl-C, then let running requests finish.
 
@@ -105,6 +117,7 @@ async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
     runner = _make_runner(vendor)
     await runner.setup()
+    _calm_collector()
     try:
         await web.SockSite(runner, sock, backlog=_BACKLOG).start()
         announce()
@@ -141,6 +154,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
             vendor.close()
 
         async def announce_once(_app: web.Application) -> None:
+            _calm_collector()
             with contextlib.suppress(BlockingIOError):
                 os.read(turn_read, 1)
                 asyncio.get_running_loop().call_soon(announce)
