@@ -58,10 +58,20 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def crash(session: nox.Session) -> None:
-    """200 kills and 20 rolling restarts under load; CI does a few of each in the test run."""
+    """Kill the server 200 times and PostgreSQL 20 times, restart 20 times, race 200 times, all under load.
+
+    The test run does a few of each.
+    """
     sync(session)
-    campaign = {"LICENSING_CRASHES": "200", "LICENSING_RESTARTS": "20"}
-    session.run("pytest", "tests/test_crash.py", "tests/test_restarts.py", *session.posargs, env=campaign)
+    campaign = {
+        "LICENSING_CRASHES": "200",
+        "LICENSING_POSTGRES_CRASHES": "20",
+        "LICENSING_RESTARTS": "20",
+        "LICENSING_RACES": "200",
+    }
+    files = ["tests/test_crash.py", "tests/test_crash_postgres.py", "tests/test_restarts.py"]
+    races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
+    session.run("pytest", *files, races, *session.posargs, env=campaign)
 
 
 @nox.session

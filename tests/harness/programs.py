@@ -18,16 +18,24 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(home), "PYTHONUNBUFFERED": "1", **more}
 
 
-def run(command: list[str], home: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], home: Path, cwd: Path | None = None, **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     return subprocess.run(
-        command, env=environment(home), cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env=environment(home, **environ),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
 @contextmanager
 def serving_process(
-    arguments: list[str], home: Path, cwd: Path | None = None
+    arguments: list[str], home: Path, cwd: Path | None = None, **environ: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run ``licserver`` with arguments that serve, for a block; it may be ended within.
 
@@ -36,7 +44,7 @@ def serving_process(
     """
     process = subprocess.Popen(
         [str(SCRIPTS / "licserver"), *arguments],
-        env=environment(home),
+        env=environment(home, **environ),
         cwd=cwd,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,0 +1,70 @@
+"""What callers were told, to be compared with what is true: ok, fail or unknown (Jepsen's way)."""
+
+import http.client
+import json
+import random
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+
+@dataclass
+class Ledger:
+    """What the callers were told, per key: which of their environments are in, which were refused.
+
+    An environment whose call ended in neither may be in or not.
+    """
+
+    admitted: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    refused: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    unknown: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+class Caller(threading.Thread):
+    """Claims slots for new environments, one after the other, until the server is gone.
+
+    Args:
+        port: The server's, on loopback.
+        keys: Whose slots.
+        ledger: Where the answers are noted.
+        name: Of all its environments the beginning.
+        patience: Seconds in which it goes on in spite of being told that the service is not available.
+    """
+
+    def __init__(self, port: int, keys: list[str], ledger: Ledger, name: str, patience: float = 0.0) -> None:
+        super().__init__(name=name)
+        self._port, self._keys, self._ledger = port, keys, ledger
+        self._until = time.monotonic() + patience
+
+    def run(self) -> None:
+        """Call until a call gets no answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        for number in range(10_000):
+            key, domain = random.choice(self._keys), f"{self.name}-{number}.example"
+            try:
+                body = json.dumps({"license_key": key, "domain": domain, "ip": "192.0.2.1"})
+                connection.request("POST", "/api/v1/licenses/verify", body)
+                response = connection.getresponse()
+                response.read()
+            except (OSError, http.client.HTTPException):
+                self._ledger.unknown[key].add(domain)
+                break
+            told = {200: self._ledger.admitted, 403: self._ledger.refused, 503: self._ledger.unknown}
+            told[response.status][key].add(domain)
+            if response.status == HTTPStatus.SERVICE_UNAVAILABLE and time.monotonic() > self._until:
+                break
+        connection.close()
+
+
+def assert_promises_kept(ledger: Ledger, held: set[str], keys: list[str], slots: int) -> None:
+    """Compare what was told with what the database holds."""
+    for key in keys:
+        admitted, refused, unknown = ledger.admitted[key], ledger.refused[key], ledger.unknown[key]
+        mine = held & (admitted | refused | unknown)
+        assert admitted <= held  # none that was acknowledged is lost
+        assert mine <= admitted | unknown  # none that was refused is in
+        assert len(mine) <= slots
+        if refused:  # and nobody was refused while a slot was free
+            assert len(mine) == slots
