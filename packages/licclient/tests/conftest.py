@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from stage.store import Store
 
 import licclient
 
@@ -242,3 +243,21 @@ def dead_url():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Tries follow each other at once."""
+    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
+
+
+@pytest.fixture
+def store(service, http_answer):
+    """A store that sells Notes 2.0."""
+    return Store(service, http_answer)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where downloads go; afterwards, nothing but whole files may be left by a success."""
+    return tmp_path / "downloads"

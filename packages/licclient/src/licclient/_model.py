@@ -45,6 +45,8 @@ class Settings:
     grace: timedelta
     check_every: timedelta
     timeout: timedelta
+    download_origins: frozenset[str] | None = None
+    """Where files may come from beside the service itself, as from `_links.origin`; None: any `https`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +154,3 @@ class Round:
     spread: float
     answered: bool
     listing: Listing | None
-
-
-@dataclass(frozen=True, slots=True)
-class Downloaded:
-    """A file that arrived whole, under its final name."""
-
-    path: str
-    size: int
-    sha256: str

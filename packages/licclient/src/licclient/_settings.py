@@ -1,10 +1,12 @@
 """Pure: a constructor's arguments → checked `Settings`, or an error that says what is wrong."""
 
 import math
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
+from licclient._links import origin
 from licclient._model import Settings
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
@@ -33,6 +35,7 @@ def read_settings(
     grace: timedelta,
     check_every: timedelta,
     timeout: float | timedelta,
+    download_origins: Iterable[str] | None = None,
 ) -> Settings:
     """Check what a client was constructed with; the arguments are those of `LicenseClient`.
 
@@ -50,6 +53,7 @@ def read_settings(
         grace=_span("grace", grace, timedelta(0)),
         check_every=_span("check_every", check_every, MIN_CHECK_EVERY),
         timeout=_timeout(timeout),
+        download_origins=_origins(download_origins),
     )
 
 
@@ -117,3 +121,20 @@ def _timeout(value: float | timedelta) -> timedelta:
     if not (math.isfinite(seconds) and 0 < seconds <= MAX_SPAN.total_seconds()):
         raise ValueError("timeout must be more than zero and finite")
     return timedelta(seconds=seconds)
+
+
+def _origins(value: Iterable[str] | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        raise TypeError("download_origins must be a list of addresses, not a string")
+    return frozenset(map(_origin, value))
+
+
+def _origin(value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"download_origins must hold strings, not {type(value).__name__}")
+    found = origin(value)
+    if found is None or value.lower().removeprefix("https://").removeprefix("http://").strip("/").count("/"):
+        raise ValueError("download_origins must be addresses like https://files.example.com, without a path")
+    return found

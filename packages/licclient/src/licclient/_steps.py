@@ -17,6 +17,7 @@ from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
 from licclient._download import Job, open_job
 from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
+from licclient._links import is_safe_link
 from licclient._model import Held, License, Listing, Reason, Settings, Update
 from licclient._policy import (
     begin_round,
@@ -33,7 +34,6 @@ from licclient._records import Document, read_held, read_round, record_name, wri
 from licclient._wire import (
     Call,
     Reply,
-    is_safe_link,
     read_update,
     read_verify,
     tidy_key,
@@ -248,7 +248,7 @@ class Steps:
         self._installed()
         link = update.download_url
         if link is None or not (
-            is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings.server)
+            is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings)
         ):
             link = None
         part = record_name("download", self.settings.server, update.slug, update.version)
