@@ -42,8 +42,8 @@ MAX_REDIRECTS: Final = 3
 LOOK_UP_SECONDS: Final = 2.0
 """How long finding our own address may take: it is checked for its form only (D-05)."""
 
-READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
-"""How much of a download may wait in memory for the disk."""
+READ_AHEAD_BYTES: Final = 512 * 1024
+"""How much of a download may wait in memory for the disk: more does not fit a processor's cache."""
 
 _OK: Final = frozenset({200, 206})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
