@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from stage.scripts import play
 from stage.store import Store
 
 import licclient
@@ -111,6 +112,8 @@ class _Handler(socketserver.StreamRequestHandler):
         """Read one request, play the script, hang up."""
         with contextlib.suppress(OSError):
             line = self.rfile.readline().decode().split()
+            if not line:
+                return  # hung up before it asked
             headers: dict[str, str] = {}
             while (header := self.rfile.readline().decode().strip()) != "":
                 name, _, value = header.partition(":")
@@ -121,11 +124,7 @@ class _Handler(socketserver.StreamRequestHandler):
             request = Request(line[0], target.path, query, headers, body)
             service: Service = self.server.service  # type: ignore[attr-defined]
             service.requests.append(request)
-            reply = service.script(request)
-            for piece in [reply] if isinstance(reply, bytes) else reply:
-                self.wfile.write(piece)
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
+            play(self.connection, service.script, request)
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -1,5 +1,6 @@
 import pytest
-from stage.store import CONTENT, digest
+from stage.scripts import digest
+from stage.store import CONTENT
 
 from licclient import ServiceUnavailable
 

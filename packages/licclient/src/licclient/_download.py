@@ -224,9 +224,9 @@ class Job:
 
     def _begin_whole(self, head: Head) -> None:
         told = _read_note(head, self._fallback_name)
-        if told.size is None:
-            # A digest would show in the end that it is not the file, but not when to stop (D-55).
-            raise ServiceUnavailable("The file came without its length: nothing would show where it ends.")
+        if told.size is None or told.sha256 is None:
+            # Without the one nothing shows where it ends, without the other not that it is the file (D-55).
+            raise ServiceUnavailable("The file came without its length or its digest.")
         self._start_over()
         self._demand_room(told.size)
         self._note = told

@@ -68,13 +68,12 @@ class _Fetch:
         self._progress = progress
         self._cancel = cancel
         self._seconds = steps.settings.timeout.total_seconds()
-        self._patience = Patience(self._seconds)
+        self._patience = Patience(self._seconds, job.done)
         self._speed = Speed(monotonic(), job.done)
         self._told_at = float("-inf")
 
     def run(self) -> Downloaded:
         job = self._job
-        self._patience.came(job.done)
         while not job.complete:
             link = job.link or self._fresh_link()
             try:
@@ -89,6 +88,7 @@ class _Fetch:
         job = self._job
         with self._transport.open(link, job.headers()) as incoming:
             job.begin(self._await(incoming.head, None, self._seconds))
+            self._patience.came(job.done)  # none, if the server sends all of it once more
             # Half of the patience, so that a new connection has a chance in the other half.
             while (piece := self._await(incoming.take, b"", self._seconds / 2)) is not None:
                 job.write(piece)

@@ -46,16 +46,18 @@ class Patience:
     """How much longer a transfer is worth waiting for.
 
     It is used up by waiting alone: what the disk or the app takes is not the server's fault. Bytes that come
-    at `LEAST_PACE` or faster renew it; a byte now and then does not.
+    at `LEAST_PACE` or faster renew it; a byte now and then does not. Bytes that had been there before, when
+    the server made us start over, cost nothing at that pace, and renew nothing.
 
     Args:
         seconds: How long a transfer may bring nothing worth speaking of.
+        done: Bytes that are there already.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, done: int = 0) -> None:
         self._seconds = seconds
-        self._waited = 0.0
-        self._mark = 0
+        self._waited = self._waited_at_mark = 0.0
+        self._mark = self._best = done
 
     @property
     def left(self) -> float:
@@ -69,9 +71,11 @@ class Patience:
     def came(self, done: int) -> None:
         """Take note of how many bytes there are."""
         if done < self._mark:
-            self._mark = done  # it had to start over: counted from there, and no patience is won by it
+            self._mark, self._waited_at_mark = done, self._waited
         elif done - self._mark >= LEAST_PACE * self._seconds:
-            self._mark, self._waited = done, 0.0
+            self._waited = self._waited_at_mark = 0.0 if done > self._best else self._waited_at_mark
+            self._mark = done
+        self._best = max(self._best, done)
 
 
 class Speed:

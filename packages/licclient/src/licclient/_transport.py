@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 import httpx
 import truststore
 
+from licclient._apart import Handshake
 from licclient._errors import ServiceUnavailable
 from licclient._headers import add_promises, read_retry_after
 from licclient._links import redirect_target
@@ -366,10 +367,11 @@ class AsyncTransport:
         return outcome.result
 
     async def _try(self, call: Call, deadline: float) -> _Outcome:
+        handshake = Handshake()
         try:
             with unlogged():
-                async with asyncio.timeout(deadline - monotonic()):
-                    response = await self._send(call.method, call.url, call.headers, call.body)
+                async with asyncio.timeout(deadline - monotonic()), handshake:
+                    response = await self._send(handshake, call)
                     try:
                         return _answered(response, await _aread(response, call.max_bytes))
                     finally:
@@ -377,10 +379,14 @@ class AsyncTransport:
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
             return _failed(problem)
 
-    async def _send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> httpx.Response:
-        request = self._http.build_request(method, url, headers=dict(headers), content=body)
+    async def _send(self, handshake: Handshake, call: Call) -> httpx.Response:
+        request = self._http.build_request(
+            call.method,
+            call.url,
+            headers=dict(call.headers),
+            content=call.body,
+            extensions={"trace": handshake.watch},
+        )
         return await self._http.send(request, stream=True)
 
     async def aclose(self) -> None:

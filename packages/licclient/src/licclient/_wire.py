@@ -212,10 +212,18 @@ def no_word(status: int, retry_after: float | None = None) -> ServiceUnavailable
 def _json_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object; anything else is the empty one, which no rule above accepts."""
     try:
-        value = json.loads(body.decode("utf-8"))
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, an endless number, too deep
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that says two things under one name: another reader would believe the other one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
 
 
 def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | ServiceUnavailable:
@@ -287,9 +295,9 @@ def _masked(words: str, key: str) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Tell whether this can be written anywhere: JSON lets halves of surrogate pairs through."""
+    """Tell whether this can be written anywhere: JSON lets NUL and halves of surrogate pairs through."""
     try:
         value.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return "\0" not in value

@@ -1,15 +1,10 @@
 """A download endpoint behind an update check, which resumes, cuts and refuses as it is told."""
 
 import random
-from base64 import b64encode
-from hashlib import sha256
+
+from stage.scripts import digest
 
 CONTENT = random.Random(1).randbytes(300_000)
-
-
-def digest(content):
-    """Write a Repr-Digest."""
-    return f"sha-256=:{b64encode(sha256(content).digest()).decode()}:"
 
 
 class Store:
