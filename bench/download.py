@@ -68,9 +68,7 @@ def main() -> None:
         ]
         with running("files", command, port, "/", {}) as target:
             times, growth = _rounds(target, folder, digest, options.rounds)
-    print(
-        f"{options.mebibytes} MiB on loopback, {options.rounds} rounds; in seconds, and as a multiple of curl's\n"
-    )
+    print(f"{options.mebibytes} MiB on loopback, {options.rounds} rounds; seconds, and times of curl\n")
     print("| | median | of curl | least | of curl | memory grows by |\n|---|---|---|---|---|---|")
     for name, measured in times.items():
         cells = []

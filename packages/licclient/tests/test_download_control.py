@@ -40,7 +40,7 @@ async def test_the_result_tells_path_size_and_digest(client, store, folder, key)
         len(CONTENT),
         sha256(CONTENT).hexdigest(),
     )
-    assert os.fspath(done) == str(done.path)
+    assert os.fspath(done) == str(done) == str(done.path)
 
 
 async def test_progress_tells_bytes_total_and_speed(client, slowly, folder, key):

@@ -15,18 +15,14 @@ async def test_a_wrong_digest_leaves_nothing(client, store, folder, key):
     assert list(folder.iterdir()) == []
 
 
-async def test_a_digest_is_welcome_but_not_demanded(client, store, folder, key):
-    """Without Repr-Digest the length alone is checked."""
-    store.digest = ""
-    assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
-
-
-async def test_neither_length_nor_digest_is_no_file(client, store, service, http_answer, folder, key):
-    """When nothing would show that a file is whole it is not taken."""
+@pytest.mark.parametrize("left_out", ["Content_Length", "Repr_Digest"])
+async def test_neither_length_nor_digest_may_be_missing(
+    client, store, service, http_answer, folder, key, left_out
+):
+    """Without the one nothing shows where a file ends, without the other not that it is the file (D-55)."""
+    told = {"Repr_Digest": digest(CONTENT), left_out: ""}
     service.script = lambda request: (
-        store.reply(request)
-        if "check" in request.path
-        else http_answer(200, CONTENT, Content_Length="", Content_Type="application/zip")
+        store.reply(request) if "check" in request.path else http_answer(200, CONTENT, **told)
     )
     with pytest.raises(ServiceUnavailable):
         await client.download(await client.check_for_update(key), folder)
@@ -109,7 +105,7 @@ async def test_a_part_that_is_too_long_is_dropped(client, store, folder, key):
 
 def test_more_than_was_said_is_untrusted(folder):
     """Whatever the HTTP library lets through, a job stops at the declared size, and keeps nothing."""
-    told = {"Content-Length": "4", "ETag": '"x"'}
+    told = {"Content-Length": "4", "ETag": '"x"', "Repr-Digest": digest(b"1234")}
     with open_job(folder, "part", "https://x.example", "notes", "key") as job:
         job.begin(Head(200, told))
         job.write(b"1234")
@@ -125,13 +121,13 @@ def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
         raise NotImplementedError
 
     monkeypatch.setattr("filelock.FileLock.acquire", unsupported)
-    told = {"Content-Length": "4", "ETag": '"x"', "Content-Disposition": "attachment; filename=a.txt"}
+    told = {"Content-Length": "4", "Content-Disposition": "attachment; filename=a.txt"}
     with (
         open_job(folder, "part", "https://x.example", "notes", "key") as one,
         open_job(folder, "part", "https://x.example", "notes", "key") as other,
     ):
         for job, content in ((one, b"1111"), (other, b"2222")):
-            job.begin(Head(200, told))
+            job.begin(Head(200, told | {"Repr-Digest": digest(content)}))
             job.write(content)
             job.end()
         one.finish()

@@ -59,6 +59,9 @@ class Downloaded:
     def __fspath__(self) -> str:
         return str(self.path)
 
+    def __str__(self) -> str:
+        return str(self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class _Note:

@@ -21,6 +21,9 @@ LEAST_PACE: Final = 1024
 SPEED_SPAN: Final = 3.0
 """Seconds over which the speed of a download is averaged."""
 
+LEAST_SPAN: Final = 0.1
+"""Seconds after which a speed means anything."""
+
 
 def retry_pause(retry: int, told: float | None, spread: float, left: float) -> float | None:
     """Decide whether to ask again, and when (D-54).
@@ -98,4 +101,4 @@ class Speed:
         while now - self._seen[1][0] >= SPEED_SPAN:
             self._seen.popleft()
         since, before = self._seen[0]
-        return (done - before) / (now - since) if now > since else 0.0
+        return (done - before) / (now - since) if now - since >= LEAST_SPAN else 0.0
