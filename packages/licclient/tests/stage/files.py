@@ -16,6 +16,7 @@ SIZE = len(CONTENT)
 TOLD = {"ETag": '"v2"', "Repr_Digest": digest(CONTENT), "Content_Disposition": 'filename="notes-2.0.zip"'}
 GOOD_FILE = http(200, CONTENT, **TOLD)
 HEAD = GOOD_FILE[:-SIZE]
+PACKED = gzip.compress(CONTENT)
 
 
 def _page(text: bytes, **headers: str) -> bytes:
@@ -103,7 +104,10 @@ FILES: dict[str, Script] = {
     "a byte each time": _cut_rests(SIZE),
     "another file each time": _another_each_time(),
     # --- packed
-    "gzip": http(200, gzip.compress(CONTENT), Content_Encoding="gzip", **TOLD),
+    "gzip": http(200, PACKED, Content_Encoding="gzip", **TOLD),
+    "gzip that keeps its promise": http(
+        200, PACKED, Content_Encoding="gzip", **TOLD | {"Repr_Digest": digest(PACKED)}
+    ),
     "an unknown encoding": http(200, CONTENT, Content_Encoding="br", **TOLD),
     # --- parts
     "a part that nobody asked for": http(206, CONTENT, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **TOLD),
