@@ -132,8 +132,10 @@ def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path):
         "import sys, pathlib\n"
         "from licclient._cache import StateFolder\n"
         "state = StateFolder(pathlib.Path(sys.argv[1]))\n"
+        "count = lambda d: {'n': (d or {'n': 0})['n'] + 1, 'filler': 'x' * 20000}\n"
+        "state.change('a', count)\n"
         "print(flush=True)\n"
-        "while True: state.change('a', lambda d: {'n': (d or {'n': 0})['n'] + 1, 'filler': 'x' * 20000})\n"
+        "while True: state.change('a', count)\n"
     )
     before = 0
     for number in range(8):
