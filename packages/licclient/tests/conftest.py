@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from stage.scripts import play
+from stage.store import Store
 
 import licclient
 
@@ -111,6 +113,8 @@ class _Handler(socketserver.StreamRequestHandler):
         """Read one request, play the script, hang up."""
         with contextlib.suppress(OSError):
             line = self.rfile.readline().decode().split()
+            if not line:
+                return  # hung up before it asked
             headers: dict[str, str] = {}
             while (header := self.rfile.readline().decode().strip()) != "":
                 name, _, value = header.partition(":")
@@ -121,11 +125,7 @@ class _Handler(socketserver.StreamRequestHandler):
             request = Request(line[0], target.path, query, headers, body, line[1])
             service: Service = self.server.service  # type: ignore[attr-defined]
             service.requests.append(request)
-            reply = service.script(request)
-            for piece in [reply] if isinstance(reply, bytes) else reply:
-                self.wfile.write(piece)
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
+            play(self.connection, service.script, request)
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -243,3 +243,21 @@ def dead_url():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Tries follow each other at once."""
+    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
+
+
+@pytest.fixture
+def store(service, http_answer):
+    """A store that sells Notes 2.0."""
+    return Store(service, http_answer)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where downloads go; afterwards, nothing but whole files may be left by a success."""
+    return tmp_path / "downloads"

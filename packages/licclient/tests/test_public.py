@@ -25,6 +25,8 @@ def test_the_public_door():
     """These names, sorted, and no others."""
     assert licclient.__all__ == [
         "AsyncLicenseClient",
+        "DownloadCancelled",
+        "Downloaded",
         "InvalidRequest",
         "LicclientError",
         "License",
@@ -52,7 +54,7 @@ def test_the_twins_have_the_same_face(name):
     [
         LicenseRefused(Reason.EXPIRED, "License expired."),
         InvalidRequest({"ip": ["Bad."]}),
-        ServiceUnavailable("No answer."),
+        ServiceUnavailable("No answer.", retry_after=7.0),
     ],
 )
 def test_errors_survive_a_process_boundary(error):

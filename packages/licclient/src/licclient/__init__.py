@@ -5,7 +5,9 @@ no thread, and loads no HTTP library; that happens when a call is really needed.
 """
 
 from licclient._client import AsyncLicenseClient, LicenseClient
+from licclient._download import Downloaded
 from licclient._errors import (
+    DownloadCancelled,
     InvalidRequest,
     LicclientError,
     LicenseRefused,
@@ -18,6 +20,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncLicenseClient",
+    "DownloadCancelled",
+    "Downloaded",
     "InvalidRequest",
     "LicclientError",
     "License",

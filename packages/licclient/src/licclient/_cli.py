@@ -10,10 +10,10 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import licclient
+from licclient._bar import progress_bar
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
 from licclient._errors import InvalidRequest, LicclientError, LicenseRefused
@@ -102,14 +102,15 @@ def _download(told: argparse.Namespace, client: LicenseClient) -> int:
     found = client._look_for_update(told.key, force=True)  # noqa: SLF001 - as above
     match found:
         case Update():
-            result = client._download(found, Path(told.to), None)  # noqa: SLF001 - with size and digest
+            with progress_bar(sys.stderr, shown=not told.json) as progress:
+                result = client.download(found, told.to, progress)
             document = {
-                "path": result.path,
+                "path": str(result.path),
                 "size": result.size,
                 "sha256": result.sha256,
                 "version": found.version,
             }
-            _say(told, document, result.path, f"{result.size} bytes, sha256 {result.sha256}")
+            _say(told, document, str(result.path), f"{result.size} bytes, sha256 {result.sha256}")
             return YES
         case NoUpdate():
             _say(told, {"update": None, "message": found.message}, found.message)

@@ -4,7 +4,6 @@ They differ in one thing: the asynchronous one waits for the network in the loop
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from os import PathLike
@@ -14,16 +13,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import licclient
 from licclient._clock import Clock, real_clock
-from licclient._errors import LicclientError, ServiceUnavailable
-from licclient._model import Downloaded, License, Update
+from licclient._download import Downloaded
+from licclient._errors import LicclientError
+from licclient._fetch import Cancel, Progress, fetch
+from licclient._model import License, Settings, Update
 from licclient._settings import read_settings
 from licclient._steps import NoUpdate, Steps
 
 if TYPE_CHECKING:
-    from licclient._download import Job
     from licclient._transport import AsyncTransport, Transport
-
-Progress = Callable[[int, int | None], object]
 
 _T = TypeVar("_T")
 
@@ -46,6 +44,7 @@ class _Client:
         timeout: float | timedelta = 10.0,
         public_keys: Iterable[str] | None = None,
         release_keys: Iterable[str] | None = None,
+        download_origins: Iterable[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = read_settings(
@@ -60,6 +59,7 @@ class _Client:
             timeout=timeout,
             public_keys=public_keys,
             release_keys=release_keys,
+            download_origins=download_origins,
         )
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
@@ -67,9 +67,8 @@ class _Client:
         self._steps = Steps(settings, clock or real_clock, folder)
         self._opening = threading.Lock()
 
-    def _transport_options(self) -> tuple[str, timedelta, str]:
-        settings = self._steps.settings
-        return settings.server, settings.timeout, f"licclient/{licclient.__version__}"
+    def _transport_options(self) -> tuple[Settings, str]:
+        return self._steps.settings, f"licclient/{licclient.__version__}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._steps.settings.server!r})"
@@ -93,14 +92,16 @@ class LicenseClient(_Client):
         cache_for: How long a success holds without asking again; at least 24 hours (D-41).
         grace: How long it holds beyond that while the service gives no answer; may be zero (D-42).
         check_every: Least time between two update checks; at least 12 hours (D-46).
-        timeout: Most time for a call as a whole, in seconds or as a timedelta. A download has it for its
-            head, and then for every read.
+        timeout: Most time for a call as a whole, its retries included (D-54), in seconds or as a timedelta. A
+            download is given up when it has brought next to nothing for so long (D-55).
         public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
             answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
             key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
         release_keys: The vendor's release keys, as `licserver release public-key` prints them. Given, a
             version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
             extra, too.
+        download_origins: Where files may come from beside the service itself, such as
+            `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
         clock: Returns the present instant as an aware datetime; for tests.
 
     Raises:
@@ -147,29 +148,39 @@ class LicenseClient(_Client):
         found = self._look_for_update(key, force=force)
         return found if isinstance(found, Update) else None
 
-    def download(self, update: Update, to: str | PathLike[str], progress: Progress | None = None) -> Path:
-        """Download an update, verified, into a folder; goes on where an earlier try was cut off (D-48).
+    def download(
+        self,
+        update: Update,
+        to: str | PathLike[str],
+        progress: Progress | None = None,
+        cancel: Cancel | None = None,
+    ) -> Downloaded:
+        """Download an update, verified, into a folder; goes on where an earlier try was cut off (D-48, D-55).
 
         Args:
             update: From `check_for_update`.
             to: The folder; made if it is missing. A file of the same name is replaced.
-            progress: Called with the bytes that are there and the bytes in all (None: unknown), not backwards
-                unless the server replaced the file meanwhile. What it raises ends the download; the part
-                stays.
+            progress: Called some twenty times a second with the bytes that are there, the bytes in all, and
+                the speed in bytes a second; not backwards unless the server replaced the file meanwhile.
+                What it raises ends the download; the part stays.
+            cancel: Looked at ten times a second; when it `is_set`, such as a `threading.Event`, the download
+                ends, and the part stays.
 
         Returns:
-            The file, under the name that the server gave it, made safe.
+            The file, under the name that the server gave it, made safe; with its size and digest.
 
         Raises:
             LicenseRefused: The key is refused by now, or its support is over.
             InvalidRequest: The server called the request malformed.
-            ServiceUnavailable: No answer, or cut off too often; what has come stays for the next try.
+            ServiceUnavailable: No answer, too slow, or cut off too often; what has come stays for the
+                next try.
             UntrustedAnswer: The file is not what the server declared, and nothing of it is kept; or the
                 answer that was to give a fresh link was not signed by a pinned key.
-            OSError: The folder cannot be written, or the disk is full.
+            DownloadCancelled: `cancel` was set.
+            OSError: The folder cannot be written, or the disk has no room for the file.
             ValueError: The client was made without `slug` or `version`.
         """
-        return Path(self._download(update, Path(to), progress).path)
+        return fetch(self._steps, self._transport(), update, Path(to), progress, cancel)
 
     def close(self) -> None:
         """Close what is open."""
@@ -201,42 +212,16 @@ class LicenseClient(_Client):
         call = self._steps.check_call(known)
         return self._steps.end_check(known, call, self._transport().send(call))
 
-    def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
-        with self._steps.open_download(update, to) as job:
-            while not job.complete:
-                if job.link is None:
-                    self._renew_link(update, job)
-                    continue
-                try:
-                    self._try_download(job, job.link, progress)
-                except ServiceUnavailable as cut:
-                    time.sleep(job.retry_after(cut))
-            return job.finish()
-
-    def _try_download(self, job: "Job", link: str, progress: Progress | None) -> None:
-        with self._transport().stream(link, job.headers()) as (head, chunks):
-            job.begin(head)
-            for chunk in chunks:
-                job.write(chunk)
-                if progress is not None:
-                    progress(job.done, job.size)
-            job.end()
-
-    def _renew_link(self, update: Update, job: "Job") -> None:
-        asking = self._steps.begin_link(update)
-        call = self._steps.check_call(asking)
-        fresh = self._steps.end_link(asking, call, self._transport().send(call))
-        job.renew(fresh.link, fresh.expected)
-
 
 class AsyncLicenseClient(_Client):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
 
     Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
-    call. `progress` is called in the event loop.
+    call. `progress` is called in the event loop; cancelling the task ends a download like `cancel` does.
     """
 
     _open_transport: "AsyncTransport | None" = None
+    _open_files: "Transport | None" = None
 
     async def verify(self, key: str, recheck: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
@@ -253,17 +238,28 @@ class AsyncLicenseClient(_Client):
         return found if isinstance(found, Update) else None
 
     async def download(
-        self, update: Update, to: str | PathLike[str], progress: Progress | None = None
-    ) -> Path:
+        self,
+        update: Update,
+        to: str | PathLike[str],
+        progress: Progress | None = None,
+        cancel: Cancel | None = None,
+    ) -> Downloaded:
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        return Path((await self._download(update, Path(to), progress)).path)
+        from licclient._apart import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
+
+        stop = Stop(cancel)
+        tell = None if progress is None else in_loop(progress, stop)
+        return await run_apart(lambda: fetch(self._steps, self._files(), update, Path(to), tell, stop), stop)
 
     async def aclose(self) -> None:
         """Close what is open."""
         with self._opening:
             transport, self._open_transport = self._open_transport, None
+            files, self._open_files = self._open_files, None
         if transport is not None:
             await transport.aclose()
+        if files is not None:
+            files.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -281,45 +277,20 @@ class AsyncLicenseClient(_Client):
                 self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport
 
+    def _files(self) -> "Transport":
+        from licclient._transport import Transport  # noqa: PLC0415 - as above
+
+        with self._opening:
+            if self._open_files is None:
+                self._open_files = Transport(*self._transport_options())
+            return self._open_files
+
     async def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
         known = await _in_thread(self._steps.begin_check, key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
         call = self._steps.check_call(known)
         return await _in_thread(self._steps.end_check, known, call, await self._transport().send(call))
-
-    async def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
-        import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
-
-        opened = self._steps.open_download(update, to)
-        job = await _in_thread(opened.__enter__)
-        try:
-            while not job.complete:
-                if job.link is None:
-                    await self._renew_link(update, job)
-                    continue
-                try:
-                    await self._try_download(job, job.link, progress)
-                except ServiceUnavailable as cut:
-                    await asyncio.sleep(job.retry_after(cut))
-            return await _in_thread(job.finish)
-        finally:
-            opened.__exit__(None, None, None)
-
-    async def _try_download(self, job: "Job", link: str, progress: Progress | None) -> None:
-        async with self._transport().stream(link, job.headers()) as (head, chunks):
-            await _in_thread(job.begin, head)
-            async for chunk in chunks:
-                await _in_thread(job.write, chunk)
-                if progress is not None:
-                    progress(job.done, job.size)
-            await _in_thread(job.end)
-
-    async def _renew_link(self, update: Update, job: "Job") -> None:
-        asking = await _in_thread(self._steps.begin_link, update)
-        call = self._steps.check_call(asking)
-        fresh = await _in_thread(self._steps.end_link, asking, call, await self._transport().send(call))
-        await _in_thread(job.renew, fresh.link, fresh.expected)
 
 
 async def _in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:

@@ -4,7 +4,8 @@ LicclientError
 ├── LicenseRefused       the server said no                            → block the feature, show why
 ├── InvalidRequest       the call itself was wrong (422)               → a bug or a bad setting
 ├── ServiceUnavailable   no answer that can be trusted, and no grace   → keep calm, try later
-└── UntrustedAnswer      what arrived is not what was promised         → treat as an attack
+├── UntrustedAnswer      what arrived is not what was promised         → treat as an attack
+└── DownloadCancelled    the app itself asked to stop                  → nothing; a later try goes on
 
 The pure rooms return these as values; the clients raise them. None of them ever holds a license key.
 """
@@ -52,8 +53,20 @@ class InvalidRequest(LicclientError):
 
 
 class ServiceUnavailable(LicclientError):
-    """Nobody who can be trusted answered (D-40), and nothing remembered holds any more (D-42)."""
+    """Nobody who can be trusted answered (D-40), and nothing remembered holds any more (D-42).
+
+    Attributes:
+        retry_after: Seconds after which the service asked to come back; None when it did not say.
+    """
+
+    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class UntrustedAnswer(LicclientError):
     """No pinned key signed this answer to this call (D-62) or this version (D-67), or a file is another."""
+
+
+class DownloadCancelled(LicclientError):
+    """The app set `cancel`. What has come stays for the next time."""

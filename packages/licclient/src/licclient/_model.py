@@ -52,6 +52,8 @@ class Settings:
     """Keys of which one must have signed every update; none: updates are believed as they come (D-67)."""
     public_keys: tuple[PublicKey, ...] = ()
     """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
+    download_origins: frozenset[str] | None = None
+    """Where files may come from beside the service itself, as from `_links.origin`; None: any `https`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +219,3 @@ class Round:
     spread: float
     answered: bool
     listing: Listing | None
-
-
-@dataclass(frozen=True, slots=True)
-class Downloaded:
-    """A file that arrived whole, under its final name."""
-
-    path: str
-    size: int
-    sha256: str

@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from licclient._ed25519 import PublicKey, demand_library, read_public_key
+from licclient._links import origin
 from licclient._model import Settings
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
@@ -44,6 +45,7 @@ def read_settings(
     timeout: float | timedelta,
     public_keys: Iterable[str] | None = None,
     release_keys: Iterable[str] | None = None,
+    download_origins: Iterable[str] | None = None,
 ) -> Settings:
     """Check what a client was constructed with; the arguments are those of `LicenseClient`.
 
@@ -65,6 +67,7 @@ def read_settings(
         timeout=_timeout(timeout),
         public_keys=_public_keys(public_keys, server),
         release_keys=_keys("release_keys", release_keys),
+        download_origins=_origins(download_origins),
     )
 
 
@@ -155,3 +158,20 @@ def _keys(name: str, texts: Iterable[str] | None) -> tuple[PublicKey, ...]:
         raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
     demand_library(name)
     return keys
+
+
+def _origins(value: Iterable[str] | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        raise TypeError("download_origins must be a list of addresses, not a string")
+    return frozenset(map(_origin, value))
+
+
+def _origin(value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"download_origins must hold strings, not {type(value).__name__}")
+    found = origin(value)
+    if found is None or value.lower().removeprefix("https://").removeprefix("http://").strip("/").count("/"):
+        raise ValueError("download_origins must be addresses like https://files.example.com, without a path")
+    return found

@@ -17,12 +17,8 @@ from typing import Final
 from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
 from licclient._download import Job, open_job
-from licclient._errors import (
-    InvalidRequest,
-    LicclientError,
-    LicenseRefused,
-    ServiceUnavailable,
-)
+from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
+from licclient._links import is_safe_link
 from licclient._model import Held, License, Listing, Manifest, Reason, Settings, Update, Verified
 from licclient._policy import (
     begin_round,
@@ -49,7 +45,6 @@ from licclient._signature import asking_for_signature
 from licclient._wire import (
     Call,
     Reply,
-    is_safe_link,
     tidy_key,
     update_call,
     verify_call,
@@ -314,7 +309,7 @@ class Steps:
         self._installed()
         link = update.download_url
         if link is None or not (
-            is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings.server)
+            is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings)
         ):
             link = None
         expected = self._signed.expected(update, self._now())
