@@ -133,6 +133,12 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
 
+@pytest.fixture(autouse=True)
+def _no_keyring(monkeypatch):
+    """No test may touch the keyring of whoever runs it."""
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+
+
 @pytest.fixture
 def service():
     """A running service; `.url` is its base URL."""
@@ -242,3 +248,18 @@ def dead_url():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def eventually():
+    """Wait until something holds that happens behind the answer; fails when it never does."""
+
+    async def wait(condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                found = condition()
+                if await found if inspect.isawaitable(found) else found:
+                    return
+                await asyncio.sleep(0.01)
+
+    return wait

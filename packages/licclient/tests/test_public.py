@@ -26,21 +26,30 @@ def test_the_public_door():
     assert licclient.__all__ == [
         "AsyncLicenseClient",
         "InvalidRequest",
+        "KeyFlaw",
         "LicclientError",
         "License",
         "LicenseClient",
         "LicenseRefused",
+        "LicenseState",
+        "LicenseStatus",
+        "MistypedKey",
+        "NotActivated",
         "Reason",
         "ServiceUnavailable",
         "Source",
         "UntrustedAnswer",
         "Update",
         "__version__",
+        "explain",
     ]
     assert all(hasattr(licclient, name) for name in licclient.__all__)
 
 
-@pytest.mark.parametrize("name", ["__init__", "verify", "check_for_update", "download"])
+@pytest.mark.parametrize(
+    "name",
+    ["__init__", "verify", "check_for_update", "download", "activate", "deactivate_locally", "status"],
+)
 def test_the_twins_have_the_same_face(name):
     """Both flavours take the same arguments."""
     sync, twin = (inspect.signature(getattr(one, name)) for one in (LicenseClient, AsyncLicenseClient))
@@ -53,6 +62,8 @@ def test_the_twins_have_the_same_face(name):
         LicenseRefused(Reason.EXPIRED, "License expired."),
         InvalidRequest({"ip": ["Bad."]}),
         ServiceUnavailable("No answer."),
+        licclient.MistypedKey(licclient.KeyFlaw.TOO_SHORT, "2"),
+        licclient.NotActivated(),
     ],
 )
 def test_errors_survive_a_process_boundary(error):

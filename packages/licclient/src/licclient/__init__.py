@@ -9,24 +9,35 @@ from licclient._errors import (
     InvalidRequest,
     LicclientError,
     LicenseRefused,
+    MistypedKey,
+    NotActivated,
     ServiceUnavailable,
     UntrustedAnswer,
 )
+from licclient._explain import explain
 from licclient._model import License, Reason, Source, Update
+from licclient._status import LicenseState, LicenseStatus
+from licclient._typed_key import KeyFlaw
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncLicenseClient",
     "InvalidRequest",
+    "KeyFlaw",
     "LicclientError",
     "License",
     "LicenseClient",
     "LicenseRefused",
+    "LicenseState",
+    "LicenseStatus",
+    "MistypedKey",
+    "NotActivated",
     "Reason",
     "ServiceUnavailable",
     "Source",
     "UntrustedAnswer",
     "Update",
     "__version__",
+    "explain",
 ]

@@ -40,6 +40,7 @@ class StateFolder:
         self._given = folder
         self._found: Path | None = None
         self._guard = threading.Lock()
+        self._paths: dict[str, Path] = {}  # putting one together costs more than looking at the file
         # name → what the file looked like, and what it said; also what could not be written.
         self._memory: dict[str, tuple[_Signature | None, Document | None]] = {}
 
@@ -78,6 +79,11 @@ class StateFolder:
             self._memory[name] = _signature(self._path(name)), after
             return after
 
+    def lock_file(self, name: str) -> Path | None:
+        """Return where a lock of that name belongs; None when there is no folder."""
+        folder = self._folder()
+        return None if folder is None else folder / f"{name}.lock"
+
     # --- the disk -----------------------------------------------------------------------------
 
     def _folder(self) -> Path | None:
@@ -91,8 +97,10 @@ class StateFolder:
         return self._found
 
     def _path(self, name: str) -> Path | None:
-        folder = self._folder()
-        return None if folder is None else folder / f"{name}.state"
+        path = self._paths.get(name)
+        if path is None and (folder := self._folder()) is not None:
+            path = self._paths[name] = folder / f"{name}.state"
+        return path
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:

@@ -10,22 +10,23 @@ from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import licclient
 from licclient._clock import Clock, real_clock
 from licclient._errors import LicclientError, ServiceUnavailable
+from licclient._life import AsyncLife, Life
 from licclient._model import Downloaded, License, Update
 from licclient._settings import read_settings
 from licclient._steps import NoUpdate, Steps
+from licclient._threads import in_thread as _in_thread
+from licclient._turns import PAUSE
 
 if TYPE_CHECKING:
     from licclient._download import Job
     from licclient._transport import AsyncTransport, Transport
 
 Progress = Callable[[int, int | None], object]
-
-_T = TypeVar("_T")
 
 
 class _Client:
@@ -62,6 +63,7 @@ class _Client:
         folder = None if state_dir is None else Path(state_dir)
         self._steps = Steps(settings, clock or real_clock, folder)
         self._opening = threading.Lock()
+        super().__init__()
 
     def _transport_options(self) -> tuple[str, timedelta, str]:
         settings = self._steps.settings
@@ -71,7 +73,7 @@ class _Client:
         return f"{type(self).__name__}({self._steps.settings.server!r})"
 
 
-class LicenseClient(_Client):
+class LicenseClient(_Client, Life):
     """Verifies license keys, and finds and downloads updates.
 
     Safe to share among threads. Use it as a context manager, or call `close`; a closed client opens again
@@ -100,14 +102,18 @@ class LicenseClient(_Client):
 
     _open_transport: "Transport | None" = None
 
-    def verify(self, key: str, recheck: bool = False) -> License:
+    def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
 
+        However many threads and processes ask in the same moment, one of them makes the call, and the others
+        take what it is told (D-58).
+
         Args:
-            key: As a person typed it: white space and lower case are repaired (D-02).
+            key: White space and lower case are repaired (D-02). None for the key that was activated.
             recheck: Ask the server also when the cache is fresh.
 
         Raises:
+            NotActivated: No key was given, and none was activated on this computer.
             LicenseRefused: The server said no, or the key is for another product.
             InvalidRequest: There is no key in `key`, or the server called the request malformed.
             ServiceUnavailable: No answer, and neither cache nor grace holds.
@@ -115,11 +121,16 @@ class LicenseClient(_Client):
         known = self._steps.begin_verify(key, recheck=recheck)
         if isinstance(known, License):
             return known
-        transport = self._transport()
-        reply = transport.send(self._steps.verify_call(known, transport.own_ip()))
-        return self._steps.end_verify(known, reply)
+        with self._steps.turn(known) as turn:
+            while not turn.is_ours():
+                time.sleep(PAUSE)
+            if (told := self._steps.told_meanwhile(known)) is not None:
+                return told
+            transport = self._transport()
+            reply = transport.send(self._steps.verify_call(known, transport.own_ip()))
+            return self._steps.end_verify(known, reply)
 
-    def check_for_update(self, key: str, force: bool = False) -> Update | None:
+    def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None.
 
         Refusals and outages are None as well. Without `force` the server is asked at most once per
@@ -181,7 +192,7 @@ class LicenseClient(_Client):
                 self._open_transport = Transport(*self._transport_options())
             return self._open_transport
 
-    def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
+    def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
         known = self._steps.begin_check(key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
@@ -212,7 +223,7 @@ class LicenseClient(_Client):
         return job.link
 
 
-class AsyncLicenseClient(_Client):
+class AsyncLicenseClient(_Client, AsyncLife):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
 
     Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
@@ -221,16 +232,23 @@ class AsyncLicenseClient(_Client):
 
     _open_transport: "AsyncTransport | None" = None
 
-    async def verify(self, key: str, recheck: bool = False) -> License:
+    async def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
+        import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
+
         known = await _in_thread(self._steps.begin_verify, key, recheck=recheck)
         if isinstance(known, License):
             return known
-        transport = self._transport()
-        reply = await transport.send(self._steps.verify_call(known, await transport.own_ip()))
-        return await _in_thread(self._steps.end_verify, known, reply)
+        with self._steps.turn(known) as turn:
+            while not await _in_thread(turn.is_ours):
+                await asyncio.sleep(PAUSE)  # noqa: ASYNC110 - other processes set no event
+            if (told := await _in_thread(self._steps.told_meanwhile, known)) is not None:
+                return told
+            transport = self._transport()
+            reply = await transport.send(self._steps.verify_call(known, await transport.own_ip()))
+            return await _in_thread(self._steps.end_verify, known, reply)
 
-    async def check_for_update(self, key: str, force: bool = False) -> Update | None:
+    async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
         found = await self._look_for_update(key, force=force)
         return found if isinstance(found, Update) else None
@@ -264,7 +282,7 @@ class AsyncLicenseClient(_Client):
                 self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport
 
-    async def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
+    async def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
         known = await _in_thread(self._steps.begin_check, key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
@@ -301,15 +319,3 @@ class AsyncLicenseClient(_Client):
         reply = await self._transport().send(self._steps.check_call(asking))
         job.link = await _in_thread(self._steps.end_link, asking, reply)
         return job.link
-
-
-async def _in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-    """Do what waits for the disk on a thread, and see it through: a cancelled caller must not overtake it."""
-    import asyncio  # noqa: PLC0415 - as above
-
-    work = asyncio.ensure_future(asyncio.to_thread(step, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise

@@ -9,15 +9,24 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from licclient._activation import Activation, Activations
 from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
 from licclient._download import Job, open_job
-from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
+from licclient._errors import (
+    InvalidRequest,
+    LicclientError,
+    LicenseRefused,
+    MistypedKey,
+    NotActivated,
+    ServiceUnavailable,
+)
 from licclient._model import Held, License, Listing, Reason, Settings, Update
+from licclient._outcome import Outcome, outcome_of, read_outcome, write_outcome
 from licclient._policy import (
     begin_round,
     end_round,
@@ -30,6 +39,9 @@ from licclient._policy import (
     settle,
 )
 from licclient._records import Document, read_held, read_round, record_name, write_held, write_round
+from licclient._status import LicenseState, LicenseStatus, judge_status
+from licclient._turns import Turn
+from licclient._typed_key import Mistyped, repair_key
 from licclient._wire import (
     Call,
     Reply,
@@ -41,6 +53,14 @@ from licclient._wire import (
     verify_call,
 )
 
+PATIENCE: Final = timedelta(seconds=5)
+"""What a call may take beyond its time limit: our own address, slow disks. Then others go ahead (D-58)."""
+
+_MOST_NAMES: Final = 64
+"""How many typed keys are kept in memory with the names of their records."""
+
+_NO_KEY: Final = "The system's keyring did not hand out the license key."
+_NOT_ASKED: Final = "The license service has not been asked yet."
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
 
 
@@ -59,6 +79,8 @@ class Asking:
     domain: str
     slug: str = ""
     installed: str = ""
+    before: str | None = None
+    """For a verify: the last call that anybody had made when we began (D-58)."""
 
 
 class Steps:
@@ -74,24 +96,106 @@ class Steps:
         self.settings = settings
         self._clock = clock
         self._state = StateFolder(state_dir)
+        self._activations = Activations(settings, self._state)
+        # Worked out before: (typed key, domain) → (key, record's name); record's name → what it says.
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        self._read: dict[str, tuple[Document, Held | None]] = {}
 
     def _now(self) -> datetime:
         return read_clock(self._clock)
 
     # --- verify -------------------------------------------------------------------------------
 
-    def begin_verify(self, typed: str, *, recheck: bool) -> License | Asking:
+    def begin_verify(self, typed: str | None, *, recheck: bool) -> License | Asking:
         """Answer from the cache, or say what to ask (D-41).
 
+        Args:
+            typed: The key; None for the one that was activated.
+            recheck: Ask also when the cache is fresh.
+
         Raises:
+            NotActivated: No key was given, and none was activated.
             InvalidRequest: There is no key in what was typed.
+            ServiceUnavailable: The key lies in a keyring that does not give it, and nothing remembered holds.
         """
-        key = _key(typed)
         domain = self._domain()
+        activation = self._activation() if typed is None else None
+        key, name = self._subject(typed, activation, domain)
         now = self._now()
-        held = self._marked(self._held_name(key, domain), now)
+        held = self._marked(name, now)
         known = None if recheck else recall(held, now, self.settings)
-        return known or Asking(key, domain)
+        if known is not None:
+            return known
+        if activation is not None:
+            key = self._activations.key_of(activation)
+        if key is None:
+            return _raised(settle(ServiceUnavailable(_NO_KEY), held, now, self.settings).result)
+        last = self._outcome(name)
+        return Asking(key, domain, before=last.call if last else None)
+
+    def _activation(self) -> Activation:
+        found = self._activations.find()
+        if found is None:
+            raise NotActivated
+        return found
+
+    def _subject(
+        self, typed: str | None, activation: Activation | None, domain: str
+    ) -> tuple[str | None, str]:
+        """Return the key, if it is at hand, and the name of its record."""
+        if activation is not None:
+            if activation.domain == domain:
+                return activation.key, activation.license
+            typed = self._activations.key_of(activation)
+            if typed is None:
+                return None, activation.license
+        known = self._names.get((typed, domain)) if isinstance(typed, str) else None
+        if known is None:
+            key = _key(typed)  # type: ignore[arg-type] # of another type it raises
+            if len(self._names) >= _MOST_NAMES:
+                self._names.clear()
+            known = self._names[key, domain] = key, self._held_name(key, domain)
+        return known
+
+    def turn(self, asking: Asking) -> Turn:
+        """Queue up for the call, with everybody else who wants to make the same one (D-58)."""
+        name = _call_name(self._held_name(asking.key, asking.domain))
+        patience = self.settings.timeout + PATIENCE
+        return Turn(self._state.lock_file(name), patience.total_seconds())
+
+    def told_meanwhile(self, asking: Asking) -> License | None:
+        """When it is our turn: what somebody else was told since we began to wait; None to make the call.
+
+        Raises:
+            LicclientError: They were refused, or got no answer.
+        """
+        name, now = self._held_name(asking.key, asking.domain), self._now()
+        last = self._outcome(name)
+        if last is None or last.call == asking.before:
+            return None
+        held = self._marked(name, now)
+        if last.answer is None:
+            return recall(held, now, self.settings)
+        return _raised(settle(last.answer, held, now, self.settings).result)
+
+    def _outcome(self, held_name: str) -> Outcome | None:
+        return read_outcome(self._state.load(_call_name(held_name)))
+
+    def recall_holding(self) -> tuple[License | None, bool]:
+        """Answer for the activated key from what is remembered, grace included, and if a check is due (D-59).
+
+        Raises:
+            NotActivated: No key was activated.
+        """
+        activation, domain = self._activation(), self._domain()
+        _, name = self._subject(None, activation, domain)
+        now = self._now()
+        held = self._marked(name, now)
+        fresh = recall(held, now, self.settings)
+        if fresh is not None:
+            return fresh, False
+        found = settle(ServiceUnavailable(_NOT_ASKED), held, now, self.settings).result
+        return (found, True) if isinstance(found, License) else (None, True)
 
     def verify_call(self, asking: Asking, ip: str) -> Call:
         """Write the call that `begin_verify` asked for."""
@@ -113,13 +217,23 @@ class Steps:
             self._state.change(name, lambda _: after)
             if held is None:
                 self._let_check_again(asking.key)
-        if isinstance(settled.result, LicclientError):
-            raise settled.result
-        return settled.result
+        # Last: who finds it must find the rest.
+        if (ended := outcome_of(answer, uuid.uuid4().hex, now)) is not None:
+            self._state.change(_call_name(name), lambda _: write_outcome(ended))
+        return _raised(settled.result)
+
+    def _held(self, name: str) -> Held | None:
+        document = self._state.load(name)
+        if document is None:
+            return None
+        known = self._read.get(name)
+        if known is None or known[0] is not document:
+            known = self._read[name] = document, read_held(document)
+        return known[1]
 
     def _marked(self, name: str, now: datetime) -> Held | None:
         """Load a success, and note the latest instant that the clock has shown (D-43)."""
-        held = read_held(self._state.load(name))
+        held = self._held(name)
         if held is None or mark(held, now, self.settings) is held:
             return held
 
@@ -144,9 +258,61 @@ class Steps:
             known = self._state.change(name, lambda found: found if _is_id(found) else made)
         return str((known or {})["id"])
 
+    # --- the key of this computer -------------------------------------------------------------
+
+    def read_typed(self, typed: str) -> str:
+        """Make a key of what a person typed (D-57).
+
+        Raises:
+            MistypedKey: It cannot be one.
+        """
+        key = repair_key(typed)
+        if isinstance(key, Mistyped):
+            raise MistypedKey(key.flaw, key.detail)
+        return key
+
+    def remember_key(self, key: str) -> None:
+        """Remember a key that was found good."""
+        domain = self._domain()
+        self._activations.remember(key, domain, self._held_name(key, domain))
+
+    def forget_key(self) -> None:
+        """Forget the key, and that it was good; not the cadence of update checks: it protects the server."""
+        while (found := self._activations.find()) is not None:
+            for name in (found.license, _call_name(found.license)):
+                self._state.change(name, lambda _: None)
+            self._activations.forget()
+            if self._activations.find() == found:  # the disk lets nothing go
+                break
+
+    def status(self) -> LicenseStatus:
+        """Say what a settings page shows, from what is remembered."""
+        found = self._activations.find()
+        if found is None:
+            return LicenseStatus(LicenseState.NOT_ACTIVATED)
+        _, name = self._subject(None, found, self._domain())
+        return judge_status(
+            self._held(name),
+            self._outcome(name),
+            self._now(),
+            self.settings,
+            key_hint=found.hint,
+            update=self._offered(found),
+        )
+
+    def _offered(self, found: Activation) -> Update | None:
+        """Return the update that was offered last, as it is remembered."""
+        if self.settings.slug is None or self.settings.version is None:
+            return None
+        key = self._activations.key_of(found)
+        if key is None:
+            return None
+        offer = self._remembered(Asking(key, "", self.settings.slug, self.settings.version))
+        return offer if isinstance(offer, Update) else None
+
     # --- updates ------------------------------------------------------------------------------
 
-    def begin_check(self, typed: str, *, force: bool) -> Update | NoUpdate | LicclientError | Asking:
+    def begin_check(self, typed: str | None, *, force: bool) -> Update | NoUpdate | LicclientError | Asking:
         """Answer from what is remembered, or count an attempt and say what to ask (D-46).
 
         Raises:
@@ -222,8 +388,15 @@ class Steps:
         if last is not None and last.listing is None:
             self._state.change(name, lambda _: None)
 
-    def _asking_updates(self, typed: str) -> Asking | InvalidRequest:
+    def _asking_updates(self, typed: str | None) -> Asking | LicclientError:
         slug, version = self._installed()
+        if typed is None:
+            found = self._activations.find()
+            if found is None:
+                return NotActivated()
+            typed = self._activations.key_of(found)
+            if typed is None:
+                return ServiceUnavailable(_NO_KEY)
         key = tidy_key(typed)
         return key if isinstance(key, InvalidRequest) else Asking(key, self._domain(), slug, version)
 
@@ -291,6 +464,17 @@ def _key(typed: str) -> str:
     if isinstance(key, InvalidRequest):
         raise key
     return key
+
+
+def _raised(result: License | LicclientError) -> License:
+    if isinstance(result, LicclientError):
+        raise result
+    return result
+
+
+def _call_name(held_name: str) -> str:
+    """Name the record of the last call after that of the success: for one there is always the other."""
+    return "call-" + held_name.partition("-")[2]
 
 
 def _spread() -> float:

@@ -1,0 +1,208 @@
+"""The life of an app with its key, for both clients: enter it once, gate features on it, show it, forget it.
+
+Two classes side by side, as in `_client`; keep them alike.
+"""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Never, overload
+
+from licclient._errors import LicclientError
+from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co
+from licclient._model import License
+from licclient._status import LicenseStatus
+from licclient._steps import Steps
+from licclient._threads import in_thread
+
+if TYPE_CHECKING:
+    import asyncio
+
+BEHIND_EVERY: Final = 60.0
+"""Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
+
+
+class Life:
+    """The half of `LicenseClient` that remembers a key."""
+
+    _steps: Steps
+
+    def __init__(self) -> None:
+        self._behind: threading.Thread | None = None
+        self._behind_at: float | None = None
+        self._behind_guard = threading.Lock()
+
+    @abstractmethod
+    def verify(self, key: str | None = None, recheck: bool = False) -> License:
+        """As in `LicenseClient`."""
+
+    def activate(self, key: str) -> License:
+        """Verify a key that a person entered, and remember it when it is good.
+
+        From then on `verify`, `check_for_update` and `require` need no key. It is kept in the system's
+        keyring when the extra `licclient[keyring]` is installed and works, else in a private file of the
+        state folder (D-57).
+
+        Args:
+            key: As typed or pasted: spaces, case, dashes of every kind and missing ones are repaired.
+
+        Raises:
+            MistypedKey: It cannot be a key, and says what is wrong; nobody was asked.
+            LicclientError: As `verify`; whatever was remembered before stays.
+        """
+        repaired = self._steps.read_typed(key)
+        license_ = self.verify(repaired)
+        self._steps.remember_key(repaired)
+        return license_
+
+    def deactivate_locally(self) -> None:
+        """Forget the key on this computer. The service is not told: its activation slot stays taken."""
+        self._steps.forget_key()
+
+    def status(self) -> LicenseStatus:
+        """Return what a settings page shows; asks nobody, and raises for nothing."""
+        return self._steps.status()
+
+    @overload
+    def require(self) -> License: ...
+
+    @overload
+    def require(
+        self, feature: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def require(self, feature: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def require(self, *, otherwise: Otherwise[S_co]) -> Gate[S_co]: ...
+
+    def require(
+        self, feature: Callable[..., Any] | None = None, *, otherwise: Otherwise[Any] | None = None
+    ) -> Any:
+        """Insist on a license: as a call, or as a decorator of the functions that need one.
+
+        ::
+
+            client.require()                                 # returns the license or raises
+
+            @client.require                                  # raises before the function runs
+            def export(): ...
+
+            @client.require(otherwise=show_license_dialog)   # calls that with the error instead
+            def export(): ...
+
+        It never waits for the network while anything remembered holds, grace included: then it answers from
+        the disk and asks the service behind the answer (D-59). Only when nothing holds it asks first. A
+        decorated `async def` does the waiting on a thread.
+
+        Args:
+            feature: The function to gate.
+            otherwise: Called with the error when there is no license; what it returns is returned.
+
+        Raises:
+            NotActivated: No key has been activated on this computer.
+            LicclientError: As `verify`.
+        """
+        if otherwise is not None:
+            gate: Gate[Any] = Gate(self._required, otherwise)
+            return gate if feature is None else gate(feature)
+        return self._required() if feature is None else Gate[Never](self._required, None)(feature)
+
+    def _required(self) -> License:
+        known, is_due = self._steps.recall_holding()
+        if known is None:
+            return self.verify()
+        if is_due:
+            self._refresh_behind()
+        return known
+
+    def _refresh_behind(self) -> None:
+        with self._behind_guard:
+            if not _may_refresh(self._behind_at):
+                return
+            self._behind_at = monotonic()
+            # A daemon: what it writes is written whole or not at all, so the app's end need not wait for it.
+            self._behind = threading.Thread(target=self._refresh, name="licclient-refresh", daemon=True)
+            self._behind.start()
+
+    def _refresh(self) -> None:
+        with suppress(LicclientError, OSError, RuntimeError):
+            self.verify()
+
+
+class AsyncLife:
+    """The twin of `Life`."""
+
+    _steps: Steps
+
+    def __init__(self) -> None:
+        self._behind: asyncio.Task[None] | None = None
+        self._behind_at: float | None = None
+
+    @abstractmethod
+    async def verify(self, key: str | None = None, recheck: bool = False) -> License:
+        """As in `LicenseClient`."""
+
+    async def activate(self, key: str) -> License:
+        """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
+        repaired = self._steps.read_typed(key)
+        license_ = await self.verify(repaired)
+        await in_thread(self._steps.remember_key, repaired)
+        return license_
+
+    async def deactivate_locally(self) -> None:
+        """Forget the key on this computer; as `LicenseClient.deactivate_locally`."""
+        await in_thread(self._steps.forget_key)
+
+    async def status(self) -> LicenseStatus:
+        """Return what a settings page shows; as `LicenseClient.status`."""
+        return await in_thread(self._steps.status)
+
+    @overload
+    def require(self) -> Coroutine[Any, Any, License]: ...
+
+    @overload
+    def require(
+        self, feature: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def require(self, *, otherwise: Otherwise[S_co]) -> AsyncGate[S_co]: ...
+
+    def require(
+        self, feature: Callable[..., Any] | None = None, *, otherwise: Otherwise[Any] | None = None
+    ) -> Any:
+        """Insist on a license: `await client.require()`, or as a decorator; as `LicenseClient.require`.
+
+        Decorates only `async def` functions; `otherwise` may be one too.
+        """
+        if otherwise is not None:
+            gate: AsyncGate[Any] = AsyncGate(self._required, otherwise)
+            return gate if feature is None else gate(feature)
+        return self._required() if feature is None else AsyncGate[Never](self._required, None)(feature)
+
+    async def _required(self) -> License:
+        known, is_due = await in_thread(self._steps.recall_holding)
+        if known is None:
+            return await self.verify()
+        if is_due:
+            self._refresh_behind()
+        return known
+
+    def _refresh_behind(self) -> None:
+        import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
+
+        if _may_refresh(self._behind_at):
+            self._behind_at = monotonic()
+            self._behind = asyncio.get_running_loop().create_task(self._refresh(), name="licclient-refresh")
+
+    async def _refresh(self) -> None:
+        with suppress(LicclientError, OSError, RuntimeError):
+            await self.verify()
+
+
+def _may_refresh(last: float | None) -> bool:
+    return last is None or monotonic() - last >= BEHIND_EVERY
