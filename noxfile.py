@@ -58,10 +58,11 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def crash(session: nox.Session) -> None:
-    """200 kills and 20 rolling restarts under load; CI does a few of each in the test run."""
+    """200 kills and 20 rolling restarts under load, 300 killed apps; the test run does a few of each."""
     sync(session)
-    campaign = {"LICENSING_CRASHES": "200", "LICENSING_RESTARTS": "20"}
-    session.run("pytest", "tests/test_crash.py", "tests/test_restarts.py", *session.posargs, env=campaign)
+    campaign = {"LICENSING_CRASHES": "200", "LICENSING_RESTARTS": "20", "LICCLIENT_CRASHES": "300"}
+    stories = ["tests/test_crash.py", "tests/test_restarts.py", "packages/licclient/tests/test_together.py"]
+    session.run("pytest", *stories, *session.posargs, env=campaign)
 
 
 @nox.session

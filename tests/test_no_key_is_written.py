@@ -34,8 +34,8 @@ def test_no_key_is_written_anywhere(
 def _files(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Every file below a folder, its name first; release files of gigabytes are zeros of our own making.
 
-    Without the one kind that is there to hold a key: what `LicenseClient.activate` remembers where there is no
-    keyring (D-57). Its name is searched like others, and nobody but the user may read it.
+    Without the one kind that is there to hold a key: what `LicenseClient.activate` remembers where there is
+    no keyring (D-57). Its name is searched like others, and nobody but the user may read it.
     """
     for path in folder.rglob("*"):
         if path.name.startswith("activation-") and path.name.endswith(".state"):

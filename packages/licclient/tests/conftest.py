@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import socket
 import socketserver
 import threading
@@ -196,6 +197,12 @@ class Driver:
             await self.client.aclose()
 
 
+@pytest.fixture
+def drive():
+    """Puts a client of either flavour behind one face."""
+    return Driver
+
+
 @pytest.fixture(params=["sync", "async"])
 def flavour(request):
     """Every test that asks for a client runs once per flavour."""
@@ -263,3 +270,9 @@ def eventually():
                 await asyncio.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture
+def crashes():
+    """How many processes a test kills: a few; 300 in `nox -s crash`."""
+    return int(os.environ.get("LICCLIENT_CRASHES", "12"))

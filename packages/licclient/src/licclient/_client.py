@@ -240,8 +240,8 @@ class AsyncLicenseClient(_Client, AsyncLife):
         if isinstance(known, License):
             return known
         with self._steps.turn(known) as turn:
-            while not await _in_thread(turn.is_ours):
-                await asyncio.sleep(PAUSE)  # noqa: ASYNC110 - other processes set no event
+            while not await _in_thread(turn.is_ours):  # noqa: ASYNC110 - other processes set no event
+                await asyncio.sleep(PAUSE)
             if (told := await _in_thread(self._steps.told_meanwhile, known)) is not None:
                 return told
             transport = self._transport()

@@ -1,7 +1,8 @@
 """The only file that names `keyring`: the operating system's place for secrets, when the extra is installed.
 
 Importing keyring looks through all installed packages, and asking it may wake a service; so both happen
-only when a key is stored, or fetched for a call. Whatever goes wrong there is "not here": a private file stands in.
+only when a key is stored, or fetched for a call. Whatever goes wrong there is "not here": a private file
+stands in.
 """
 
 from contextlib import suppress

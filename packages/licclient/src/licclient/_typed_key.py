@@ -61,8 +61,8 @@ def repair_key(typed: str) -> str | Mistyped:
 
     White space, invisible characters and case do not matter, nor which of the many dashes was used, nor
     whether the dashes were typed at all; full-width letters and letters of other alphabets that look alike
-    are taken for what they look like; quotes and a full stop around the key fall off. A key within a sentence is
-    found, when there is just one.
+    are taken for what they look like; quotes and a full stop around the key fall off. A key within a
+    sentence is found, when there is just one.
 
     Args:
         typed: Any text.

@@ -1,0 +1,133 @@
+"""Leads every client of the process to a fake service, for a while. Beside `_transport` this names httpx.
+
+What is replaced are the client's own edges (HTTP, state folder, keyring, clock), and they are replaced where
+they are used, not where clients are made: so an app's client that was made at import is led here as well.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+
+from licclient import _keyring, _steps, _transport
+from licclient._cache import StateFolder
+from licclient._records import Document
+from licclient._typed_key import mask_key
+from licclient.testing._clock import LicenseClock
+from licclient.testing._service import Answer, LicenseService, NoAnswer
+
+
+@contextmanager
+def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
+    """Put a fake in the place of every license service, for a block.
+
+    Args:
+        clock: What the service and all clients take for the time; None for a new `LicenseClock`.
+
+    Yields:
+        The service.
+    """
+    clock = clock or LicenseClock()
+    service = LicenseService(clock)
+    state = _State(service)
+    transport = httpx.MockTransport(lambda request: _respond(service, request))
+
+    def http(make: Callable[..., Any]) -> property:
+        # A property goes before what an instance holds already, such as a connection to the real service.
+        return property(
+            lambda _: make(transport=transport, trust_env=False, headers={"User-Agent": "licclient"})
+        )
+
+    with ExitStack() as stack:
+        for where, name, stand_in in (
+            (_transport.Transport, "_http", http(httpx.Client)),
+            (_transport.AsyncTransport, "_http", http(httpx.AsyncClient)),
+            (_transport, "own_ip", lambda _server: "127.0.0.1"),
+            (StateFolder, "load", state.load),
+            (StateFolder, "change", state.change),
+            (StateFolder, "lock_file", lambda _folder, _name: None),
+            (_keyring, "store", lambda _account, _key: False),
+            (_keyring, "fetch", lambda _account: None),
+            (_keyring, "drop", lambda _account: None),
+            (_steps, "read_clock", lambda _clock: clock()),
+        ):
+            stack.enter_context(patch.object(where, name, stand_in))
+        yield service
+
+
+class _State:
+    """What the computer remembers, in memory: one set of records for each state folder."""
+
+    def __init__(self, service: LicenseService) -> None:
+        self._service = service
+        self._folders: dict[Path | None, dict[str, Document]] = {}
+        self._found: dict[str, Document] = {}
+
+    @property
+    def load(self) -> Callable[[StateFolder, str], Document | None]:
+        """In the place of `StateFolder.load`."""
+
+        def load(folder: StateFolder, name: str) -> Document | None:
+            return self._load(folder, name)
+
+        return load  # a function, so that as a class's attribute it is handed the folder
+
+    @property
+    def change(self) -> Callable[..., Document | None]:
+        """In the place of `StateFolder.change`."""
+
+        def change(folder: StateFolder, name: str, edit: Any) -> Document | None:
+            before = self._load(folder, name)
+            after: Document | None = edit(before)
+            records = self._records(folder)
+            if after is None:
+                records.pop(name, None)
+                if before is not None and name.startswith("activation-"):
+                    self._service.activated_key = None
+            else:
+                records[name] = after
+            return after
+
+        return change
+
+    def _records(self, folder: StateFolder) -> dict[str, Document]:
+        return self._folders.setdefault(folder._given, {})  # noqa: SLF001 - it is ours
+
+    def _load(self, folder: StateFolder, name: str) -> Document | None:
+        key = self._service.activated_key
+        known = self._records(folder).get(name)
+        if known is not None or key is None or not name.startswith("activation-"):
+            return known
+        found = {"hint": mask_key(key), "domain": "", "license": "", "key": key}
+        if self._found.get(name) != found:
+            self._found[name] = found
+        return self._found[name]
+
+
+def _respond(service: LicenseService, request: httpx.Request) -> httpx.Response:
+    try:
+        answer = service.answer(request.method, str(request.url), request.headers, request.content)
+    except NoAnswer as silence:
+        if silence.slow:
+            raise httpx.ReadTimeout("the fake service is slow", request=request) from None
+        raise httpx.ConnectError("the fake service is offline", request=request) from None
+    return httpx.Response(answer.status, headers=dict(answer.headers), stream=_Body(answer))
+
+
+class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body that may break off."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._answer.body[: self._answer.cut_at]
+        if self._answer.cut_at is not None:
+            raise httpx.ReadError("the fake service cut the connection")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
