@@ -81,12 +81,13 @@ class StateFolder:
 
     def lock_file(self, name: str) -> Path | None:
         """Return where a lock of that name belongs; None when there is no folder."""
-        folder = self._folder()
+        folder = self.folder()
         return None if folder is None else folder / f"{name}.lock"
 
     # --- the disk -----------------------------------------------------------------------------
 
-    def _folder(self) -> Path | None:
+    def folder(self) -> Path | None:
+        """Return where the records are; None when there is no place for them."""
         if self._found is None and self._given is None:
             from platformdirs import user_state_path  # noqa: PLC0415 - often not needed
 
@@ -98,7 +99,7 @@ class StateFolder:
 
     def _path(self, name: str) -> Path | None:
         path = self._paths.get(name)
-        if path is None and (folder := self._folder()) is not None:
+        if path is None and (folder := self.folder()) is not None:
             path = self._paths[name] = folder / f"{name}.state"
         return path
 
@@ -118,7 +119,7 @@ class StateFolder:
     def _file_lock(self) -> Iterator[bool]:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
 
-        folder = self._folder()
+        folder = self.folder()
         if folder is None:
             yield False
             return

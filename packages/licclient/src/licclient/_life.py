@@ -65,6 +65,14 @@ class Life:
         """Return what a settings page shows; asks nobody, and raises for nothing."""
         return self._steps.status()
 
+    def diagnose(self) -> str:
+        """Find out why something does not work: a report for a mail to support, as of `licclient doctor`.
+
+        It looks at name, proxy, TLS, the service and its clock, state folder, keyring and license. The key in
+        it is masked, and the service is asked nothing about it. May take half a minute when a lot is wrong.
+        """
+        return _report(self._steps)
+
     @overload
     def require(self) -> License: ...
 
@@ -161,6 +169,10 @@ class AsyncLife:
         """Return what a settings page shows; as `LicenseClient.status`."""
         return await in_thread(self._steps.status)
 
+    async def diagnose(self) -> str:
+        """Find out why something does not work; as `LicenseClient.diagnose`."""
+        return await in_thread(_report, self._steps)
+
     @overload
     def require(self) -> Coroutine[Any, Any, License]: ...
 
@@ -202,6 +214,12 @@ class AsyncLife:
     async def _refresh(self) -> None:
         with suppress(LicclientError, OSError, RuntimeError):
             await self.verify()
+
+
+def _report(steps: Steps) -> str:
+    from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
+
+    return write_report(examine(steps), steps.now())
 
 
 def _may_refresh(last: float | None) -> bool:

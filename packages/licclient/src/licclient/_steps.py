@@ -101,6 +101,18 @@ class Steps:
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         self._read: dict[str, tuple[Document, Held | None]] = {}
 
+    def now(self) -> datetime:
+        """Read the client's clock."""
+        return self._now()
+
+    def state_folder(self) -> Path | None:
+        """Return where things are remembered; None when there is no place for it."""
+        return self._state.folder()
+
+    def pinned(self) -> tuple[str, ...]:
+        """Return the ids of the keys that answers must be signed with."""
+        return ()
+
     def _now(self) -> datetime:
         return read_clock(self._clock)
 
