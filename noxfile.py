@@ -33,9 +33,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy, strict, on both packages and the tests between them."""
+    """Mypy, strict, on both packages and the tests between them; pyright on what apps import."""
     sync(session, "--group", "lint", "--group", "dev")
     session.run("mypy")
+    session.run("basedpyright")
 
 
 @nox.session

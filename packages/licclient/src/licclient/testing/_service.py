@@ -327,7 +327,7 @@ class LicenseService:
         if missing:
             message = next(iter(missing.values()))[0]
             return _json(422, {"error": "validation", "message": message, "errors": missing})
-        key, slug = asked["license_key"], asked["slug"]
+        key, slug = str(asked["license_key"]), str(asked["slug"])
         sold = self._sold.get(key)
         # D-20: the order of errors.
         if sold is None or sold.revoked:
