@@ -170,7 +170,8 @@ class LicenseClient(_Client, Life):
         return Path(self._download(update, Path(to), progress).path)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Stop the worker, if there is one, and close what is open."""
+        self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
         if transport is not None:
@@ -260,7 +261,8 @@ class AsyncLicenseClient(_Client, AsyncLife):
         return Path((await self._download(update, Path(to), progress)).path)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Stop the worker, if there is one, and close what is open."""
+        await self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
         if transport is not None:

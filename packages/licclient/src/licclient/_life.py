@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Never, overload
 
 from licclient._errors import LicclientError
 from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co
-from licclient._model import License
+from licclient._model import License, Update
 from licclient._status import LicenseStatus
 from licclient._steps import Steps
 from licclient._threads import in_thread
+from licclient._worker import AsyncWorker, Bell, Deliver, OnStatus, OnUpdate, Worker
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,9 +34,14 @@ class Life:
         self._behind: threading.Thread | None = None
         self._behind_at: float | None = None
         self._behind_guard = threading.Lock()
+        self._worker: Worker | None = None
 
     @abstractmethod
     def verify(self, key: str | None = None, recheck: bool = False) -> License:
+        """As in `LicenseClient`."""
+
+    @abstractmethod
+    def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """As in `LicenseClient`."""
 
     def activate(self, key: str) -> License:
@@ -55,15 +61,56 @@ class Life:
         repaired = self._steps.read_typed(key)
         license_ = self.verify(repaired)
         self._steps.remember_key(repaired)
+        self._nudge()
         return license_
 
     def deactivate_locally(self) -> None:
         """Forget the key on this computer. The service is not told: its activation slot stays taken."""
         self._steps.forget_key()
+        self._nudge()
 
     def status(self) -> LicenseStatus:
         """Return what a settings page shows; asks nobody, and raises for nothing."""
         return self._steps.status()
+
+    def start(
+        self,
+        *,
+        on_status: OnStatus | None = None,
+        on_update: OnUpdate | None = None,
+        deliver: Deliver | None = None,
+    ) -> Worker:
+        """Run one background worker: re-verifies the activated key and looks for updates when they are due.
+
+        It tells the status at once, as it is remembered, and then whenever it changes; an update is told
+        once. A computer that was suspended is caught up with within half a minute. It ends with `close`, with
+        its own `stop`, or as a context manager, within a second, and then calls nobody back any more (D-59).
+
+        Args:
+            on_status: Called with a `LicenseStatus`; its `update` is left to `on_update`.
+            on_update: Called with an `Update`.
+            deliver: Runs the callbacks on a thread of the app's choice, such as
+                `licclient.deliver.to_tk(root)`; by default they are called on the worker's thread.
+
+        Returns:
+            The worker.
+
+        Raises:
+            RuntimeError: The client has one that runs.
+        """
+        if self._worker is not None and self._worker.is_running:
+            raise RuntimeError("this client has a worker that runs already")
+        bell = Bell(on_status, on_update, deliver)
+        self._worker = Worker(self._steps, self.verify, self.check_for_update, bell)
+        return self._worker
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
 
     def diagnose(self) -> str:
         """Find out why something does not work: a report for a mail to support, as of `licclient doctor`.
@@ -149,9 +196,14 @@ class AsyncLife:
     def __init__(self) -> None:
         self._behind: asyncio.Task[None] | None = None
         self._behind_at: float | None = None
+        self._worker: AsyncWorker | None = None
 
     @abstractmethod
     async def verify(self, key: str | None = None, recheck: bool = False) -> License:
+        """As in `LicenseClient`."""
+
+    @abstractmethod
+    async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """As in `LicenseClient`."""
 
     async def activate(self, key: str) -> License:
@@ -159,15 +211,45 @@ class AsyncLife:
         repaired = self._steps.read_typed(key)
         license_ = await self.verify(repaired)
         await in_thread(self._steps.remember_key, repaired)
+        self._nudge()
         return license_
 
     async def deactivate_locally(self) -> None:
         """Forget the key on this computer; as `LicenseClient.deactivate_locally`."""
         await in_thread(self._steps.forget_key)
+        self._nudge()
 
     async def status(self) -> LicenseStatus:
         """Return what a settings page shows; as `LicenseClient.status`."""
         return await in_thread(self._steps.status)
+
+    def start(
+        self,
+        *,
+        on_status: OnStatus | None = None,
+        on_update: OnUpdate | None = None,
+        deliver: Deliver | None = None,
+    ) -> AsyncWorker:
+        """Run one background worker as a task of the running loop; as `LicenseClient.start`.
+
+        ::
+
+            async with client.start(on_status=show):
+                ...
+        """
+        if self._worker is not None and self._worker.is_running:
+            raise RuntimeError("this client has a worker that runs already")
+        bell = Bell(on_status, on_update, deliver)
+        self._worker = AsyncWorker(self._steps, self.verify, self.check_for_update, bell)
+        return self._worker
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()
+
+    async def _stop(self) -> None:
+        if self._worker is not None:
+            await self._worker.stop()
 
     async def diagnose(self) -> str:
         """Find out why something does not work; as `LicenseClient.diagnose`."""

@@ -12,10 +12,12 @@ from unittest.mock import patch
 
 import httpx
 
-from licclient import _keyring, _steps, _transport
+from licclient import _keyring, _steps, _transport, _worker
 from licclient._cache import StateFolder
+from licclient._life import AsyncLife, Life
 from licclient._records import Document
 from licclient._typed_key import mask_key
+from licclient._worker import AsyncWorker, Worker
 from licclient.testing._clock import LicenseClock
 from licclient.testing._service import Answer, LicenseService, NoAnswer
 
@@ -41,6 +43,15 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             lambda _: make(transport=transport, trust_env=False, headers={"User-Agent": "licclient"})
         )
 
+    workers: list[Worker | AsyncWorker] = []
+
+    def noting(start: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(client: Any, **options: Any) -> Any:
+            workers.append(worker := start(client, **options))
+            return worker
+
+        return noted
+
     with ExitStack() as stack:
         for where, name, stand_in in (
             (_transport.Transport, "_http", http(httpx.Client)),
@@ -49,13 +60,22 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             (StateFolder, "load", state.load),
             (StateFolder, "change", state.change),
             (StateFolder, "lock_file", lambda _folder, _name: None),
+            (Life, "start", noting(Life.start)),
+            (AsyncLife, "start", noting(AsyncLife.start)),
             (_keyring, "store", lambda _account, _key: False),
             (_keyring, "fetch", lambda _account: None),
             (_keyring, "drop", lambda _account: None),
+            # A worker looks at the clock so often that it keeps up with a test that moves it.
+            (_worker, "SLICE", 0.02),
+            (_worker, "LEAST_PAUSE", 0.02),
             (_steps, "read_clock", lambda _clock: clock()),
         ):
             stack.enter_context(patch.object(where, name, stand_in))
-        yield service
+        try:
+            yield service
+        finally:
+            for worker in workers:  # none may outlive the fake, and go on with the real service
+                worker.stop() if isinstance(worker, Worker) else worker.retire()
 
 
 class _State:
