@@ -15,7 +15,7 @@ from typing import Final
 
 from licclient._activation import Activation, Activations
 from licclient._cache import StateFolder
-from licclient._cadence import Plan, next_check, next_verify
+from licclient._cadence import Course, Plan, next_check, next_verify
 from licclient._clock import Clock, read_clock
 from licclient._download import Job, open_job
 from licclient._errors import (
@@ -313,23 +313,24 @@ class Steps:
             update=self._offered(found),
         )
 
-    def plan(self, failures: int) -> Plan:
+    def plan(self, course: Course) -> Plan:
         """Say when a background worker is to do what (D-59).
 
         Args:
-            failures: How many of its calls in a row got no answer.
+            course: What the worker has been through.
         """
         found = self._activations.find()
         if found is None:
             return Plan(None, None)
         _, name = self._subject(None, found, self._domain())
         now, held = self._now(), self._held(name)
-        verify_at = next_verify(name, held, self._outcome(name), failures, now, self.settings)
+        verify_at = next_verify(name, held, self._outcome(name), course, now, self.settings)
         key = self._activations.key_of(found)
         if held is None or self.settings.slug is None or self.settings.version is None or key is None:
             return Plan(verify_at, None)
         round_name = self._round_name(Asking(key, "", self.settings.slug))
-        return Plan(verify_at, next_check(name, read_round(self._state.load(round_name)), now, self.settings))
+        last = read_round(self._state.load(round_name))
+        return Plan(verify_at, next_check(name, last, course, now, self.settings))
 
     def _offered(self, found: Activation) -> Update | None:
         """Return the update that was offered last, as it is remembered."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from licclient._cadence import RETRY_FIRST, RETRY_MOST, Plan
+from licclient._cadence import RETRY_FIRST, RETRY_MOST, Course, Plan
 from licclient._errors import LicclientError
 from licclient._model import License, Source, Update
 from licclient._status import LicenseStatus
@@ -73,16 +73,16 @@ class Bell:
 
 
 class _Pace:
-    """When to do what next, and how often it has gone wrong: the half of a worker that both flavours share."""
+    """When to do what next, and how often it went wrong: the half of a worker that both flavours share."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._failures = 0
+        self._course = Course(steps.now())
         self._not_before: datetime | None = None
 
     def plan(self) -> Plan:
-        """Say when to do what; a verify that went wrong in a way that left no trace is not tried at once again."""
-        plan, now = self._steps.plan(self._failures), self._steps.now()
+        """Say when to do what; a verify that went wrong and left no trace is not tried at once again."""
+        plan, now = self._steps.plan(self._course), self._steps.now()
         wait_until = self._not_before
         if plan.verify_at is None or wait_until is None or wait_until - now > RETRY_MOST:  # a clock set back
             return plan
@@ -90,7 +90,7 @@ class _Pace:
 
     def went(self, *, well: bool) -> None:
         """Take note of how a verify ended."""
-        self._failures = 0 if well else self._failures + 1
+        self._course = replace(self._course, failures=0 if well else self._course.failures + 1)
         self._not_before = None if well else self._steps.now() + RETRY_FIRST
 
     def is_due(self, at: datetime | None) -> bool:
