@@ -120,8 +120,8 @@ def _download(told: argparse.Namespace, client: LicenseClient) -> int:
 def _doctor(told: argparse.Namespace, client: LicenseClient) -> int:
     from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
 
-    steps = client._steps  # noqa: SLF001 - to tell fine from not
-    findings = examine(steps)
+    steps, agent = client._steps, client._agent  # noqa: SLF001 - to tell fine from not
+    findings = examine(steps, agent)
     document = [{"name": one.name, "fine": one.is_fine, "words": one.words} for one in findings]
     _say(told, {"findings": document}, write_report(findings, steps.now()))
     return NO if any(one.is_fine is False for one in findings) else YES

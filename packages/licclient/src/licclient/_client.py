@@ -62,12 +62,13 @@ class _Client:
             raise TypeError("clock must be callable and return an aware datetime")
         folder = None if state_dir is None else Path(state_dir)
         self._steps = Steps(settings, clock or real_clock, folder)
+        self._agent = f"licclient/{licclient.__version__}"
         self._opening = threading.Lock()
         super().__init__()
 
     def _transport_options(self) -> tuple[str, timedelta, str]:
         settings = self._steps.settings
-        return settings.server, settings.timeout, f"licclient/{licclient.__version__}"
+        return settings.server, settings.timeout, self._agent
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._steps.settings.server!r})"

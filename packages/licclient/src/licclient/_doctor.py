@@ -18,7 +18,6 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import licclient
 from licclient import _keyring
 from licclient._errors import ServiceUnavailable
 from licclient._model import Settings
@@ -49,19 +48,20 @@ class Finding:
     words: str
 
 
-def examine(steps: Steps) -> list[Finding]:
+def examine(steps: Steps, agent: str) -> list[Finding]:
     """Make every check, for one client.
 
     Args:
         steps: The client's.
+        agent: What it calls itself: `licclient/` and its version.
     """
     settings = steps.settings
-    found = [_noted("server", settings.server), _noted("program", _program(settings))]
+    found = [_noted("server", settings.server), _noted("program", _program(settings, agent))]
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "name": lambda: _name(settings.server),
         "proxy": lambda: _proxy(settings.server),
         "tls": lambda: _tls(settings.server),
-        "service": lambda: _service(settings, steps.now()),
+        "service": lambda: _service(settings, agent, steps.now()),
         "state folder": lambda: _folder(steps.state_folder()),
         "keyring": lambda: iter([_noted("keyring", _keyring.describe())]),
         "license": lambda: _license(steps.status()),
@@ -97,11 +97,11 @@ def write_report(findings: list[Finding], now: datetime) -> str:
     return "\n".join(lines)
 
 
-def _program(settings: Settings) -> str:
+def _program(settings: Settings, agent: str) -> str:
     frozen = ", frozen" if getattr(sys, "frozen", False) else ""
     app = f"{settings.product or settings.slug or 'app'} {settings.version or ''}".strip()
     python = f"Python {platform.python_version()}{frozen}"
-    return f"{app}, licclient {licclient.__version__}, {python}, {platform.system()} {platform.release()}"
+    return f"{app}, {agent.replace('/', ' ')}, {python}, {platform.system()} {platform.release()}"
 
 
 def _name(server: str) -> Iterator[Finding]:
@@ -169,10 +169,10 @@ def _tls(server: str) -> Iterator[Finding]:
         yield _fine("tls", f"{version}, the certificate is trusted")
 
 
-def _service(settings: Settings, now: datetime) -> Iterator[Finding]:
+def _service(settings: Settings, agent: str, now: datetime) -> Iterator[Finding]:
     from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
 
-    transport = Transport(settings.server, settings.timeout, f"licclient/{licclient.__version__}")
+    transport = Transport(settings.server, settings.timeout, agent)
     try:
         # Nothing is asked about a key, so a service that is well says what is missing: 422.
         with transport.stream(settings.server + UPDATE_CHECK_PATH, {"Accept": "application/json"}) as (

@@ -29,6 +29,7 @@ class Life:
     """The half of `LicenseClient` that remembers a key."""
 
     _steps: Steps
+    _agent: str
 
     def __init__(self) -> None:
         self._behind: threading.Thread | None = None
@@ -118,7 +119,7 @@ class Life:
         It looks at name, proxy, TLS, the service and its clock, state folder, keyring and license. The key in
         it is masked, and the service is asked nothing about it. May take half a minute when a lot is wrong.
         """
-        return _report(self._steps)
+        return _report(self._steps, self._agent)
 
     @overload
     def require(self) -> License: ...
@@ -192,6 +193,7 @@ class AsyncLife:
     """The twin of `Life`."""
 
     _steps: Steps
+    _agent: str
 
     def __init__(self) -> None:
         self._behind: asyncio.Task[None] | None = None
@@ -253,7 +255,7 @@ class AsyncLife:
 
     async def diagnose(self) -> str:
         """Find out why something does not work; as `LicenseClient.diagnose`."""
-        return await in_thread(_report, self._steps)
+        return await in_thread(_report, self._steps, self._agent)
 
     @overload
     def require(self) -> Coroutine[Any, Any, License]: ...
@@ -298,10 +300,10 @@ class AsyncLife:
             await self.verify()
 
 
-def _report(steps: Steps) -> str:
+def _report(steps: Steps, agent: str) -> str:
     from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
 
-    return write_report(examine(steps), steps.now())
+    return write_report(examine(steps, agent), steps.now())
 
 
 def _may_refresh(last: float | None) -> bool:
