@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Self
 import licclient
 from licclient._clock import Clock, real_clock
 from licclient._errors import LicclientError, ServiceUnavailable
+from licclient._key_steps import KeySteps
 from licclient._life import AsyncLife, Life
 from licclient._model import Downloaded, License, Update
 from licclient._settings import read_settings
-from licclient._steps import NoUpdate, Steps
+from licclient._steps import NoUpdate
 from licclient._threads import in_thread as _in_thread
 from licclient._turns import PAUSE
 
@@ -61,7 +62,7 @@ class _Client:
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
         folder = None if state_dir is None else Path(state_dir)
-        self._steps = Steps(settings, clock or real_clock, folder)
+        self._steps = KeySteps(settings, clock or real_clock, folder)
         self._agent = f"licclient/{licclient.__version__}"
         self._opening = threading.Lock()
         super().__init__()

@@ -20,10 +20,10 @@ from urllib.request import getproxies, proxy_bypass
 
 from licclient import _keyring
 from licclient._errors import ServiceUnavailable
+from licclient._key_steps import KeySteps
 from licclient._model import Settings
 from licclient._sockets import within
 from licclient._status import LicenseState, LicenseStatus
-from licclient._steps import Steps
 from licclient._wire import UPDATE_CHECK_PATH, Head
 
 SECONDS: Final = 10.0
@@ -48,7 +48,7 @@ class Finding:
     words: str
 
 
-def examine(steps: Steps, agent: str) -> list[Finding]:
+def examine(steps: KeySteps, agent: str) -> list[Finding]:
     """Make every check, for one client.
 
     Args:

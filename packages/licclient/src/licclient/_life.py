@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Never, overload
 
 from licclient._errors import LicclientError
 from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co
+from licclient._key_steps import KeySteps
 from licclient._model import License, Update
 from licclient._status import LicenseStatus
-from licclient._steps import Steps
 from licclient._threads import in_thread
 from licclient._worker import AsyncWorker, Bell, Deliver, OnStatus, OnUpdate, Worker
 
@@ -28,7 +28,7 @@ BEHIND_EVERY: Final = 60.0
 class Life:
     """The half of `LicenseClient` that remembers a key."""
 
-    _steps: Steps
+    _steps: KeySteps
     _agent: str
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Life:
 class AsyncLife:
     """The twin of `Life`."""
 
-    _steps: Steps
+    _steps: KeySteps
     _agent: str
 
     def __init__(self) -> None:
@@ -300,7 +300,7 @@ class AsyncLife:
             await self.verify()
 
 
-def _report(steps: Steps, agent: str) -> str:
+def _report(steps: KeySteps, agent: str) -> str:
     from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
 
     return write_report(examine(steps, agent), steps.now())

@@ -15,14 +15,12 @@ from typing import Final
 
 from licclient._activation import Activation, Activations
 from licclient._cache import StateFolder
-from licclient._cadence import Course, Plan, next_check, next_verify
 from licclient._clock import Clock, read_clock
 from licclient._download import Job, open_job
 from licclient._errors import (
     InvalidRequest,
     LicclientError,
     LicenseRefused,
-    MistypedKey,
     NotActivated,
     ServiceUnavailable,
 )
@@ -40,9 +38,7 @@ from licclient._policy import (
     settle,
 )
 from licclient._records import Document, read_held, read_round, record_name, write_held, write_round
-from licclient._status import LicenseState, LicenseStatus, judge_status
 from licclient._turns import Turn
-from licclient._typed_key import Mistyped, repair_key
 from licclient._wire import (
     Call,
     Reply,
@@ -61,7 +57,6 @@ _MOST_NAMES: Final = 64
 """How many typed keys are kept in memory with the names of their records."""
 
 _NO_KEY: Final = "The system's keyring did not hand out the license key."
-_NOT_ASKED: Final = "The license service has not been asked yet."
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
 
 
@@ -101,18 +96,6 @@ class Steps:
         # Worked out before: (typed key, domain) → (key, record's name); record's name → what it says.
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         self._read: dict[str, tuple[Document, Held | None]] = {}
-
-    def now(self) -> datetime:
-        """Read the client's clock."""
-        return self._now()
-
-    def state_folder(self) -> Path | None:
-        """Return where things are remembered; None when there is no place for it."""
-        return self._state.folder()
-
-    def pinned(self) -> tuple[str, ...]:
-        """Return the ids of the keys that answers must be signed with."""
-        return ()
 
     def _now(self) -> datetime:
         return read_clock(self._clock)
@@ -172,7 +155,7 @@ class Steps:
 
     def turn(self, asking: Asking) -> Turn:
         """Queue up for the call, with everybody else who wants to make the same one (D-58)."""
-        name = _call_name(self._held_name(asking.key, asking.domain))
+        name = call_name(self._held_name(asking.key, asking.domain))
         patience = self.settings.timeout + PATIENCE
         return Turn(self._state.lock_file(name), patience.total_seconds())
 
@@ -192,23 +175,7 @@ class Steps:
         return _raised(settle(last.answer, held, now, self.settings).result)
 
     def _outcome(self, held_name: str) -> Outcome | None:
-        return read_outcome(self._state.load(_call_name(held_name)))
-
-    def recall_holding(self) -> tuple[License | None, bool]:
-        """Answer for the activated key from what is remembered, grace included, and if a check is due (D-59).
-
-        Raises:
-            NotActivated: No key was activated.
-        """
-        activation, domain = self._activation(), self._domain()
-        _, name = self._subject(None, activation, domain)
-        now = self._now()
-        held = self._marked(name, now)
-        fresh = recall(held, now, self.settings)
-        if fresh is not None:
-            return fresh, False
-        found = settle(ServiceUnavailable(_NOT_ASKED), held, now, self.settings).result
-        return (found, True) if isinstance(found, License) else (None, True)
+        return read_outcome(self._state.load(call_name(held_name)))
 
     def verify_call(self, asking: Asking, ip: str) -> Call:
         """Write the call that `begin_verify` asked for."""
@@ -232,7 +199,7 @@ class Steps:
                 self._let_check_again(asking.key)
         # Last: who finds it must find the rest.
         if (ended := outcome_of(answer, uuid.uuid4().hex, now)) is not None:
-            self._state.change(_call_name(name), lambda _: write_outcome(ended))
+            self._state.change(call_name(name), lambda _: write_outcome(ended))
         return _raised(settled.result)
 
     def _held(self, name: str) -> Held | None:
@@ -270,77 +237,6 @@ class Steps:
             made = {"id": uuid.uuid4().hex}
             known = self._state.change(name, lambda found: found if _is_id(found) else made)
         return str((known or {})["id"])
-
-    # --- the key of this computer -------------------------------------------------------------
-
-    def read_typed(self, typed: str) -> str:
-        """Make a key of what a person typed (D-57).
-
-        Raises:
-            MistypedKey: It cannot be one.
-        """
-        key = repair_key(typed)
-        if isinstance(key, Mistyped):
-            raise MistypedKey(key.flaw, key.detail)
-        return key
-
-    def remember_key(self, key: str) -> None:
-        """Remember a key that was found good."""
-        domain = self._domain()
-        self._activations.remember(key, domain, self._held_name(key, domain))
-
-    def forget_key(self) -> None:
-        """Forget the key, and that it was good; not the cadence of update checks: it protects the server."""
-        while (found := self._activations.find()) is not None:
-            for name in (found.license, _call_name(found.license)):
-                self._state.change(name, lambda _: None)
-            self._activations.forget()
-            if self._activations.find() == found:  # the disk lets nothing go
-                break
-
-    def status(self) -> LicenseStatus:
-        """Say what a settings page shows, from what is remembered."""
-        found = self._activations.find()
-        if found is None:
-            return LicenseStatus(LicenseState.NOT_ACTIVATED)
-        _, name = self._subject(None, found, self._domain())
-        return judge_status(
-            self._held(name),
-            self._outcome(name),
-            self._now(),
-            self.settings,
-            key_hint=found.hint,
-            update=self._offered(found),
-        )
-
-    def plan(self, course: Course) -> Plan:
-        """Say when a background worker is to do what (D-59).
-
-        Args:
-            course: What the worker has been through.
-        """
-        found = self._activations.find()
-        if found is None:
-            return Plan(None, None)
-        _, name = self._subject(None, found, self._domain())
-        now, held = self._now(), self._held(name)
-        verify_at = next_verify(name, held, self._outcome(name), course, now, self.settings)
-        key = self._activations.key_of(found)
-        if held is None or self.settings.slug is None or self.settings.version is None or key is None:
-            return Plan(verify_at, None)
-        round_name = self._round_name(Asking(key, "", self.settings.slug))
-        last = read_round(self._state.load(round_name))
-        return Plan(verify_at, next_check(name, last, course, now, self.settings))
-
-    def _offered(self, found: Activation) -> Update | None:
-        """Return the update that was offered last, as it is remembered."""
-        if self.settings.slug is None or self.settings.version is None:
-            return None
-        key = self._activations.key_of(found)
-        if key is None:
-            return None
-        offer = self._remembered(Asking(key, "", self.settings.slug, self.settings.version))
-        return offer if isinstance(offer, Update) else None
 
     # --- updates ------------------------------------------------------------------------------
 
@@ -504,7 +400,7 @@ def _raised(result: License | LicclientError) -> License:
     return result
 
 
-def _call_name(held_name: str) -> str:
+def call_name(held_name: str) -> str:
     """Name the record of the last call after that of the success: for one there is always the other."""
     return "call-" + held_name.partition("-")[2]
 

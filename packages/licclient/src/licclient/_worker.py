@@ -14,9 +14,9 @@ from typing import Final, Self, TypeVar
 
 from licclient._cadence import RETRY_FIRST, RETRY_MOST, Course, Plan
 from licclient._errors import LicclientError
+from licclient._key_steps import KeySteps
 from licclient._model import License, Source, Update
 from licclient._status import LicenseStatus
-from licclient._steps import Steps
 from licclient._threads import in_thread
 
 _T = TypeVar("_T")
@@ -75,7 +75,7 @@ class Bell:
 class _Pace:
     """When to do what next, and how often it went wrong: the half of a worker that both flavours share."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: KeySteps) -> None:
         self._steps = steps
         self._course = Course(steps.now())
         self._not_before: datetime | None = None
@@ -120,7 +120,7 @@ class Worker:
     """
 
     def __init__(
-        self, steps: Steps, verify: Callable[[], License], check: Callable[[], Update | None], bell: Bell
+        self, steps: KeySteps, verify: Callable[[], License], check: Callable[[], Update | None], bell: Bell
     ) -> None:
         self._steps = steps
         self._verify = verify
@@ -197,7 +197,7 @@ class AsyncWorker:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: KeySteps,
         verify: Callable[[], Awaitable[License]],
         check: Callable[[], Awaitable[Update | None]],
         bell: Bell,

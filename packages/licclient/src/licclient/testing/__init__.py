@@ -8,6 +8,7 @@ the real clock, whatever address they were given.
 
 from licclient.testing._clock import LicenseClock
 from licclient.testing._hooks import fake_service
-from licclient.testing._service import LicenseService, Misbehaviour, SeenRequest
+from licclient.testing._service import LicenseService
+from licclient.testing._told import Misbehaviour, SeenRequest
 
 __all__ = ["LicenseClock", "LicenseService", "Misbehaviour", "SeenRequest", "fake_service"]

@@ -19,7 +19,8 @@ from licclient._records import Document
 from licclient._typed_key import mask_key
 from licclient._worker import AsyncWorker, Worker
 from licclient.testing._clock import LicenseClock
-from licclient.testing._service import Answer, LicenseService, NoAnswer
+from licclient.testing._service import LicenseService
+from licclient.testing._told import Answer, NoAnswer
 
 
 @contextmanager

@@ -1,0 +1,121 @@
+"""What both clients do about the key of this computer: remember it, answer for it, show it, plan for it.
+
+The calls themselves are in `_steps`; nothing here needs the network.
+"""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from licclient._activation import Activation
+from licclient._cadence import Course, Plan, next_check, next_verify
+from licclient._errors import MistypedKey, ServiceUnavailable
+from licclient._model import License, Update
+from licclient._policy import recall, settle
+from licclient._records import read_round
+from licclient._status import LicenseState, LicenseStatus, judge_status
+from licclient._steps import Asking, Steps, call_name
+from licclient._typed_key import Mistyped, repair_key
+
+_NOT_ASKED: Final = "The license service has not been asked yet."
+
+
+class KeySteps(Steps):
+    """`Steps`, and what can be said about the activated key without a call."""
+
+    def now(self) -> datetime:
+        """Read the client's clock."""
+        return self._now()
+
+    def state_folder(self) -> Path | None:
+        """Return where things are remembered; None when there is no place for it."""
+        return self._state.folder()
+
+    def pinned(self) -> tuple[str, ...]:
+        """Return the ids of the keys that answers must be signed with."""
+        return ()
+
+    def recall_holding(self) -> tuple[License | None, bool]:
+        """Answer for the activated key from what is remembered, grace included, and if a check is due (D-59).
+
+        Raises:
+            NotActivated: No key was activated.
+        """
+        activation, domain = self._activation(), self._domain()
+        _, name = self._subject(None, activation, domain)
+        now = self._now()
+        held = self._marked(name, now)
+        fresh = recall(held, now, self.settings)
+        if fresh is not None:
+            return fresh, False
+        found = settle(ServiceUnavailable(_NOT_ASKED), held, now, self.settings).result
+        return (found, True) if isinstance(found, License) else (None, True)
+
+    def read_typed(self, typed: str) -> str:
+        """Make a key of what a person typed (D-57).
+
+        Raises:
+            MistypedKey: It cannot be one.
+        """
+        key = repair_key(typed)
+        if isinstance(key, Mistyped):
+            raise MistypedKey(key.flaw, key.detail)
+        return key
+
+    def remember_key(self, key: str) -> None:
+        """Remember a key that was found good."""
+        domain = self._domain()
+        self._activations.remember(key, domain, self._held_name(key, domain))
+
+    def forget_key(self) -> None:
+        """Forget the key, and that it was good; not the cadence of update checks: it protects the server."""
+        while (found := self._activations.find()) is not None:
+            for name in (found.license, call_name(found.license)):
+                self._state.change(name, lambda _: None)
+            self._activations.forget()
+            if self._activations.find() == found:  # the disk lets nothing go
+                break
+
+    def status(self) -> LicenseStatus:
+        """Say what a settings page shows, from what is remembered."""
+        found = self._activations.find()
+        if found is None:
+            return LicenseStatus(LicenseState.NOT_ACTIVATED)
+        _, name = self._subject(None, found, self._domain())
+        return judge_status(
+            self._held(name),
+            self._outcome(name),
+            self._now(),
+            self.settings,
+            key_hint=found.hint,
+            update=self._offered(found),
+        )
+
+    def plan(self, course: Course) -> Plan:
+        """Say when a background worker is to do what (D-59).
+
+        Args:
+            course: What the worker has been through.
+        """
+        found = self._activations.find()
+        if found is None:
+            return Plan(None, None)
+        _, name = self._subject(None, found, self._domain())
+        now, held = self._now(), self._held(name)
+        verify_at = next_verify(name, held, self._outcome(name), course, now, self.settings)
+        key = self._activations.key_of(found)
+        if held is None or self.settings.slug is None or self.settings.version is None or key is None:
+            return Plan(verify_at, None)
+        round_name = self._round_name(Asking(key, "", self.settings.slug))
+        last = read_round(self._state.load(round_name))
+        return Plan(verify_at, next_check(name, last, course, now, self.settings))
+
+    def _offered(self, found: Activation) -> Update | None:
+        """Return the update that was offered last, as it is remembered."""
+        if self.settings.slug is None or self.settings.version is None:
+            return None
+        key = self._activations.key_of(found)
+        if key is None:
+            return None
+        offer = self._remembered(Asking(key, "", self.settings.slug, self.settings.version))
+        return offer if isinstance(offer, Update) else None
