@@ -21,7 +21,6 @@ from licclient._model import Downloaded, License, Update
 from licclient._settings import read_settings
 from licclient._steps import NoUpdate
 from licclient._threads import in_thread as _in_thread
-from licclient._turns import PAUSE
 
 if TYPE_CHECKING:
     from licclient._download import Job
@@ -125,7 +124,7 @@ class LicenseClient(_Client, Life):
             return known
         with self._steps.turn(known) as turn:
             while not turn.is_ours():
-                time.sleep(PAUSE)
+                time.sleep(turn.pause)
             if (told := self._steps.told_meanwhile(known)) is not None:
                 return told
             transport = self._transport()
@@ -244,7 +243,7 @@ class AsyncLicenseClient(_Client, AsyncLife):
             return known
         with self._steps.turn(known) as turn:
             while not await _in_thread(turn.is_ours):  # noqa: ASYNC110 - other processes set no event
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(turn.pause)
             if (told := await _in_thread(self._steps.told_meanwhile, known)) is not None:
                 return told
             transport = self._transport()

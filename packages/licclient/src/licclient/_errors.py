@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from licclient._model import Reason
-from licclient._texts import text_of
 from licclient._typed_key import KeyFlaw
 
 
@@ -27,6 +26,8 @@ class NotActivated(LicclientError):
     """There is no key: none was given, and none has been activated on this computer."""
 
     def __init__(self) -> None:
+        from licclient._texts import text_of  # noqa: PLC0415 - most starts have nothing to say
+
         super().__init__(text_of("error.not_activated", "en"))
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
@@ -76,6 +77,8 @@ class MistypedKey(InvalidRequest):
     """
 
     def __init__(self, flaw: KeyFlaw, detail: str = "") -> None:
+        from licclient._texts import text_of  # noqa: PLC0415 - as above
+
         super().__init__({"license_key": [text_of(f"flaw.{flaw.value}", "en", detail)]})
         self.flaw = flaw
         self.detail = detail

@@ -1,5 +1,7 @@
 """What to show a person: any error, reason or state of this package, in their language."""
 
+from typing import TYPE_CHECKING
+
 from licclient._errors import (
     InvalidRequest,
     LicclientError,
@@ -8,10 +10,10 @@ from licclient._errors import (
     NotActivated,
     UntrustedAnswer,
 )
-from licclient._language import system_languages
 from licclient._model import Reason
-from licclient._status import LicenseState, LicenseStatus
-from licclient._texts import pick_language, text_of
+
+if TYPE_CHECKING:
+    from licclient._status import LicenseStatus
 
 
 def explain(what: "LicclientError | Reason | LicenseStatus", language: str | None = None) -> str:
@@ -24,6 +26,10 @@ def explain(what: "LicclientError | Reason | LicenseStatus", language: str | Non
         language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
             the system. English stands in for others.
     """
+    from licclient._language import system_languages  # noqa: PLC0415 - most starts have nothing to say
+    from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
+    from licclient._texts import pick_language, text_of  # noqa: PLC0415 - as above
+
     tongue = pick_language(system_languages() if language is None else [language])
     match what:
         case LicenseStatus():
@@ -44,7 +50,10 @@ def explain(what: "LicclientError | Reason | LicenseStatus", language: str | Non
             return text_of("error.unavailable", tongue)
 
 
-def _status(status: LicenseStatus, tongue: str) -> str:
+def _status(status: "LicenseStatus", tongue: str) -> str:
+    from licclient._status import LicenseState  # noqa: PLC0415 - as above
+    from licclient._texts import text_of  # noqa: PLC0415 - as above
+
     match status.state:
         case LicenseState.VALID:
             return text_of("state.valid", tongue)

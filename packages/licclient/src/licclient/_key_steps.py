@@ -5,17 +5,19 @@ The calls themselves are in `_steps`; nothing here needs the network.
 
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
-from licclient._cadence import Course, Plan, next_check, next_verify
 from licclient._errors import MistypedKey, ServiceUnavailable
 from licclient._model import License, Update
 from licclient._policy import recall, settle
 from licclient._records import read_round
-from licclient._status import LicenseState, LicenseStatus, judge_status
 from licclient._steps import Asking, Steps, call_name
 from licclient._typed_key import Mistyped, repair_key
+
+if TYPE_CHECKING:
+    from licclient._cadence import Course, Plan
+    from licclient._status import LicenseStatus
 
 _NOT_ASKED: Final = "The license service has not been asked yet."
 
@@ -76,8 +78,10 @@ class KeySteps(Steps):
             if self._activations.find() == found:  # the disk lets nothing go
                 break
 
-    def status(self) -> LicenseStatus:
+    def status(self) -> "LicenseStatus":
         """Say what a settings page shows, from what is remembered."""
+        from licclient._status import LicenseState, LicenseStatus, judge_status  # noqa: PLC0415 - to show it
+
         found = self._activations.find()
         if found is None:
             return LicenseStatus(LicenseState.NOT_ACTIVATED)
@@ -91,12 +95,14 @@ class KeySteps(Steps):
             update=self._offered(found),
         )
 
-    def plan(self, course: Course) -> Plan:
+    def plan(self, course: "Course") -> "Plan":
         """Say when a background worker is to do what (D-59).
 
         Args:
             course: What the worker has been through.
         """
+        from licclient._cadence import Plan, next_check, next_verify  # noqa: PLC0415 - for workers alone
+
         found = self._activations.find()
         if found is None:
             return Plan(None, None)

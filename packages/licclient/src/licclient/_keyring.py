@@ -5,15 +5,16 @@ only when a key is stored, or fetched for a call. Whatever goes wrong there is "
 stands in.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
-
-from licclient._sockets import within
+from typing import Final, TypeVar
 
 SECONDS: Final = 10.0
 """How long to wait for it: a locked one asks the person for a password, one without a desktop may hang."""
 
 _SERVICE: Final = "licclient"
+
+_T = TypeVar("_T")
 
 
 def store(account: str, key: str) -> bool:
@@ -34,7 +35,7 @@ def store(account: str, key: str) -> bool:
         return keyring.get_password(_SERVICE, account) == key
 
     try:
-        return within(SECONDS, work)
+        return _patiently(work)
     except Exception:  # noqa: BLE001 - every backend fails in its own way, and its words may hold the key
         return False
 
@@ -48,7 +49,7 @@ def fetch(account: str) -> str | None:
         return keyring.get_password(_SERVICE, account)
 
     try:
-        return within(SECONDS, work)
+        return _patiently(work)
     except Exception:  # noqa: BLE001 - as above
         return None
 
@@ -62,7 +63,7 @@ def drop(account: str) -> None:
         keyring.delete_password(_SERVICE, account)
 
     with suppress(Exception):  # as above; it may be gone already
-        within(SECONDS, work)
+        _patiently(work)
 
 
 def describe() -> str:
@@ -76,11 +77,17 @@ def describe() -> str:
         return name if _is_safe(found) else f"{name}, not used"
 
     try:
-        return within(SECONDS, work)
+        return _patiently(work)
     except ImportError:
         return "not installed (the extra licclient[keyring])"
     except Exception as problem:  # noqa: BLE001 - as above
         return f"does not work ({type(problem).__name__})"
+
+
+def _patiently(work: Callable[[], _T]) -> _T:
+    from licclient._sockets import within  # noqa: PLC0415 - loads socket, which most starts do without
+
+    return within(SECONDS, work)
 
 
 def _is_safe(backend: object) -> bool:

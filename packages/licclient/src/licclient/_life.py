@@ -14,12 +14,13 @@ from licclient._errors import LicclientError
 from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co
 from licclient._key_steps import KeySteps
 from licclient._model import License, Update
-from licclient._status import LicenseStatus
 from licclient._threads import in_thread
-from licclient._worker import AsyncWorker, Bell, Deliver, OnStatus, OnUpdate, Worker
 
 if TYPE_CHECKING:
     import asyncio
+
+    from licclient._status import LicenseStatus
+    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate, Worker
 
 BEHIND_EVERY: Final = 60.0
 """Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
@@ -70,17 +71,17 @@ class Life:
         self._steps.forget_key()
         self._nudge()
 
-    def status(self) -> LicenseStatus:
+    def status(self) -> "LicenseStatus":
         """Return what a settings page shows; asks nobody, and raises for nothing."""
         return self._steps.status()
 
     def start(
         self,
         *,
-        on_status: OnStatus | None = None,
-        on_update: OnUpdate | None = None,
-        deliver: Deliver | None = None,
-    ) -> Worker:
+        on_status: "OnStatus | None" = None,
+        on_update: "OnUpdate | None" = None,
+        deliver: "Deliver | None" = None,
+    ) -> "Worker":
         """Run one background worker: re-verifies the activated key and looks for updates when they are due.
 
         It tells the status at once, as it is remembered, and then whenever it changes; an update is told
@@ -101,6 +102,8 @@ class Life:
         """
         if self._worker is not None and self._worker.is_running:
             raise RuntimeError("this client has a worker that runs already")
+        from licclient._worker import Bell, Worker  # noqa: PLC0415 - many apps have none
+
         bell = Bell(on_status, on_update, deliver)
         self._worker = Worker(self._steps, self.verify, self.check_for_update, bell)
         return self._worker
@@ -221,17 +224,17 @@ class AsyncLife:
         await in_thread(self._steps.forget_key)
         self._nudge()
 
-    async def status(self) -> LicenseStatus:
+    async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""
         return await in_thread(self._steps.status)
 
     def start(
         self,
         *,
-        on_status: OnStatus | None = None,
-        on_update: OnUpdate | None = None,
-        deliver: Deliver | None = None,
-    ) -> AsyncWorker:
+        on_status: "OnStatus | None" = None,
+        on_update: "OnUpdate | None" = None,
+        deliver: "Deliver | None" = None,
+    ) -> "AsyncWorker":
         """Run one background worker as a task of the running loop; as `LicenseClient.start`.
 
         ::
@@ -241,6 +244,8 @@ class AsyncLife:
         """
         if self._worker is not None and self._worker.is_running:
             raise RuntimeError("this client has a worker that runs already")
+        from licclient._worker import AsyncWorker, Bell  # noqa: PLC0415 - many apps have none
+
         bell = Bell(on_status, on_update, deliver)
         self._worker = AsyncWorker(self._steps, self.verify, self.check_for_update, bell)
         return self._worker

@@ -4,19 +4,16 @@ Every call has two halves. The first returns the answer when none is needed from
 send; the second is handed what came back.
 """
 
-import random
-import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation, Activations
 from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
-from licclient._download import Job, open_job
 from licclient._errors import (
     InvalidRequest,
     LicclientError,
@@ -25,7 +22,6 @@ from licclient._errors import (
     ServiceUnavailable,
 )
 from licclient._model import Held, License, Listing, Reason, Settings, Update
-from licclient._outcome import Outcome, outcome_of, read_outcome, write_outcome
 from licclient._policy import (
     begin_round,
     end_round,
@@ -38,7 +34,6 @@ from licclient._policy import (
     settle,
 )
 from licclient._records import Document, read_held, read_round, record_name, write_held, write_round
-from licclient._turns import Turn
 from licclient._wire import (
     Call,
     Reply,
@@ -55,6 +50,11 @@ PATIENCE: Final = timedelta(seconds=5)
 
 _MOST_NAMES: Final = 64
 """How many typed keys are kept in memory with the names of their records."""
+
+if TYPE_CHECKING:
+    from licclient._download import Job
+    from licclient._outcome import Outcome
+    from licclient._turns import Turn
 
 _NO_KEY: Final = "The system's keyring did not hand out the license key."
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
@@ -153,8 +153,10 @@ class Steps:
             known = self._names[key, domain] = key, self._held_name(key, domain)
         return known
 
-    def turn(self, asking: Asking) -> Turn:
+    def turn(self, asking: Asking) -> "Turn":
         """Queue up for the call, with everybody else who wants to make the same one (D-58)."""
+        from licclient._turns import Turn  # noqa: PLC0415 - as above
+
         name = call_name(self._held_name(asking.key, asking.domain))
         patience = self.settings.timeout + PATIENCE
         return Turn(self._state.lock_file(name), patience.total_seconds())
@@ -174,7 +176,9 @@ class Steps:
             return recall(held, now, self.settings)
         return _raised(settle(last.answer, held, now, self.settings).result)
 
-    def _outcome(self, held_name: str) -> Outcome | None:
+    def _outcome(self, held_name: str) -> "Outcome | None":
+        from licclient._outcome import read_outcome  # noqa: PLC0415 - not for an answer from the cache
+
         return read_outcome(self._state.load(call_name(held_name)))
 
     def verify_call(self, asking: Asking, ip: str) -> Call:
@@ -197,8 +201,10 @@ class Steps:
             self._state.change(name, lambda _: after)
             if held is None:
                 self._let_check_again(asking.key)
+        from licclient._outcome import outcome_of, write_outcome  # noqa: PLC0415 - as above
+
         # Last: who finds it must find the rest.
-        if (ended := outcome_of(answer, uuid.uuid4().hex, now)) is not None:
+        if (ended := outcome_of(answer, _random_name(), now)) is not None:
             self._state.change(call_name(name), lambda _: write_outcome(ended))
         return _raised(settled.result)
 
@@ -234,7 +240,7 @@ class Steps:
         name = record_name("installation", self.settings.server)
         known = self._state.load(name)
         if not _is_id(known):
-            made = {"id": uuid.uuid4().hex}
+            made = {"id": _random_name()}
             known = self._state.change(name, lambda found: found if _is_id(found) else made)
         return str((known or {})["id"])
 
@@ -339,13 +345,15 @@ class Steps:
     # --- download -----------------------------------------------------------------------------
 
     @contextmanager
-    def open_download(self, update: Update, to: Path) -> Generator[Job]:
+    def open_download(self, update: Update, to: Path) -> Generator["Job"]:
         """Take up a download; its link is None when the offered one may have run out (D-48).
 
         Raises:
             ValueError: The client was built without `slug` or `version`.
             OSError: The folder cannot be used.
         """
+        from licclient._download import open_job  # noqa: PLC0415 - most starts download nothing
+
         self._installed()
         link = update.download_url
         if link is None or not (
@@ -405,7 +413,15 @@ def call_name(held_name: str) -> str:
     return "call-" + held_name.partition("-")[2]
 
 
+def _random_name() -> str:
+    from uuid import uuid4  # noqa: PLC0415 - most starts only read
+
+    return uuid4().hex
+
+
 def _spread() -> float:
+    import random  # noqa: PLC0415 - as above
+
     return random.random()  # noqa: S311 - jitter, so that all installations do not ask in the same minute
 
 

@@ -26,6 +26,8 @@ class Turn:
         patience: Seconds until we go ahead without the lock.
     """
 
+    pause = PAUSE
+
     def __init__(self, lock: Path | None, patience: float) -> None:
         self._path = lock
         self._patience = patience

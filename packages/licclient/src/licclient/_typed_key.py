@@ -4,8 +4,6 @@ This is for `activate` alone, where a person waits in front of a field. `verify`
 over, so that the server has the last word on what a key is (D-02).
 """
 
-import re
-import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -18,9 +16,7 @@ _LENGTH: Final = GROUPS * GROUP_LENGTH
 _MOST_SHOWN: Final = 8
 """How many wrong characters are named; who pasted a novel need not read it again."""
 
-_KEY_IN_TEXT: Final = re.compile(
-    rf"(?<![A-Z0-9-]){PREFIX}(?:-[A-Z0-9]{{{GROUP_LENGTH}}}){{{GROUPS}}}(?![A-Z0-9-])"
-)
+_KEY_IN_TEXT: Final = rf"(?<![A-Z0-9-]){PREFIX}(?:-[A-Z0-9]{{{GROUP_LENGTH}}}){{{GROUPS}}}(?![A-Z0-9-])"
 
 # Minus, the long-vowel mark of Japanese keyboards, and others that Unicode does not file under dashes.
 _MORE_DASHES: Final = frozenset("\u2212\u30fc\uff70\u2500\u00af\u02d7_~")
@@ -75,8 +71,10 @@ def repair_key(typed: str) -> str | Mistyped:
     """
     if not isinstance(typed, str):
         raise TypeError(f"a license key is a string, not {type(typed).__name__}")
+    import re  # noqa: PLC0415 - a start need not load what only a person's typing needs
+
     plain = _plain(typed)
-    found = set(_KEY_IN_TEXT.findall(plain))
+    found = set(re.findall(_KEY_IN_TEXT, plain))
     if len(found) == 1:
         return str(found.pop())
     letters = "".join(plain.split()).replace("-", "")
@@ -103,16 +101,18 @@ def mask_key(key: str) -> str:
 
 
 def _plain(typed: str) -> str:
+    import unicodedata  # noqa: PLC0415 - as above
+
+    def plain_letter(letter: str) -> str:
+        kind = unicodedata.category(letter)
+        if letter in _MORE_DASHES or kind == "Pd":
+            return "-"
+        # Cf: zero-width spaces, soft hyphens, marks of direction, that come along with what is copied.
+        return "" if kind in ("Cf", "Mn") else letter
+
     # NFKC makes full-width letters, and those in circles and frames, plain ones.
     normal = unicodedata.normalize("NFKC", typed)
-    return "".join(map(_plain_letter, normal)).upper().translate(_LOOK_ALIKE)
-
-
-def _plain_letter(letter: str) -> str:
-    if letter in _MORE_DASHES or unicodedata.category(letter) == "Pd":
-        return "-"
-    # Cf: zero-width spaces, soft hyphens, marks of direction, that come along with what is copied.
-    return "" if unicodedata.category(letter) in ("Cf", "Mn") else letter
+    return "".join(map(plain_letter, normal)).upper().translate(_LOOK_ALIKE)
 
 
 def _shown(letter: str) -> str:
