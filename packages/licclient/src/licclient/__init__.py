@@ -16,12 +16,12 @@ from licclient._errors import (
     ServiceUnavailable,
     UntrustedAnswer,
 )
-from licclient._explain import explain
 from licclient._model import License, Reason, Source, Update
-from licclient._typed_key import KeyFlaw
 
 if TYPE_CHECKING:
+    from licclient._explain import explain
     from licclient._status import LicenseState, LicenseStatus
+    from licclient._typed_key import KeyFlaw
 
 __version__ = "0.1.0"
 
@@ -47,10 +47,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load what only a settings page needs when it is asked for."""
-    if name in ("LicenseState", "LicenseStatus"):
-        from licclient import _status  # noqa: PLC0415 - every start loads this file
+# Not needed by a start that is answered from the cache, so loaded when they are asked for.
+_LATER = {
+    "KeyFlaw": "_typed_key",
+    "LicenseState": "_status",
+    "LicenseStatus": "_status",
+    "explain": "_explain",
+}
 
-        return getattr(_status, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - as the modules themselves
+
+    return getattr(import_module(f"licclient.{_LATER[name]}"), name)

@@ -10,7 +10,6 @@ from licclient import _keyring
 from licclient._cache import StateFolder
 from licclient._model import Settings
 from licclient._records import Document, record_name
-from licclient._typed_key import mask_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,8 @@ class Activations:
 
     def remember(self, key: str, domain: str, license_name: str) -> None:
         """Remember a key that was found good, in place of any other."""
+        from licclient._typed_key import mask_key  # noqa: PLC0415 - most starts remember nothing new
+
         name = self._names[0]
         found = self.find()
         if found is not None and found.name == name and self.key_of(found) == key and found.domain == domain:

@@ -12,10 +12,12 @@ The pure rooms return these as values; the clients raise them. None of them ever
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from licclient._model import Reason
-from licclient._typed_key import KeyFlaw
+
+if TYPE_CHECKING:
+    from licclient._typed_key import KeyFlaw
 
 
 class LicclientError(Exception):
@@ -76,14 +78,14 @@ class MistypedKey(InvalidRequest):
         errors: The same in English, as of any invalid request.
     """
 
-    def __init__(self, flaw: KeyFlaw, detail: str = "") -> None:
+    def __init__(self, flaw: "KeyFlaw", detail: str = "") -> None:
         from licclient._texts import text_of  # noqa: PLC0415 - as above
 
         super().__init__({"license_key": [text_of(f"flaw.{flaw.value}", "en", detail)]})
         self.flaw = flaw
         self.detail = detail
 
-    def __reduce__(self) -> tuple[type[Self], tuple[KeyFlaw, str]]:
+    def __reduce__(self) -> tuple[type[Self], tuple["KeyFlaw", str]]:
         return type(self), (self.flaw, self.detail)
 
 

@@ -13,7 +13,6 @@ from licclient._model import License, Update
 from licclient._policy import recall, settle
 from licclient._records import read_round
 from licclient._steps import Asking, Steps, call_name
-from licclient._typed_key import Mistyped, repair_key
 
 if TYPE_CHECKING:
     from licclient._cadence import Course, Plan
@@ -59,6 +58,8 @@ class KeySteps(Steps):
         Raises:
             MistypedKey: It cannot be one.
         """
+        from licclient._typed_key import Mistyped, repair_key  # noqa: PLC0415 - when somebody has typed
+
         key = repair_key(typed)
         if isinstance(key, Mistyped):
             raise MistypedKey(key.flaw, key.detail)
