@@ -225,8 +225,9 @@ def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path):
         "import sys, pathlib\n"
         "from licclient._cache import StateFolder\n"
         "state = StateFolder(pathlib.Path(sys.argv[1]))\n"
-        "print(flush=True)\n"
-        "while True: state.change('a', lambda d: {'n': (d or {'n': 0})['n'] + 1, 'filler': 'x' * 20000})\n"
+        "while True:\n"
+        "    state.change('a', lambda d: {'n': (d or {'n': 0})['n'] + 1, 'filler': 'x' * 20000})\n"
+        "    print(flush=True)\n"  # from the first one on it may be killed
     )
     before = 0
     for number in range(8):

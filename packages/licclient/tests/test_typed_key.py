@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,7 @@ keys = st.lists(st.from_regex(r"[A-Z0-9]{6}", fullmatch=True), min_size=5, max_s
         f"{KEY}\n{KEY}",
         "CP-ABC12-3DEF4-56GHI-789JK-L012M-NO345",  # dashes in wrong places
     ],
+    ids=itertools.count(),  # a test's name is printed, and must not hold a key
 )
 def test_what_was_meant_is_found(typed):
     """Spaces, case, dashes of all kinds and what comes along with copying do not matter (D-57)."""
@@ -56,6 +59,7 @@ def test_what_was_meant_is_found(typed):
         (KEY + "77", KeyFlaw.TOO_LONG, "2"),
         (f"{KEY} or {KEY[:-1]}6", KeyFlaw.TOO_LONG, "34"),  # two keys: which?
     ],
+    ids=itertools.count(),
 )
 def test_what_cannot_be_a_key_says_why(typed, flaw, detail):
     """Before anybody is asked, the person hears what is wrong (D-57)."""
