@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import socket
 import socketserver
 import threading
@@ -134,6 +135,12 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
 
+@pytest.fixture(autouse=True)
+def _no_keyring(monkeypatch):
+    """No test may touch the keyring of whoever runs it."""
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+
+
 @pytest.fixture
 def service():
     """A running service; `.url` is its base URL."""
@@ -189,6 +196,12 @@ class Driver:
             self.client.close()
         else:
             await self.client.aclose()
+
+
+@pytest.fixture
+def drive():
+    """Puts a client of either flavour behind one face."""
+    return Driver
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -261,3 +274,24 @@ def store(service, http_answer):
 def folder(tmp_path):
     """Where downloads go; afterwards, nothing but whole files may be left by a success."""
     return tmp_path / "downloads"
+
+
+@pytest.fixture
+def eventually():
+    """Wait until something holds that happens behind the answer; fails when it never does."""
+
+    async def wait(condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                found = condition()
+                if await found if inspect.isawaitable(found) else found:
+                    return
+                await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def crashes():
+    """How many processes a test kills: a few; 300 in `nox -s crash`."""
+    return int(os.environ.get("LICCLIENT_CRASHES", "12"))

@@ -27,10 +27,14 @@ async def test_an_installation_keeps_its_id_and_shows_another_to_each_server(mak
 
 
 async def test_threads_that_race_for_the_first_id_agree(service, clock, key, tmp_path):
-    """Sixteen clients that start at once tell the server one and the same id."""
+    """Sixteen clients that start at once, with a key each, tell the server one and the same id."""
     service.grants()
     clients = [LicenseClient(service.url, state_dir=tmp_path, clock=clock) for _ in range(16)]
-    threads = [threading.Thread(target=client.verify, args=(key, True)) for client in clients]
+    keys = [f"{key[:-1]}{number:X}" for number in range(16)]
+    threads = [
+        threading.Thread(target=client.verify, args=(one, True))
+        for client, one in zip(clients, keys, strict=True)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -4,26 +4,28 @@ They differ in one thing: the asynchronous one waits for the network in the loop
 """
 
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import licclient
 from licclient._clock import Clock, real_clock
-from licclient._download import Downloaded
 from licclient._errors import LicclientError
-from licclient._fetch import Cancel, Progress, fetch
+from licclient._key_steps import KeySteps
+from licclient._life import AsyncLife, Life
 from licclient._model import License, Settings, Update
 from licclient._settings import read_settings
-from licclient._steps import NoUpdate, Steps
+from licclient._threads import in_thread
+from licclient._update_steps import NoUpdate
 
 if TYPE_CHECKING:
+    from licclient._download import Downloaded
+    from licclient._fetch import Cancel, Progress
     from licclient._transport import AsyncTransport, Transport
-
-_T = TypeVar("_T")
 
 
 class _Client:
@@ -64,17 +66,19 @@ class _Client:
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
         folder = None if state_dir is None else Path(state_dir)
-        self._steps = Steps(settings, clock or real_clock, folder)
+        self._steps = KeySteps(settings, clock or real_clock, folder)
+        self._agent = f"licclient/{licclient.__version__}"
         self._opening = threading.Lock()
+        super().__init__()
 
     def _transport_options(self) -> tuple[Settings, str]:
-        return self._steps.settings, f"licclient/{licclient.__version__}"
+        return self._steps.settings, self._agent
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._steps.settings.server!r})"
 
 
-class LicenseClient(_Client):
+class LicenseClient(_Client, Life):
     """Verifies license keys, and finds and downloads updates.
 
     Safe to share among threads. Use it as a context manager, or call `close`; a closed client opens again
@@ -112,14 +116,18 @@ class LicenseClient(_Client):
 
     _open_transport: "Transport | None" = None
 
-    def verify(self, key: str, recheck: bool = False) -> License:
+    def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
 
+        However many threads and processes ask in the same moment, one of them makes the call, and the others
+        take what it is told (D-58).
+
         Args:
-            key: As a person typed it: white space and lower case are repaired (D-02).
+            key: White space and lower case are repaired (D-02). None for the key that was activated.
             recheck: Ask the server also when the cache is fresh.
 
         Raises:
+            NotActivated: No key was given, and none was activated on this computer.
             LicenseRefused: The server said no, or the key is for another product.
             InvalidRequest: There is no key in `key`, or the server called the request malformed.
             ServiceUnavailable: No answer, and neither cache nor grace holds.
@@ -128,11 +136,16 @@ class LicenseClient(_Client):
         known = self._steps.begin_verify(key, recheck=recheck)
         if isinstance(known, License):
             return known
-        transport = self._transport()
-        call = self._steps.verify_call(known, transport.own_ip())
-        return self._steps.end_verify(known, call, transport.send(call))
+        with self._steps.turn(known) as turn:
+            while not turn.is_ours():
+                time.sleep(turn.pause)
+            if (told := self._steps.told_meanwhile(known)) is not None:
+                return told
+            transport = self._transport()
+            call = self._steps.verify_call(known, transport.own_ip())
+            return self._steps.end_verify(known, call, transport.send(call))
 
-    def check_for_update(self, key: str, force: bool = False) -> Update | None:
+    def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None.
 
         Refusals and outages are None as well. Without `force` the server is asked at most once per
@@ -152,9 +165,9 @@ class LicenseClient(_Client):
         self,
         update: Update,
         to: str | PathLike[str],
-        progress: Progress | None = None,
-        cancel: Cancel | None = None,
-    ) -> Downloaded:
+        progress: "Progress | None" = None,
+        cancel: "Cancel | None" = None,
+    ) -> "Downloaded":
         """Download an update, verified, into a folder; goes on where an earlier try was cut off (D-48, D-55).
 
         Args:
@@ -180,10 +193,13 @@ class LicenseClient(_Client):
             OSError: The folder cannot be written, or the disk has no room for the file.
             ValueError: The client was made without `slug` or `version`.
         """
+        from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
+
         return fetch(self._steps, self._transport(), update, Path(to), progress, cancel)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Stop the worker, if there is one, and close what is open."""
+        self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
         if transport is not None:
@@ -205,7 +221,7 @@ class LicenseClient(_Client):
                 self._open_transport = Transport(*self._transport_options())
             return self._open_transport
 
-    def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
+    def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
         known = self._steps.begin_check(key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
@@ -213,7 +229,7 @@ class LicenseClient(_Client):
         return self._steps.end_check(known, call, self._transport().send(call))
 
 
-class AsyncLicenseClient(_Client):
+class AsyncLicenseClient(_Client, AsyncLife):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
 
     Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
@@ -223,16 +239,23 @@ class AsyncLicenseClient(_Client):
     _open_transport: "AsyncTransport | None" = None
     _open_files: "Transport | None" = None
 
-    async def verify(self, key: str, recheck: bool = False) -> License:
+    async def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
-        known = await _in_thread(self._steps.begin_verify, key, recheck=recheck)
+        import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
+
+        known = await in_thread(self._steps.begin_verify, key, recheck=recheck)
         if isinstance(known, License):
             return known
-        transport = self._transport()
-        call = self._steps.verify_call(known, await transport.own_ip())
-        return await _in_thread(self._steps.end_verify, known, call, await transport.send(call))
+        with self._steps.turn(known) as turn:
+            while not await in_thread(turn.is_ours):  # noqa: ASYNC110 - other processes set no event
+                await asyncio.sleep(turn.pause)
+            if (told := await in_thread(self._steps.told_meanwhile, known)) is not None:
+                return told
+            transport = self._transport()
+            call = self._steps.verify_call(known, await transport.own_ip())
+            return await in_thread(self._steps.end_verify, known, call, await transport.send(call))
 
-    async def check_for_update(self, key: str, force: bool = False) -> Update | None:
+    async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
         found = await self._look_for_update(key, force=force)
         return found if isinstance(found, Update) else None
@@ -241,18 +264,20 @@ class AsyncLicenseClient(_Client):
         self,
         update: Update,
         to: str | PathLike[str],
-        progress: Progress | None = None,
-        cancel: Cancel | None = None,
-    ) -> Downloaded:
+        progress: "Progress | None" = None,
+        cancel: "Cancel | None" = None,
+    ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
         from licclient._apart import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
+        from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
 
         stop = Stop(cancel)
         tell = None if progress is None else in_loop(progress, stop)
         return await run_apart(lambda: fetch(self._steps, self._files(), update, Path(to), tell, stop), stop)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Stop the worker, if there is one, and close what is open."""
+        await self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
             files, self._open_files = self._open_files, None
@@ -285,21 +310,9 @@ class AsyncLicenseClient(_Client):
                 self._open_files = Transport(*self._transport_options())
             return self._open_files
 
-    async def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
-        known = await _in_thread(self._steps.begin_check, key, force=force)
+    async def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
+        known = await in_thread(self._steps.begin_check, key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
         call = self._steps.check_call(known)
-        return await _in_thread(self._steps.end_check, known, call, await self._transport().send(call))
-
-
-async def _in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-    """Do what waits for the disk on a thread, and see it through: a cancelled caller must not overtake it."""
-    import asyncio  # noqa: PLC0415 - as above
-
-    work = asyncio.ensure_future(asyncio.to_thread(step, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise
+        return await in_thread(self._steps.end_check, known, call, await self._transport().send(call))

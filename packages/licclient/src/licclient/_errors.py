@@ -1,8 +1,10 @@
 """The error tree: failures sorted by what an app can do about them.
 
 LicclientError
+├── NotActivated         no key has been entered on this computer      → ask for one
 ├── LicenseRefused       the server said no                            → block the feature, show why
 ├── InvalidRequest       the call itself was wrong (422)               → a bug or a bad setting
+│   └── MistypedKey      what was typed cannot be a key; nobody asked  → show what is wrong with it
 ├── ServiceUnavailable   no answer that can be trusted, and no grace   → keep calm, try later
 ├── UntrustedAnswer      what arrived is not what was promised         → treat as an attack
 └── DownloadCancelled    the app itself asked to stop                  → nothing; a later try goes on
@@ -11,12 +13,28 @@ The pure rooms return these as values; the clients raise them. None of them ever
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
 from licclient._model import Reason
+
+if TYPE_CHECKING:
+    from licclient._typed_key import KeyFlaw
 
 
 class LicclientError(Exception):
     """Anything that licclient raises about licenses, the service or its answers."""
+
+
+class NotActivated(LicclientError):
+    """There is no key: none was given, and none has been activated on this computer."""
+
+    def __init__(self) -> None:
+        from licclient._texts import text_of  # noqa: PLC0415 - most starts have nothing to say
+
+        super().__init__(text_of("error.not_activated", "en"))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()
 
 
 class LicenseRefused(LicclientError):
@@ -50,6 +68,26 @@ class InvalidRequest(LicclientError):
     def __str__(self) -> str:
         problems = [problem for found in self.errors.values() for problem in found]
         return " ".join(problems) or "The service called the request malformed."
+
+
+class MistypedKey(InvalidRequest):
+    """What was typed cannot be a license key; nobody was asked (D-57).
+
+    Attributes:
+        flaw: What is wrong, to branch on.
+        detail: Which characters are wrong, or how many are missing or too many.
+        errors: The same in English, as of any invalid request.
+    """
+
+    def __init__(self, flaw: "KeyFlaw", detail: str = "") -> None:
+        from licclient._texts import text_of  # noqa: PLC0415 - as above
+
+        super().__init__({"license_key": [text_of(f"flaw.{flaw.value}", "en", detail)]})
+        self.flaw = flaw
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[Self], tuple["KeyFlaw", str]]:
+        return type(self), (self.flaw, self.detail)
 
 
 class ServiceUnavailable(LicclientError):

@@ -14,7 +14,7 @@ from licclient._errors import DownloadCancelled, ServiceUnavailable
 from licclient._model import Update
 from licclient._pace import Patience, Speed
 from licclient._sockets import GLANCE_SECONDS, nap
-from licclient._steps import Steps
+from licclient._update_steps import UpdateSteps
 
 if TYPE_CHECKING:
     from licclient._transport import Transport
@@ -37,7 +37,7 @@ class Cancel(Protocol):
 
 
 def fetch(
-    steps: Steps,
+    steps: UpdateSteps,
     transport: "Transport",
     update: Update,
     to: Path,
@@ -54,7 +54,7 @@ class _Fetch:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: UpdateSteps,
         transport: "Transport",
         update: Update,
         job: Job,

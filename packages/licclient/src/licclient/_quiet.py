@@ -12,7 +12,7 @@ _our_call: ContextVar[bool] = ContextVar("licclient_call", default=False)
 class _DropOurCalls(logging.Filter):
     """httpx logs every address, httpcore every header: of our calls, nothing may get there."""
 
-    def filter(self, _record: logging.LogRecord) -> bool:
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - the name is the base's
         return not _our_call.get()
 
 

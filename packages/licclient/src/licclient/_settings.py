@@ -4,12 +4,14 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from licclient._ed25519 import PublicKey, demand_library, read_public_key
 from licclient._links import origin
 from licclient._model import Settings
+
+if TYPE_CHECKING:
+    from licclient._ed25519 import PublicKey
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
 """A success is cached for at least this long (spec 8, D-41)."""
@@ -137,7 +139,7 @@ def _timeout(value: float | timedelta) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _public_keys(texts: Iterable[str] | None, server: str) -> tuple[PublicKey, ...]:
+def _public_keys(texts: Iterable[str] | None, server: str) -> "tuple[PublicKey, ...]":
     keys = _keys("public_keys", texts)
     if not keys:
         return ()
@@ -148,11 +150,13 @@ def _public_keys(texts: Iterable[str] | None, server: str) -> tuple[PublicKey, .
     return keys
 
 
-def _keys(name: str, texts: Iterable[str] | None) -> tuple[PublicKey, ...]:
+def _keys(name: str, texts: Iterable[str] | None) -> "tuple[PublicKey, ...]":
     if texts is None:
         return ()
     if isinstance(texts, str):
         raise TypeError(f"{name} must be a list of keys, not a string")
+    from licclient._ed25519 import demand_library, read_public_key  # noqa: PLC0415 - for apps with pinned keys
+
     keys = tuple(dict.fromkeys(map(read_public_key, texts)))
     if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
         raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
