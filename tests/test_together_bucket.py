@@ -92,7 +92,7 @@ def test_a_download_out_of_a_bucket(
     world: World, server: Server, client: Client, update: Update, tmp_path: Path
 ) -> None:
     """The customer gets the vendor's file under the vendor's name, whichever way it comes."""
-    path = client.download(update, tmp_path / "downloads")
+    path = client.download(update, tmp_path / "downloads").path
     assert path.name == f"{SLUG}-1.1.0.zip"
     assert path.read_bytes() == world.files["1.1.0"]
     assert server.downloads == [_status(world)]
@@ -114,7 +114,7 @@ def test_a_cable_to_the_bucket_cut_half_way(
 ) -> None:
     """The download goes on where it stopped, and the file is the vendor's to the last byte."""
     cable.cut_after = [SIZE // 8]  # a piece is twice as long
-    path = client.download(update, tmp_path)
+    path = client.download(update, tmp_path).path
     assert path.read_bytes() == world.files["1.1.0"]
     assert cable.cuts == 1
     if _status(world) == 307:  # streamed, the server itself asks the bucket again, and nobody notices
@@ -134,4 +134,4 @@ def test_a_file_that_is_lost(
         client.download(update, tmp_path)
     assert set(server.downloads) == {503}
     obstore.put(bucket._writer, key, world.files["1.1.0"])
-    assert client.download(update, tmp_path).read_bytes() == world.files["1.1.0"]
+    assert client.download(update, tmp_path).path.read_bytes() == world.files["1.1.0"]

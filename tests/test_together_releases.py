@@ -50,7 +50,7 @@ def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publis
     assert update is not None
     assert (update.version, update.authenticated, update.size) == ("2.0", True, len(content))
     assert (update.changelog_html, update.changelog_text) == ("<p>New.</p>", "New.")
-    assert client.download(update, tmp_path / "downloads").read_bytes() == content
+    assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
     assert update.manifest is not None
     document = urlsafe_b64decode(update.manifest + "=" * (-len(update.manifest) % 4))
     with pytest.warns(match="RFC 9864"):  # it would rather read Ed25519 than EdDSA
@@ -100,7 +100,7 @@ def test_a_manifest_runs_out_and_is_renewed(
     with pytest.raises(UntrustedAnswer, match="signed this version until"):
         client.download(update, tmp_path / "downloads")
     shop.vendor.renew_manifest(SLUG, "2.0", sealed_by_keys([ALICE], timedelta(days=30)))
-    assert client.download(update, tmp_path / "downloads").read_bytes() == content
+    assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
 
 
 def test_a_withdrawn_version_is_not_followed_by_a_lower_one(

@@ -61,7 +61,7 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
         assert (found.source, found.authenticated) == (Source.SERVER, True)
         offer = client.check_for_update(key)
         assert offer is not None
-        assert client.download(offer, tmp_path / "files").read_bytes() == shop.files["1.1.0"]
+        assert client.download(offer, tmp_path / "files").path.read_bytes() == shop.files["1.1.0"]
         server.stop()
         assert client.verify(key).source is Source.CACHE
         clock.forward(hours=30)

@@ -88,10 +88,10 @@ def test_the_update_arrives(shop: World, open_client: Open, tmp_path: Path) -> N
     client, key = open_client(), shop.new_key(SLUG)
     update = client.check_for_update(key)
     assert update is not None
-    told: list[tuple[int, int | None]] = []
+    told: list[tuple[int, int]] = []
     path = client.download(
-        update, tmp_path / "downloads", progress=lambda done, total: told.append((done, total))
-    )
+        update, tmp_path / "downloads", progress=lambda done, total, _: told.append((done, total))
+    ).path
     content = shop.files["1.1.0"]
     assert path.name == "photo-lab-1.1.0.zip"
     assert path.read_bytes() == content
@@ -116,7 +116,7 @@ def test_a_cable_pulled_half_way(
         update = client.check_for_update(shop.new_key(SLUG))
         assert update is not None
         cable.cut_after = [2 * MIB]
-        path = client.download(update, tmp_path)
+        path = client.download(update, tmp_path).path
     content = shop.files["1.1.0"]
     assert path.read_bytes() == content
     assert cable.cuts == 1
@@ -136,7 +136,7 @@ def test_a_link_that_ran_out(
     clock.forward(hours=5)
     update = client.check_for_update(key)
     assert update is not None
-    assert client.download(update, tmp_path).read_bytes() == shop.files["1.1.0"]
+    assert client.download(update, tmp_path).path.read_bytes() == shop.files["1.1.0"]
     assert server.downloads == [200]
     assert server.checks == 2
 
@@ -153,7 +153,7 @@ def test_a_server_clock_that_is_ahead(
         update = client.check_for_update(key)
         assert update is not None
         clock.now += timedelta(hours=2)
-        assert client.download(update, tmp_path).read_bytes() == shop.files["1.1.0"]
+        assert client.download(update, tmp_path).path.read_bytes() == shop.files["1.1.0"]
     assert server.downloads == [403, 200]
 
 
@@ -190,5 +190,5 @@ def test_replaced_before_the_download(shop: World, server: Server, open_client: 
     assert update is not None
     shop.vendor.withdraw(SLUG, "1.1.0")
     content = shop.publish(SLUG, "1.1.1", "2026-11-20T12:00:00Z")
-    assert client.download(update, tmp_path / "downloads").read_bytes() == content
+    assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
     assert server.downloads == [404, 200]

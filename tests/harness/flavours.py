@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from licclient import AsyncLicenseClient, License, LicenseClient, Update
+from licclient import AsyncLicenseClient, Downloaded, License, LicenseClient, Update
 
 
 class Client(Protocol):
@@ -20,7 +20,7 @@ class Client(Protocol):
         """As `LicenseClient.check_for_update`."""
         ...
 
-    def download(self, update: Update, to: Path, progress: Any = None) -> Path:
+    def download(self, update: Update, to: Path, progress: Any = None) -> Downloaded:
         """As `LicenseClient.download`."""
         ...
 
@@ -40,7 +40,7 @@ class Awaited:
         """Await the twin."""
         return self._runner.run(self._client.check_for_update(key, force))
 
-    def download(self, update: Update, to: Path, progress: Any = None) -> Path:
+    def download(self, update: Update, to: Path, progress: Any = None) -> Downloaded:
         """Await the twin."""
         return self._runner.run(self._client.download(update, to, progress))
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import socket
 import socketserver
 import threading
@@ -14,6 +15,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from stage.scripts import play
+from stage.store import Store
 
 import licclient
 
@@ -111,6 +114,8 @@ class _Handler(socketserver.StreamRequestHandler):
         """Read one request, play the script, hang up."""
         with contextlib.suppress(OSError):
             line = self.rfile.readline().decode().split()
+            if not line:
+                return  # hung up before it asked
             headers: dict[str, str] = {}
             while (header := self.rfile.readline().decode().strip()) != "":
                 name, _, value = header.partition(":")
@@ -121,17 +126,19 @@ class _Handler(socketserver.StreamRequestHandler):
             request = Request(line[0], target.path, query, headers, body, line[1])
             service: Service = self.server.service  # type: ignore[attr-defined]
             service.requests.append(request)
-            reply = service.script(request)
-            for piece in [reply] if isinstance(reply, bytes) else reply:
-                self.wfile.write(piece)
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
+            play(self.connection, service.script, request)
 
 
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
+
+
+@pytest.fixture(autouse=True)
+def _no_keyring(monkeypatch):
+    """No test may touch the keyring of whoever runs it."""
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
 
 @pytest.fixture
@@ -191,6 +198,12 @@ class Driver:
             await self.client.aclose()
 
 
+@pytest.fixture
+def drive():
+    """Puts a client of either flavour behind one face."""
+    return Driver
+
+
 @pytest.fixture(params=["sync", "async"])
 def flavour(request):
     """Every test that asks for a client runs once per flavour."""
@@ -243,3 +256,42 @@ def dead_url():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Tries follow each other at once."""
+    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
+
+
+@pytest.fixture
+def store(service, http_answer):
+    """A store that sells Notes 2.0."""
+    return Store(service, http_answer)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where downloads go; afterwards, nothing but whole files may be left by a success."""
+    return tmp_path / "downloads"
+
+
+@pytest.fixture
+def eventually():
+    """Wait until something holds that happens behind the answer; fails when it never does."""
+
+    async def wait(condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                found = condition()
+                if await found if inspect.isawaitable(found) else found:
+                    return
+                await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def crashes():
+    """How many processes a test kills: a few; 300 in `nox -s crash`."""
+    return int(os.environ.get("LICCLIENT_CRASHES", "12"))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
+from stage.scripts import digest
 
 from licclient import License, Source
 from licclient._cli import _origin, main
@@ -41,7 +42,9 @@ def shop(service, http_answer):
             )
         if request.path.endswith("update-check"):
             return http_answer(200, service.listing("2.0"))
-        return http_answer(200, FILE, Content_Disposition='attachment; filename="notes.zip"')
+        return http_answer(
+            200, FILE, Content_Disposition='attachment; filename="notes.zip"', Repr_Digest=digest(FILE)
+        )
 
     service.script = reply
     return service

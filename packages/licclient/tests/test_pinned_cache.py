@@ -246,7 +246,7 @@ def test_a_record_is_good_for_its_key_domain_and_server_only(record, make, key, 
     good = unseal(record.stem, record.read_bytes())
     client = make(**{name: value for name, value in other.items() if name != "key"})
     asked = other.get("key", key)
-    name = client._steps._held_name(Asking(asked, client._steps.settings.domain))
+    name = client._steps._successes.subject(asked, client._steps.settings.domain).name
     assert name != record.stem
     record.with_name(f"{name}.state").write_bytes(record.read_bytes())
     assert recalled(client, asked) is None

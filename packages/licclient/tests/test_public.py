@@ -18,29 +18,40 @@ from licclient import (
     Reason,
     ServiceUnavailable,
 )
-from licclient._client import _in_thread
+from licclient._threads import in_thread
 
 
 def test_the_public_door():
     """These names, sorted, and no others."""
     assert licclient.__all__ == [
         "AsyncLicenseClient",
+        "DownloadCancelled",
+        "Downloaded",
         "InvalidRequest",
+        "KeyFlaw",
         "LicclientError",
         "License",
         "LicenseClient",
         "LicenseRefused",
+        "LicenseState",
+        "LicenseStatus",
+        "MistypedKey",
+        "NotActivated",
         "Reason",
         "ServiceUnavailable",
         "Source",
         "UntrustedAnswer",
         "Update",
         "__version__",
+        "explain",
     ]
     assert all(hasattr(licclient, name) for name in licclient.__all__)
 
 
-@pytest.mark.parametrize("name", ["__init__", "verify", "check_for_update", "download"])
+@pytest.mark.parametrize(
+    "name",
+    ["__init__", "verify", "check_for_update", "download", "activate", "deactivate_locally", "status"],
+)
 def test_the_twins_have_the_same_face(name):
     """Both flavours take the same arguments."""
     sync, twin = (inspect.signature(getattr(one, name)) for one in (LicenseClient, AsyncLicenseClient))
@@ -52,7 +63,9 @@ def test_the_twins_have_the_same_face(name):
     [
         LicenseRefused(Reason.EXPIRED, "License expired."),
         InvalidRequest({"ip": ["Bad."]}),
-        ServiceUnavailable("No answer."),
+        ServiceUnavailable("No answer.", retry_after=7.0),
+        licclient.MistypedKey(licclient.KeyFlaw.TOO_SHORT, "2"),
+        licclient.NotActivated(),
     ],
 )
 def test_errors_survive_a_process_boundary(error):
@@ -142,7 +155,7 @@ async def test_a_cancelled_task_does_not_overtake_its_disk_work():
         time.sleep(0.1)
         done.append(True)
 
-    task = asyncio.ensure_future(_in_thread(step))
+    task = asyncio.ensure_future(in_thread(step))
     await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

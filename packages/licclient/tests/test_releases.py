@@ -110,7 +110,7 @@ class Store:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """Tries follow each other at once."""
-    monkeypatch.setattr("licclient._download.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ async def test_what_was_signed_is_offered_and_downloaded(pinned, store, folder, 
     update = await pinned.check_for_update(key)
     assert (update.version, update.authenticated, update.size) == ("2.0", True, len(CONTENT))
     folder.mkdir(mode=0o755)
-    path = await pinned.download(update, folder)
+    path = (await pinned.download(update, folder)).path
     assert path.read_bytes() == CONTENT
     assert named(folder) == ["notes.zip"]
     assert os.name == "nt" or stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -162,7 +162,7 @@ async def test_without_pins_nothing_is_demanded_and_nothing_claimed(client, stor
 async def test_no_length_and_no_digest_are_needed_from_the_server(pinned, store, folder, key):
     """The manifest alone says how long the file is, and which."""
     store.digest, store.length = None, -1
-    assert (await pinned.download(await pinned.check_for_update(key), folder)).read_bytes() == CONTENT
+    assert (await pinned.download(await pinned.check_for_update(key), folder)).path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("signers", [(BOB, ALICE), (EVE, ALICE), (ALICE, BOB, EVE)])
@@ -180,7 +180,7 @@ async def test_a_part_is_private_until_it_is_verified(pinned, store, folder, key
     [part] = folder.glob(".*.part")
     assert os.name == "nt" or stat.S_IMODE(part.stat().st_mode) == 0o600
     assert named(folder) == []
-    path = await pinned.download(await pinned.check_for_update(key, force=True), folder)
+    path = (await pinned.download(await pinned.check_for_update(key, force=True), folder)).path
     assert path.read_bytes() == CONTENT
     assert store.service.requests[-1].headers["range"] == "bytes=20000-"
 
@@ -364,7 +364,7 @@ async def test_cut_at_every_tenth(pinned, store, folder, key, tenth):
         await pinned.download(await pinned.check_for_update(key), folder)
     assert named(folder) == []
     store.cuts = []
-    assert (await pinned.download(await pinned.check_for_update(key), folder)).read_bytes() == CONTENT
+    assert (await pinned.download(await pinned.check_for_update(key), folder)).path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("tenth", range(1, 10))
@@ -395,7 +395,7 @@ async def test_a_whole_part_with_a_forged_note_is_not_believed(pinned, store, fo
     }
     part.write_bytes(OTHER)
     note.write_bytes(seal(note.stem, forged))
-    path = await pinned.download(update, folder)
+    path = (await pinned.download(update, folder)).path
     assert path.read_bytes() == CONTENT
 
 
@@ -446,7 +446,7 @@ async def test_a_part_that_others_can_change_is_not_taken_up(pinned, store, fold
     else:
         part.rename(folder / ".elsewhere")
         part.symlink_to(folder / ".elsewhere")
-    path = await pinned.download(update, folder)
+    path = (await pinned.download(update, folder)).path
     assert path.read_bytes() == CONTENT
     assert not path.is_symlink()
     assert "range" not in store.service.requests[-1].headers
@@ -457,7 +457,7 @@ async def test_a_fresh_link_to_a_newer_version(pinned, store, folder, key):
     update = await pinned.check_for_update(key)
     store.statuses, store.version, store.content, store.digest = [403], "2.1", OTHER, OTHER
     store.header = word(document(content=OTHER, version="2.1"))
-    assert (await pinned.download(update, folder)).read_bytes() == OTHER
+    assert (await pinned.download(update, folder)).path.read_bytes() == OTHER
 
 
 async def test_a_fresh_link_to_a_lower_version(pinned, store, folder, key):

@@ -40,6 +40,7 @@ class StateFolder:
         self._given = folder
         self._found: Path | None = None
         self._guard = threading.Lock()
+        self._paths: dict[str, Path] = {}  # putting one together costs more than looking at the file
         # name → what the file looked like, and what it said; also what could not be written.
         self._memory: dict[str, tuple[_Signature | None, Document | None]] = {}
 
@@ -78,9 +79,15 @@ class StateFolder:
             self._memory[name] = _signature(self._path(name)), after
             return after
 
+    def lock_file(self, name: str) -> Path | None:
+        """Return where a lock of that name belongs; None when there is no folder."""
+        folder = self.folder()
+        return None if folder is None else folder / f"{name}.lock"
+
     # --- the disk -----------------------------------------------------------------------------
 
-    def _folder(self) -> Path | None:
+    def folder(self) -> Path | None:
+        """Return where the records are; None when there is no place for them."""
         if self._found is None and self._given is None:
             from platformdirs import user_state_path  # noqa: PLC0415 - often not needed
 
@@ -91,8 +98,10 @@ class StateFolder:
         return self._found
 
     def _path(self, name: str) -> Path | None:
-        folder = self._folder()
-        return None if folder is None else folder / f"{name}.state"
+        path = self._paths.get(name)
+        if path is None and (folder := self.folder()) is not None:
+            path = self._paths[name] = folder / f"{name}.state"
+        return path
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
@@ -110,7 +119,7 @@ class StateFolder:
     def _file_lock(self) -> Iterator[bool]:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
 
-        folder = self._folder()
+        folder = self.folder()
         if folder is None:
             yield False
             return

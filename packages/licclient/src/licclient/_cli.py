@@ -1,7 +1,7 @@
-"""The command `licclient`: verify a key, look for an update, download it.
+"""The command `licclient`: verify a key, look for an update, download it, find out what is wrong.
 
-Exit status: 0 valid, offered, downloaded; 1 a definite no; 2 wrong use; 3 no trustworthy answer; 130
-interrupted. Neither the license key nor a download link is ever printed.
+Exit status: 0 valid, offered, downloaded, nothing wrong; 1 a definite no, something wrong; 2 wrong use; 3 no
+trustworthy answer; 130 interrupted. Neither the license key nor a download link is ever printed.
 """
 
 import argparse
@@ -10,15 +10,15 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import licclient
+from licclient._bar import progress_bar
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
 from licclient._errors import InvalidRequest, LicclientError, LicenseRefused
 from licclient._model import License, Source, Update
-from licclient._steps import NoUpdate
+from licclient._update_steps import NoUpdate
 
 YES: Final = 0
 NO: Final = 1
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-# --- the three commands -----------------------------------------------------------------------
+# --- the four commands ------------------------------------------------------------------------
 
 
 def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
@@ -102,20 +102,31 @@ def _download(told: argparse.Namespace, client: LicenseClient) -> int:
     found = client._look_for_update(told.key, force=True)  # noqa: SLF001 - as above
     match found:
         case Update():
-            result = client._download(found, Path(told.to), None)  # noqa: SLF001 - with size and digest
+            with progress_bar(sys.stderr, shown=not told.json) as progress:
+                result = client.download(found, told.to, progress)
             document = {
-                "path": result.path,
+                "path": str(result.path),
                 "size": result.size,
                 "sha256": result.sha256,
                 "version": found.version,
             }
-            _say(told, document, result.path, f"{result.size} bytes, sha256 {result.sha256}")
+            _say(told, document, str(result.path), f"{result.size} bytes, sha256 {result.sha256}")
             return YES
         case NoUpdate():
             _say(told, {"update": None, "message": found.message}, found.message)
             return NO
         case _:
             return _say_failure(told, found)
+
+
+def _doctor(told: argparse.Namespace, client: LicenseClient) -> int:
+    from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
+
+    steps, agent = client._steps, client._agent  # noqa: SLF001 - to tell fine from not
+    findings = examine(steps, agent)
+    document = [{"name": one.name, "fine": one.is_fine, "words": one.words} for one in findings]
+    _say(told, {"findings": document}, write_report(findings, steps.now()))
+    return NO if any(one.is_fine is False for one in findings) else YES
 
 
 # --- what people read -------------------------------------------------------------------------
@@ -227,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
         help="take only versions signed by this key of the vendor; may be given several times",
     )
     parser.add_argument("--state-dir", metavar="DIR", help="where to keep cache and installation id")
-    parser.set_defaults(product=None, slug=None, installed=None, domain=None)
+    parser.set_defaults(key=None, product=None, slug=None, installed=None, domain=None)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     verify = _command(commands, "verify", _verify, "tell whether a license key is valid")
@@ -244,16 +255,24 @@ def _parser() -> argparse.ArgumentParser:
     _add_installed(download)
     _add_domain(download)
     download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
+
+    doctor = _command(commands, "doctor", _doctor, "find out what is wrong, for a mail to support", key=False)
+    doctor.add_argument("--product", metavar="NAME", help="the app's product, to find its license")
+    doctor.add_argument("--slug", metavar="SLUG", help="the app's slug, to find its license")
+    _add_domain(doctor)
     return parser
 
 
-def _command(commands: Any, name: str, run: Callable[..., int], purpose: str) -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, run: Callable[..., int], purpose: str, *, key: bool = True
+) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
         name, help=purpose, description=purpose.capitalize() + "."
     )
-    command.add_argument(
-        "key", metavar="KEY", help="the license key, or - to read it from the standard input"
-    )
+    if key:
+        command.add_argument(
+            "key", metavar="KEY", help="the license key, or - to read it from the standard input"
+        )
     command.add_argument("--json", action="store_true", help="print one JSON object")
     command.set_defaults(run=run)
     return command

@@ -5,27 +5,27 @@ They differ in one thing: the asynchronous one waits for the network in the loop
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import licclient
 from licclient._clock import Clock, real_clock
-from licclient._errors import LicclientError, ServiceUnavailable
-from licclient._model import Downloaded, License, Update
+from licclient._errors import LicclientError
+from licclient._key_steps import KeySteps
+from licclient._life import AsyncLife, Life
+from licclient._model import License, Settings, Update
 from licclient._settings import read_settings
-from licclient._steps import NoUpdate, Steps
+from licclient._threads import in_thread
+from licclient._update_steps import NoUpdate
 
 if TYPE_CHECKING:
-    from licclient._download import Job
+    from licclient._download import Downloaded
+    from licclient._fetch import Cancel, Progress
     from licclient._transport import AsyncTransport, Transport
-
-Progress = Callable[[int, int | None], object]
-
-_T = TypeVar("_T")
 
 
 class _Client:
@@ -46,6 +46,7 @@ class _Client:
         timeout: float | timedelta = 10.0,
         public_keys: Iterable[str] | None = None,
         release_keys: Iterable[str] | None = None,
+        download_origins: Iterable[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = read_settings(
@@ -60,22 +61,24 @@ class _Client:
             timeout=timeout,
             public_keys=public_keys,
             release_keys=release_keys,
+            download_origins=download_origins,
         )
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
         folder = None if state_dir is None else Path(state_dir)
-        self._steps = Steps(settings, clock or real_clock, folder)
+        self._steps = KeySteps(settings, clock or real_clock, folder)
+        self._agent = f"licclient/{licclient.__version__}"
         self._opening = threading.Lock()
+        super().__init__()
 
-    def _transport_options(self) -> tuple[str, timedelta, str]:
-        settings = self._steps.settings
-        return settings.server, settings.timeout, f"licclient/{licclient.__version__}"
+    def _transport_options(self) -> tuple[Settings, str]:
+        return self._steps.settings, self._agent
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._steps.settings.server!r})"
 
 
-class LicenseClient(_Client):
+class LicenseClient(_Client, Life):
     """Verifies license keys, and finds and downloads updates.
 
     Safe to share among threads. Use it as a context manager, or call `close`; a closed client opens again
@@ -93,14 +96,16 @@ class LicenseClient(_Client):
         cache_for: How long a success holds without asking again; at least 24 hours (D-41).
         grace: How long it holds beyond that while the service gives no answer; may be zero (D-42).
         check_every: Least time between two update checks; at least 12 hours (D-46).
-        timeout: Most time for a call as a whole, in seconds or as a timedelta. A download has it for its
-            head, and then for every read.
+        timeout: Most time for a call as a whole, its retries included (D-54), in seconds or as a timedelta. A
+            download is given up when it has brought next to nothing for so long (D-55).
         public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
             answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
             key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
         release_keys: The vendor's release keys, as `licserver release public-key` prints them. Given, a
             version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
             extra, too.
+        download_origins: Where files may come from beside the service itself, such as
+            `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
         clock: Returns the present instant as an aware datetime; for tests.
 
     Raises:
@@ -111,14 +116,18 @@ class LicenseClient(_Client):
 
     _open_transport: "Transport | None" = None
 
-    def verify(self, key: str, recheck: bool = False) -> License:
+    def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
 
+        However many threads and processes ask in the same moment, one of them makes the call, and the others
+        take what it is told (D-58).
+
         Args:
-            key: As a person typed it: white space and lower case are repaired (D-02).
+            key: White space and lower case are repaired (D-02). None for the key that was activated.
             recheck: Ask the server also when the cache is fresh.
 
         Raises:
+            NotActivated: No key was given, and none was activated on this computer.
             LicenseRefused: The server said no, or the key is for another product.
             InvalidRequest: There is no key in `key`, or the server called the request malformed.
             ServiceUnavailable: No answer, and neither cache nor grace holds.
@@ -127,11 +136,16 @@ class LicenseClient(_Client):
         known = self._steps.begin_verify(key, recheck=recheck)
         if isinstance(known, License):
             return known
-        transport = self._transport()
-        call = self._steps.verify_call(known, transport.own_ip())
-        return self._steps.end_verify(known, call, transport.send(call))
+        with self._steps.turn(known) as turn:
+            while not turn.is_ours():
+                time.sleep(turn.pause)
+            if (told := self._steps.told_meanwhile(known)) is not None:
+                return told
+            transport = self._transport()
+            call = self._steps.verify_call(known, transport.own_ip())
+            return self._steps.end_verify(known, call, transport.send(call))
 
-    def check_for_update(self, key: str, force: bool = False) -> Update | None:
+    def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None.
 
         Refusals and outages are None as well. Without `force` the server is asked at most once per
@@ -147,32 +161,45 @@ class LicenseClient(_Client):
         found = self._look_for_update(key, force=force)
         return found if isinstance(found, Update) else None
 
-    def download(self, update: Update, to: str | PathLike[str], progress: Progress | None = None) -> Path:
-        """Download an update, verified, into a folder; goes on where an earlier try was cut off (D-48).
+    def download(
+        self,
+        update: Update,
+        to: str | PathLike[str],
+        progress: "Progress | None" = None,
+        cancel: "Cancel | None" = None,
+    ) -> "Downloaded":
+        """Download an update, verified, into a folder; goes on where an earlier try was cut off (D-48, D-55).
 
         Args:
             update: From `check_for_update`.
             to: The folder; made if it is missing. A file of the same name is replaced.
-            progress: Called with the bytes that are there and the bytes in all (None: unknown), not backwards
-                unless the server replaced the file meanwhile. What it raises ends the download; the part
-                stays.
+            progress: Called some twenty times a second with the bytes that are there, the bytes in all, and
+                the speed in bytes a second; not backwards unless the server replaced the file meanwhile.
+                What it raises ends the download; the part stays.
+            cancel: Looked at ten times a second; when it `is_set`, such as a `threading.Event`, the download
+                ends, and the part stays.
 
         Returns:
-            The file, under the name that the server gave it, made safe.
+            The file, under the name that the server gave it, made safe; with its size and digest.
 
         Raises:
             LicenseRefused: The key is refused by now, or its support is over.
             InvalidRequest: The server called the request malformed.
-            ServiceUnavailable: No answer, or cut off too often; what has come stays for the next try.
+            ServiceUnavailable: No answer, too slow, or cut off too often; what has come stays for the
+                next try.
             UntrustedAnswer: The file is not what the server declared, and nothing of it is kept; or the
                 answer that was to give a fresh link was not signed by a pinned key.
-            OSError: The folder cannot be written, or the disk is full.
+            DownloadCancelled: `cancel` was set.
+            OSError: The folder cannot be written, or the disk has no room for the file.
             ValueError: The client was made without `slug` or `version`.
         """
-        return Path(self._download(update, Path(to), progress).path)
+        from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
+
+        return fetch(self._steps, self._transport(), update, Path(to), progress, cancel)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Stop the worker, if there is one, and close what is open."""
+        self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
         if transport is not None:
@@ -194,76 +221,70 @@ class LicenseClient(_Client):
                 self._open_transport = Transport(*self._transport_options())
             return self._open_transport
 
-    def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
+    def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
         known = self._steps.begin_check(key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
         call = self._steps.check_call(known)
         return self._steps.end_check(known, call, self._transport().send(call))
 
-    def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
-        with self._steps.open_download(update, to) as job:
-            while not job.complete:
-                if job.link is None:
-                    self._renew_link(update, job)
-                    continue
-                try:
-                    self._try_download(job, job.link, progress)
-                except ServiceUnavailable as cut:
-                    time.sleep(job.retry_after(cut))
-            return job.finish()
 
-    def _try_download(self, job: "Job", link: str, progress: Progress | None) -> None:
-        with self._transport().stream(link, job.headers()) as (head, chunks):
-            job.begin(head)
-            for chunk in chunks:
-                job.write(chunk)
-                if progress is not None:
-                    progress(job.done, job.size)
-            job.end()
-
-    def _renew_link(self, update: Update, job: "Job") -> None:
-        asking = self._steps.begin_link(update)
-        call = self._steps.check_call(asking)
-        fresh = self._steps.end_link(asking, call, self._transport().send(call))
-        job.renew(fresh.link, fresh.expected)
-
-
-class AsyncLicenseClient(_Client):
+class AsyncLicenseClient(_Client, AsyncLife):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
 
     Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
-    call. `progress` is called in the event loop.
+    call. `progress` is called in the event loop; cancelling the task ends a download like `cancel` does.
     """
 
     _open_transport: "AsyncTransport | None" = None
+    _open_files: "Transport | None" = None
 
-    async def verify(self, key: str, recheck: bool = False) -> License:
+    async def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
-        known = await _in_thread(self._steps.begin_verify, key, recheck=recheck)
+        import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
+
+        known = await in_thread(self._steps.begin_verify, key, recheck=recheck)
         if isinstance(known, License):
             return known
-        transport = self._transport()
-        call = self._steps.verify_call(known, await transport.own_ip())
-        return await _in_thread(self._steps.end_verify, known, call, await transport.send(call))
+        with self._steps.turn(known) as turn:
+            while not await in_thread(turn.is_ours):  # noqa: ASYNC110 - other processes set no event
+                await asyncio.sleep(turn.pause)
+            if (told := await in_thread(self._steps.told_meanwhile, known)) is not None:
+                return told
+            transport = self._transport()
+            call = self._steps.verify_call(known, await transport.own_ip())
+            return await in_thread(self._steps.end_verify, known, call, await transport.send(call))
 
-    async def check_for_update(self, key: str, force: bool = False) -> Update | None:
+    async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
         found = await self._look_for_update(key, force=force)
         return found if isinstance(found, Update) else None
 
     async def download(
-        self, update: Update, to: str | PathLike[str], progress: Progress | None = None
-    ) -> Path:
+        self,
+        update: Update,
+        to: str | PathLike[str],
+        progress: "Progress | None" = None,
+        cancel: "Cancel | None" = None,
+    ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        return Path((await self._download(update, Path(to), progress)).path)
+        from licclient._apart import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
+        from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
+
+        stop = Stop(cancel)
+        tell = None if progress is None else in_loop(progress, stop)
+        return await run_apart(lambda: fetch(self._steps, self._files(), update, Path(to), tell, stop), stop)
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Stop the worker, if there is one, and close what is open."""
+        await self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
+            files, self._open_files = self._open_files, None
         if transport is not None:
             await transport.aclose()
+        if files is not None:
+            files.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -281,54 +302,17 @@ class AsyncLicenseClient(_Client):
                 self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport
 
-    async def _look_for_update(self, key: str, *, force: bool) -> Update | NoUpdate | LicclientError:
-        known = await _in_thread(self._steps.begin_check, key, force=force)
+    def _files(self) -> "Transport":
+        from licclient._transport import Transport  # noqa: PLC0415 - as above
+
+        with self._opening:
+            if self._open_files is None:
+                self._open_files = Transport(*self._transport_options())
+            return self._open_files
+
+    async def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
+        known = await in_thread(self._steps.begin_check, key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
         call = self._steps.check_call(known)
-        return await _in_thread(self._steps.end_check, known, call, await self._transport().send(call))
-
-    async def _download(self, update: Update, to: Path, progress: Progress | None) -> Downloaded:
-        import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
-
-        opened = self._steps.open_download(update, to)
-        job = await _in_thread(opened.__enter__)
-        try:
-            while not job.complete:
-                if job.link is None:
-                    await self._renew_link(update, job)
-                    continue
-                try:
-                    await self._try_download(job, job.link, progress)
-                except ServiceUnavailable as cut:
-                    await asyncio.sleep(job.retry_after(cut))
-            return await _in_thread(job.finish)
-        finally:
-            opened.__exit__(None, None, None)
-
-    async def _try_download(self, job: "Job", link: str, progress: Progress | None) -> None:
-        async with self._transport().stream(link, job.headers()) as (head, chunks):
-            await _in_thread(job.begin, head)
-            async for chunk in chunks:
-                await _in_thread(job.write, chunk)
-                if progress is not None:
-                    progress(job.done, job.size)
-            await _in_thread(job.end)
-
-    async def _renew_link(self, update: Update, job: "Job") -> None:
-        asking = await _in_thread(self._steps.begin_link, update)
-        call = self._steps.check_call(asking)
-        fresh = await _in_thread(self._steps.end_link, asking, call, await self._transport().send(call))
-        await _in_thread(job.renew, fresh.link, fresh.expected)
-
-
-async def _in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-    """Do what waits for the disk on a thread, and see it through: a cancelled caller must not overtake it."""
-    import asyncio  # noqa: PLC0415 - as above
-
-    work = asyncio.ensure_future(asyncio.to_thread(step, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise
+        return await in_thread(self._steps.end_check, known, call, await self._transport().send(call))

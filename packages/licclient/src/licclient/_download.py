@@ -6,7 +6,7 @@ A `Job` never talks to the network; a client drives it (D-48)::
         job.take_up(…)
         while not job.complete:
             if job.link is None: job.renew(a fresh one)
-            begin(head) → write(chunk)… → end()      or, when the connection breaks: retry_after(cut)
+            begin(head) → write(chunk)… → end()      or, when the connection breaks: pause_after(cut)
         job.finish()
 
 Beside the part lies a sealed note of what the server said about the file, so that a later run, after a crash
@@ -14,7 +14,9 @@ or a `kill`, asks only for the rest. Both are locked while in use: a second down
 same time works on a part of its own. `OSError` from the target folder is the app's matter and escapes.
 """
 
+import errno
 import os
+import random
 import stat
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,21 +28,40 @@ from typing import Any, BinaryIO, Final
 from licclient._cache import read_private, replace_file
 from licclient._errors import LicenseRefused, ServiceUnavailable, UntrustedAnswer
 from licclient._headers import file_name, read_content_range, read_length, read_sha256, safe_name, strong_etag
-from licclient._model import Downloaded, Manifest, Reason
+from licclient._model import Manifest, Reason
+from licclient._pace import MAX_RETRIES, retry_pause
 from licclient._records import seal, unseal
 from licclient._wire import Head, Reply, no_word, read_refusal
-
-MAX_IDLE_TRIES: Final = 3
-"""How many tries in a row may bring no new byte."""
 
 MAX_TRIES: Final = 20
 """How many tries there are at all: a server that cuts after every byte must not keep us forever."""
 
-RETRY_SECONDS: Final = 0.2
-"""Pause before the next try; doubles with every one in a row that brought nothing."""
+SPARE_BYTES: Final = 16 * 1024 * 1024
+"""What a download leaves free on the disk: filling it to the last byte would harm everything else."""
 
 _PARALLEL: Final = 8
 _HASH_BLOCK: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """A file that arrived whole and was verified, under its final name. `open` takes it like a path.
+
+    Attributes:
+        path: Where it is.
+        size: In bytes.
+        sha256: Its digest, as lower-case hex: of the bytes as they were written.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +254,7 @@ class Job:
                 self._start_over()
                 raise no_word(head.status)
             case _:
-                raise no_word(head.status)
+                raise no_word(head.status, head.retry_after)
 
     def _begin_whole(self, head: Head) -> None:
         told = _read_note(head, self._fallback_name)
@@ -242,11 +263,11 @@ class Job:
             raise UntrustedAnswer("The service has another file than the one that the vendor signed.")
         if self._expected is not None:  # from here on it alone says how long the file is, and which
             told = replace(told, size=self._expected.size, sha256=self._expected.sha256)
-        if told.size is None and told.sha256 is None:
-            raise ServiceUnavailable(
-                "The file came without length and digest: nothing would show that it is whole."
-            )
+        if told.size is None or told.sha256 is None:
+            # Without the one nothing shows where it ends, without the other not that it is the file (D-55).
+            raise ServiceUnavailable("The file came without its length or its digest.")
         self._start_over()
+        self._demand_room(told.size)
         self._note = told
         self._file = _make_part(self._part)
         if told.resumable:
@@ -263,7 +284,20 @@ class Job:
         if not same or note is None or span != (self.done, (note.size or 0) - 1, note.size):
             self._start_over()
             raise ServiceUnavailable("The service sent another part of the file than was asked for.")
+        self._demand_room((note.size or 0) - self.done)
         self._receiving = True
+
+    def _demand_room(self, needed: int) -> None:
+        """See that the disk has room for the rest, before the first byte of it (D-55)."""
+        from shutil import disk_usage  # noqa: PLC0415 - loads every archive format there is
+
+        disk = disk_usage(self._folder)
+        if disk.total and disk.free < needed + SPARE_BYTES:
+            raise OSError(
+                errno.ENOSPC,
+                f"No room for the download: it needs {needed} bytes more, and {disk.free} are free",
+                str(self._folder),
+            )
 
     def _judge_refusal(self, head: Head) -> None:
         """Ask for a fresh link, once; again only when the last one brought the file further."""
@@ -314,8 +348,12 @@ class Job:
         if not resumed:
             raise UntrustedAnswer("The file is not the one that the service promised: its digest differs.")
 
-    def retry_after(self, cut: ServiceUnavailable) -> float:
+    def pause_after(self, cut: ServiceUnavailable, left: float) -> float:
         """Decide whether to try again after a failure.
+
+        Args:
+            cut: What went wrong.
+            left: Seconds until patience is at its end.
 
         Returns:
             How long to wait before; in seconds.
@@ -326,9 +364,15 @@ class Job:
         self._tries += 1
         self._idle = 0 if self.done > self._best else self._idle + 1
         self._best = max(self._best, self.done)
-        if self._idle >= MAX_IDLE_TRIES or self._tries >= MAX_TRIES:
+        if self._idle > MAX_RETRIES or self._tries >= MAX_TRIES:
             raise cut from None
-        return RETRY_SECONDS * 2.0**self._idle if self._idle else 0.0
+        if not self._idle and cut.retry_after is None:
+            return 0.0
+        # The first failure in a row is no retry yet.
+        pause = retry_pause(max(self._idle - 1, 0), cut.retry_after, random.random(), left)  # noqa: S311
+        if pause is None:
+            raise cut from None
+        return pause
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -345,7 +389,7 @@ class Job:
         target = self._folder / (self._note.name if self._note else self._fallback_name)
         replace_file(self._part, target)
         self._note_path.unlink(missing_ok=True)
-        return Downloaded(str(target), self.done, self._hash.hexdigest())
+        return Downloaded(target, self.done, self._hash.hexdigest())
 
     def close(self) -> None:
         """Close the part; it stays where it is."""

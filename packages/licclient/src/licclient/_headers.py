@@ -4,6 +4,7 @@ import re
 import unicodedata
 from base64 import b64decode
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -26,6 +27,10 @@ _BARE_NAME: Final = re.compile(r'filename\s*=\s*([^\s;"]+)', re.IGNORECASE)
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _SHA256_MEMBER: Final = re.compile(r"(?:^|,)[ \t]*sha-256=:([A-Za-z0-9+/=]*):[ \t]*(?:;[^,]*)?(?=,|$)")
 _SHA256_BYTES: Final = 32
+_HTTP_DATE: Final = re.compile(
+    r"[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
+)
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def add_promises(promised: dict[str, str], redirect: Mapping[str, str]) -> None:
@@ -90,6 +95,31 @@ def read_sha256(repr_digest: str | None) -> str | None:
     except ValueError:
         return None
     return digest.hex() if len(digest) == _SHA256_BYTES else None
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Read when the server wants to be asked again (RFC 9110 10.2.3).
+
+    Returns:
+        Seconds from when it said so, by its own clock; None when it says nothing that can be read.
+    """
+    told = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}", told):
+        return float(told)
+    at, now = _http_date(told), _http_date(headers.get("Date", ""))
+    return max(0.0, (at - now).total_seconds()) if at and now else None
+
+
+def _http_date(value: str) -> datetime | None:
+    """Read an HTTP-date in the one form that may still be sent (RFC 9110 5.6.7)."""
+    match = _HTTP_DATE.fullmatch(value.strip())
+    if match is None or match[2] not in _MONTHS:
+        return None
+    day, year, hour, minute, second = (int(match[group]) for group in (1, 3, 4, 5, 6))
+    try:
+        return datetime(year, _MONTHS.index(match[2]) + 1, day, hour, minute, min(second, 59), tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def strong_etag(value: str | None) -> str | None:

@@ -89,11 +89,11 @@ def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | U
 
 def is_at_least(version: str, other: str) -> bool:
     """Compare two versions by PEP 440; False when either cannot be read."""
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - not needed by most starts
+    from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
 
     try:
         return Version(version) >= Version(other)
-    except InvalidVersion:
+    except ValueError:  # also Python's own, for a number of thousands of digits
         return False
 
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from licclient._ed25519 import PublicKey
+if TYPE_CHECKING:
+    from licclient._ed25519 import PublicKey
 
 
 class Source(StrEnum):
@@ -48,10 +50,12 @@ class Settings:
     grace: timedelta
     check_every: timedelta
     timeout: timedelta
-    release_keys: tuple[PublicKey, ...] = ()
+    release_keys: "tuple[PublicKey, ...]" = ()
     """Keys of which one must have signed every update; none: updates are believed as they come (D-67)."""
-    public_keys: tuple[PublicKey, ...] = ()
+    public_keys: "tuple[PublicKey, ...]" = ()
     """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
+    download_origins: frozenset[str] | None = None
+    """Where files may come from beside the service itself, as from `_links.origin`; None: any `https`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +221,3 @@ class Round:
     spread: float
     answered: bool
     listing: Listing | None
-
-
-@dataclass(frozen=True, slots=True)
-class Downloaded:
-    """A file that arrived whole, under its final name."""
-
-    path: str
-    size: int
-    sha256: str

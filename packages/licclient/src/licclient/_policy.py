@@ -30,6 +30,9 @@ MARK_EVERY: Final = timedelta(minutes=5)
 LINK_GOOD_FOR: Final = timedelta(minutes=55)
 """A link lives one hour (spec 8); the rest is for clocks that go apart, and for the call itself (D-48)."""
 
+MAX_VERSION: Final = 256
+"""Longest version, in characters, that is read at all: nobody means a longer one (D-47)."""
+
 MAX_SPREAD: Final = 0.1
 """By which part of itself, at most, the wait between two update checks is lengthened (D-46)."""
 
@@ -216,11 +219,13 @@ def is_newer(offered: str, installed: str) -> bool:
     Returns:
         False also when either cannot be read, and for a pre-release unless a pre-release is installed.
     """
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - not needed by most starts
+    from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
 
+    if len(offered) > MAX_VERSION:
+        return False
     try:
         new, old = Version(offered), Version(installed)
-    except InvalidVersion:
+    except ValueError:  # also Python's own, for a number of thousands of digits
         return False
     return new > old and (old.is_prerelease or not new.is_prerelease)
 

@@ -1,6 +1,5 @@
 """What a client with pinned release keys takes: the judgement, and the highest version that it remembers."""
 
-import logging
 from dataclasses import replace
 from datetime import datetime
 
@@ -72,5 +71,7 @@ class SignedReleases:
 def logged(problem: LicclientError) -> LicclientError:
     """Say in the log what a check that raises nothing keeps to itself: that somebody may be cheating."""
     if isinstance(problem, UntrustedAnswer):
+        import logging  # noqa: PLC0415 - for this alone
+
         logging.getLogger("licclient").warning("No update is offered: %s", problem)
     return problem

@@ -4,11 +4,14 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from licclient._ed25519 import PublicKey, demand_library, read_public_key
+from licclient._links import origin
 from licclient._model import Settings
+
+if TYPE_CHECKING:
+    from licclient._ed25519 import PublicKey
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
 """A success is cached for at least this long (spec 8, D-41)."""
@@ -44,6 +47,7 @@ def read_settings(
     timeout: float | timedelta,
     public_keys: Iterable[str] | None = None,
     release_keys: Iterable[str] | None = None,
+    download_origins: Iterable[str] | None = None,
 ) -> Settings:
     """Check what a client was constructed with; the arguments are those of `LicenseClient`.
 
@@ -65,6 +69,7 @@ def read_settings(
         timeout=_timeout(timeout),
         public_keys=_public_keys(public_keys, server),
         release_keys=_keys("release_keys", release_keys),
+        download_origins=_origins(download_origins),
     )
 
 
@@ -134,7 +139,7 @@ def _timeout(value: float | timedelta) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _public_keys(texts: Iterable[str] | None, server: str) -> tuple[PublicKey, ...]:
+def _public_keys(texts: Iterable[str] | None, server: str) -> "tuple[PublicKey, ...]":
     keys = _keys("public_keys", texts)
     if not keys:
         return ()
@@ -145,13 +150,32 @@ def _public_keys(texts: Iterable[str] | None, server: str) -> tuple[PublicKey, .
     return keys
 
 
-def _keys(name: str, texts: Iterable[str] | None) -> tuple[PublicKey, ...]:
+def _keys(name: str, texts: Iterable[str] | None) -> "tuple[PublicKey, ...]":
     if texts is None:
         return ()
     if isinstance(texts, str):
         raise TypeError(f"{name} must be a list of keys, not a string")
+    from licclient._ed25519 import demand_library, read_public_key  # noqa: PLC0415 - for apps with pinned keys
+
     keys = tuple(dict.fromkeys(map(read_public_key, texts)))
     if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
         raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
     demand_library(name)
     return keys
+
+
+def _origins(value: Iterable[str] | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        raise TypeError("download_origins must be a list of addresses, not a string")
+    return frozenset(map(_origin, value))
+
+
+def _origin(value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"download_origins must hold strings, not {type(value).__name__}")
+    found = origin(value)
+    if found is None or value.lower().removeprefix("https://").removeprefix("http://").strip("/").count("/"):
+        raise ValueError("download_origins must be addresses like https://files.example.com, without a path")
+    return found

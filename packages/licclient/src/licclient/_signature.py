@@ -110,7 +110,7 @@ def read_signature(
         if fault is not None:
             problem = fault
             continue
-        base = _signature_base(call, reply, member["items"], member["params"])
+        base = signature_base(call, reply, member["items"], member["params"])
         if key.verify(_bytes(signatures[member["label"]]), base):
             return Signed(_read_instant(told["created"]), _read_instant(told["expires"]))
         problem = (
@@ -156,7 +156,7 @@ def _fault(items: str, told: Mapping[str, str], nonce: str | None) -> str | None
     return None
 
 
-def _signature_base(call: Call, reply: Reply, items: str, params: str) -> bytes:
+def signature_base(call: Call, reply: Reply, items: str, params: str) -> bytes:
     """Write down what the signature is over (RFC 9421 section 2.5); what is no ASCII fits no signature."""
     values = {
         '"@status"': str(reply.status),

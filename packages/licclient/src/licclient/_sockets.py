@@ -4,15 +4,24 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from licclient._wire import shown_ip
 
+GLANCE_SECONDS: Final = 0.1
+"""How often whoever waits looks whether it should still wait."""
+
 _T = TypeVar("_T")
 
 
-def within(seconds: float, work: Callable[[], _T], on_timeout: Callable[[], None] = lambda: None) -> _T:
+def within(
+    seconds: float,
+    work: Callable[[], _T],
+    on_timeout: Callable[[], None] = lambda: None,
+    is_off: Callable[[], bool] | None = None,
+) -> _T:
     """Do something on a thread of its own, and wait for it so long and no longer.
 
     This is what holds when limits per read do not: a slow name look-up, headers that drip in byte by byte.
@@ -21,6 +30,7 @@ def within(seconds: float, work: Callable[[], _T], on_timeout: Callable[[], None
         seconds: How long to wait.
         work: Must end by itself in the end; its result, or what it raised, is handed over.
         on_timeout: Called when time is up, to make `work` end.
+        is_off: Looked at ten times a second; when it is true, time is up.
 
     Raises:
         TimeoutError: Time is up.
@@ -33,10 +43,12 @@ def within(seconds: float, work: Callable[[], _T], on_timeout: Callable[[], None
         except BaseException as problem:  # noqa: BLE001 - handed to whoever waits
             done.append(problem)
 
-    thread = threading.Thread(target=run, name="licclient-call", daemon=True)
-    thread.start()
+    thread = start_thread(run)
     try:
-        thread.join(seconds)
+        if is_off is None:
+            thread.join(seconds)
+        else:
+            _join(thread, seconds, is_off)
     except BaseException:  # Ctrl-C: leave no connection behind
         on_timeout()
         raise
@@ -46,6 +58,86 @@ def within(seconds: float, work: Callable[[], _T], on_timeout: Callable[[], None
     if isinstance(done[0], BaseException):
         raise done[0]
     return done[0][0]
+
+
+def start_thread(work: Callable[[], object]) -> threading.Thread:
+    """Start a thread that keeps no program from ending."""
+    thread = threading.Thread(target=work, name="licclient-call", daemon=True)
+    thread.start()
+    return thread
+
+
+def _join(thread: threading.Thread, seconds: float, is_off: Callable[[], bool]) -> None:
+    deadline = monotonic() + seconds
+    while thread.is_alive() and not is_off() and (left := deadline - monotonic()) > 0:
+        thread.join(min(left, GLANCE_SECONDS))
+
+
+def nap(seconds: float, is_off: Callable[[], bool] | None = None) -> None:
+    """Wait, and wake up early when `is_off` says so."""
+    deadline = monotonic() + seconds
+    while (left := deadline - monotonic()) > 0 and not (is_off is not None and is_off()):
+        sleep(left if is_off is None else min(left, GLANCE_SECONDS))
+
+
+class Pipe:
+    """Bytes on their way from a thread that reads them to one that puts them down, never many at a time.
+
+    Args:
+        most: How many bytes may wait in it; who reads waits when there are more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._ended = self._closed = False
+        self._problem: Exception | None = None
+        self._changed = threading.Condition()
+
+    def put(self, piece: bytes) -> bool:
+        """Hand in what was read; False when nobody wants any more."""
+        with self._changed:
+            while self._held >= self._most and not self._closed:
+                self._changed.wait()
+            self._pieces.append(piece)
+            self._held += len(piece)
+            self._changed.notify_all()
+            return not self._closed
+
+    def end(self, problem: Exception | None = None) -> None:
+        """Say that there is no more, or why there is no more."""
+        with self._changed:
+            self._ended, self._problem = True, problem
+            self._changed.notify_all()
+
+    def take(self, seconds: float) -> bytes | None:
+        """Wait for bytes and take all that are there.
+
+        Returns:
+            None at the end, and nothing (`b""`) when none came in time.
+
+        Raises:
+            Exception: What `end` was told; after everything that came before it.
+        """
+        with self._changed:
+            if not self._pieces and not self._ended:
+                self._changed.wait(seconds)
+            if self._pieces:
+                piece = b"".join(self._pieces)
+                self._pieces, self._held = [], 0
+                self._changed.notify_all()
+                return piece
+            if self._problem is not None:
+                raise self._problem
+            return None if self._ended else b""
+
+    def close(self) -> None:
+        """Want no more."""
+        with self._changed:
+            self._closed = True
+            self._pieces, self._held = [], 0
+            self._changed.notify_all()
 
 
 class Line:

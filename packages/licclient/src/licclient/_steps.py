@@ -1,70 +1,34 @@
-"""What both clients do before and after a call: clock, disk and decisions, but no network.
+"""What both clients do before and after a verify: clock, disk and decisions, but no network.
 
 Every call has two halves. The first returns the answer when none is needed from the server, else what to
 send; the second is handed what came back.
 """
 
-import random
-import secrets
-import uuid
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from licclient._activation import Activation, Activations
 from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
-from licclient._download import Job, open_job
-from licclient._errors import (
-    InvalidRequest,
-    LicclientError,
-    LicenseRefused,
-    ServiceUnavailable,
-)
-from licclient._model import Held, License, Listing, Manifest, Reason, Settings, Update, Verified
-from licclient._policy import (
-    begin_round,
-    end_round,
-    is_due,
-    is_link_good,
-    is_newer,
-    is_offer,
-    mark,
-    recall,
-    settle,
-)
-from licclient._proofs import believe_update, believe_verify, read_proved, write_proved
-from licclient._records import (
-    Document,
-    read_held,
-    read_round,
-    record_name,
-    write_held,
-    write_round,
-)
-from licclient._releases import SignedReleases, logged
-from licclient._signature import asking_for_signature
-from licclient._wire import (
-    Call,
-    Reply,
-    is_safe_link,
-    tidy_key,
-    update_call,
-    verify_call,
-)
+from licclient._errors import InvalidRequest, LicclientError, NotActivated, ServiceUnavailable
+from licclient._model import License, Settings, Verified
+from licclient._policy import recall, settle
+from licclient._records import Document, read_round, record_name
+from licclient._successes import Subject, Successes
+from licclient._wire import Call, Reply, tidy_key, verify_call
+
+if TYPE_CHECKING:
+    from licclient._outcome import Outcome
+    from licclient._turns import Turn
+
+PATIENCE: Final = timedelta(seconds=5)
+"""What a call may take beyond its time limit: our own address, slow disks. Then others go ahead (D-58)."""
+
+NO_KEY: Final = "The system's keyring did not hand out the license key."
 
 _NONCE_BYTES: Final = 16
-
-_NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
-
-
-@dataclass(frozen=True, slots=True)
-class NoUpdate:
-    """There is nothing to offer, and that is certain: `message` says why."""
-
-    message: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,14 +39,8 @@ class Asking:
     domain: str
     slug: str = ""
     installed: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """A fresh link, and what the vendor signed about the file behind it if release keys are pinned."""
-
-    link: str = field(repr=False)
-    expected: Manifest | None
+    before: str | None = None
+    """For a verify: the last call that anybody had made when we began (D-58)."""
 
 
 class Steps:
@@ -98,28 +56,90 @@ class Steps:
         self.settings = settings
         self._clock = clock
         self._state = StateFolder(state_dir)
-        self._signed = SignedReleases(settings, self._state)
-        # name → a record as it was read, and what came of checking it: the same one is not checked twice.
-        self._checked: dict[str, tuple[Document | None, Held | None]] = {}
+        self._activations = Activations(settings, self._state)
+        self._successes = Successes(settings, self._state)
 
-    def _now(self) -> datetime:
+    def now(self) -> datetime:
+        """Read the client's clock."""
         return read_clock(self._clock)
 
-    # --- verify -------------------------------------------------------------------------------
-
-    def begin_verify(self, typed: str, *, recheck: bool) -> License | Asking:
+    def begin_verify(self, typed: str | None, *, recheck: bool) -> License | Asking:
         """Answer from the cache, or say what to ask (D-41).
 
+        Args:
+            typed: The key; None for the one that was activated.
+            recheck: Ask also when the cache is fresh.
+
         Raises:
+            NotActivated: No key was given, and none was activated.
             InvalidRequest: There is no key in what was typed.
+            ServiceUnavailable: The key lies in a keyring that does not give it, and nothing remembered holds.
         """
-        key = _key(typed)
         domain = self._domain()
-        now = self._now()
-        asking = Asking(key, domain)
-        held = self._marked(asking, now)
+        activation = self._activation() if typed is None else None
+        subject = self._subject(typed, activation, domain)
+        now = self.now()
+        held = self._successes.find_marked(subject, now)
         known = None if recheck else recall(held, now, self.settings)
-        return known or asking
+        if known is not None:
+            return known
+        key = subject.key
+        if key is None and activation is not None:
+            key = self._activations.key_of(activation)
+        if key is None:
+            return raised(settle(ServiceUnavailable(NO_KEY), held, now, self.settings).result)
+        last = self._outcome(subject)
+        return Asking(key, domain, before=last.call if last else None)
+
+    def _activation(self) -> Activation:
+        found = self._activations.find()
+        if found is None:
+            raise NotActivated
+        return found
+
+    def _subject(self, typed: str | None, activation: Activation | None, domain: str) -> Subject:
+        """Return what an answer would be about; without its key where that can be spared the keyring."""
+        if activation is not None:
+            by_name = activation.domain == domain and self._successes.can_find(activation.license)
+            typed = activation.key if by_name else self._activations.key_of(activation)
+            if typed is None:
+                return Subject(None, domain, activation.license)
+        known = self._successes.known(typed, domain) if isinstance(typed, str) else None
+        if known is None:
+            known = self._successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # else it raises
+        return known
+
+    # --- one call for all who ask at once -----------------------------------------------------
+
+    def turn(self, asking: Asking) -> "Turn":
+        """Queue up for the call, with everybody else who wants to make the same one (D-58)."""
+        from licclient._turns import Turn  # noqa: PLC0415 - not for an answer from the cache
+
+        name = call_name(self._successes.subject(asking.key, asking.domain).name)
+        patience = self.settings.timeout + PATIENCE
+        return Turn(self._state.lock_file(name), patience.total_seconds())
+
+    def told_meanwhile(self, asking: Asking) -> License | None:
+        """When it is our turn: what somebody else was told since we began to wait; None to make the call.
+
+        Raises:
+            LicclientError: They were refused, or got no answer.
+        """
+        subject, now = self._successes.subject(asking.key, asking.domain), self.now()
+        last = self._outcome(subject)
+        if last is None or last.call == asking.before:
+            return None
+        held = self._successes.find_marked(subject, now)
+        if last.answer is None:
+            return recall(held, now, self.settings)
+        return raised(settle(last.answer, held, now, self.settings).result)
+
+    def _outcome(self, subject: Subject) -> "Outcome | None":
+        from licclient._outcome import read_outcome  # noqa: PLC0415 - as above
+
+        return read_outcome(self._state.load(call_name(subject.name)))
+
+    # --- the call -----------------------------------------------------------------------------
 
     def verify_call(self, asking: Asking, ip: str) -> Call:
         """Write the call that `begin_verify` asked for."""
@@ -129,7 +149,11 @@ class Steps:
         """Ask for a signature if keys are pinned (D-62)."""
         if not self.settings.public_keys:
             return call
-        return asking_for_signature(call, self.settings.public_keys, secrets.token_urlsafe(_NONCE_BYTES))
+        from secrets import token_urlsafe  # noqa: PLC0415 - as above
+
+        from licclient._signature import asking_for_signature  # noqa: PLC0415 - as above
+
+        return asking_for_signature(call, self.settings.public_keys, token_urlsafe(_NONCE_BYTES))
 
     def end_verify(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> License:
         """Take what came back, remember it, and say what it means.
@@ -137,58 +161,38 @@ class Steps:
         Raises:
             LicclientError: Every kind of it, as the answer may be.
         """
-        now = self._now()
+        from licclient._outcome import outcome_of, write_outcome  # noqa: PLC0415 - as above
+        from licclient._proofs import believe_verify  # noqa: PLC0415 - as above
+
+        subject, now = self._successes.subject(asking.key, asking.domain), self.now()
         answer: Verified | LicclientError
         if isinstance(reply, ServiceUnavailable):
             answer = reply
         else:
             answer = believe_verify(call, reply, asking.key, self.settings, now)
         # Read again: another process may have been answered while we waited.
-        held = self._marked(asking, now)
+        held = self._successes.find_marked(subject, now)
         settled = settle(answer, held, now, self.settings)
         if settled.held != held:
-            after = self._write_held(settled.held) if settled.held else None
-            self._state.change(self._held_name(asking), lambda _: after)
+            self._successes.put(subject, settled.held)
             if held is None:
                 self._let_check_again(asking.key)
-        if isinstance(settled.result, LicclientError):
-            raise settled.result
-        return settled.result
+        # Last: who finds it must find the rest.
+        if (ended := outcome_of(answer, _random_name(), now)) is not None:
+            self._state.change(call_name(subject.name), lambda _: write_outcome(ended))
+        return raised(settled.result)
 
-    def _marked(self, asking: Asking, now: datetime) -> Held | None:
-        """Load a success, and note the latest instant that the clock has shown (D-43)."""
-        name = self._held_name(asking)
-        held = self._read_held(asking, self._state.load(name))
-        if held is None or mark(held, now, self.settings) is held:
-            return held
+    def _let_check_again(self, key: str) -> None:
+        """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""
+        if self.settings.slug is None:
+            return
+        name = self._round_name(key, self.settings.slug)
+        last = read_round(self._state.load(name))
+        if last is not None and last.listing is None:
+            self._state.change(name, lambda _: None)
 
-        def edit(document: Document | None) -> Document | None:
-            newest = self._read_held(asking, document)
-            moved = newest and mark(newest, now, self.settings)
-            return document if moved is None or moved is newest else self._write_held(moved)
-
-        return self._read_held(asking, self._state.change(name, edit))
-
-    def _held_name(self, asking: Asking) -> str:
-        # Apart, so that a client without pins, such as the command line, never takes a signed record's place.
-        kind = "signed" if self.settings.public_keys else "license"
-        return record_name(kind, self.settings.server, asking.key, asking.domain)
-
-    def _read_held(self, asking: Asking, document: Document | None) -> Held | None:
-        """Read a success; with pinned keys, check its signature whenever it was read from the disk (D-62)."""
-        if not self.settings.public_keys:
-            return read_held(document)
-        name = self._held_name(asking)
-        checked = self._checked.get(name)
-        # The very same object: the file has not changed since, or another document would have come of it.
-        if checked is not None and checked[0] is document:
-            return checked[1]
-        held = read_proved(document, asking.key, asking.domain, self.settings)
-        self._checked[name] = document, held
-        return held
-
-    def _write_held(self, held: Held) -> Document:
-        return write_proved(held) if self.settings.public_keys else write_held(held)
+    def _round_name(self, key: str, slug: str) -> str:
+        return record_name("update", self.settings.server, key, slug)
 
     def _domain(self) -> str:
         """Return the app's domain, or a random id of this installation, one per server (D-45)."""
@@ -197,193 +201,44 @@ class Steps:
         name = record_name("installation", self.settings.server)
         known = self._state.load(name)
         if not _is_id(known):
-            made = {"id": uuid.uuid4().hex}
+            made = {"id": _random_name()}
             known = self._state.change(name, lambda found: found if _is_id(found) else made)
         return str((known or {})["id"])
 
-    # --- updates ------------------------------------------------------------------------------
 
-    def begin_check(self, typed: str, *, force: bool) -> Update | NoUpdate | LicclientError | Asking:
-        """Answer from what is remembered, or count an attempt and say what to ask (D-46).
+def read_key(typed: str) -> str:
+    """Read a key as `verify` takes it.
 
-        Raises:
-            ValueError: The client was built without `slug` or `version`.
-        """
-        asking = self._asking_updates(typed)
-        if isinstance(asking, LicclientError):
-            return asking
-        return asking if self._claim(asking, force=force) else self._remembered(asking)
-
-    def _claim(self, asking: Asking, *, force: bool) -> bool:
-        """Count an attempt before it is made; False when none is due (any more) (D-46)."""
-        name, now = self._round_name(asking), self._now()
-        if not force and not is_due(read_round(self._state.load(name)), now, self.settings):
-            return False
-        claimed = False
-
-        def claim(document: Document | None) -> Document | None:
-            nonlocal claimed
-            last = read_round(document)
-            claimed = force or is_due(last, now, self.settings)
-            return write_round(begin_round(last, now, _spread())) if claimed else document
-
-        self._state.change(name, claim)
-        return claimed
-
-    def _remembered(self, asking: Asking) -> Update | NoUpdate | LicclientError:
-        last = read_round(self._state.load(self._round_name(asking)))
-        if last is not None and last.listing is not None and is_newer(last.listing.version, asking.installed):
-            listing = self._signed.vouch(last.listing, self._now())
-            return (
-                logged(listing) if isinstance(listing, LicclientError) else _update(listing, asking.key, None)
-            )
-        if last is not None and not last.answered:
-            return ServiceUnavailable(_NEVER_ANSWERED)
-        return NoUpdate("No newer version was offered when it was last asked for.")
-
-    def check_call(self, asking: Asking) -> Call:
-        """Write the call that `begin_check` or `begin_link` asked for."""
-        return self._asking_for_proof(
-            update_call(self.settings, asking.key, asking.slug, asking.installed, asking.domain)
-        )
-
-    def end_check(
-        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
-    ) -> Update | NoUpdate | LicclientError:
-        """Take what came back, remember it, and say what it offers (D-47)."""
-        answer = self._read_check(asking, call, reply)
-        if isinstance(answer, LicclientError):
-            return logged(answer)
-        if answer.download_url is None:
-            return NoUpdate("The support period is over, so no newer version is offered.")
-        if not is_offer(answer, asking.installed):
-            return NoUpdate(f"Version {asking.installed} is up to date.")
-        return _update(answer, asking.key, self._now())
-
-    def _read_check(
-        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
-    ) -> Listing | LicclientError:
-        now = self._now()
-        answer: Listing | LicclientError
-        if isinstance(reply, ServiceUnavailable):
-            answer = reply
-        else:
-            answer = believe_update(call, reply, asking.slug, asking.key, self.settings, now)
-            if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
-                answer = self._signed.vouch(answer, now)
-
-        def remember(document: Document | None) -> Document | None:
-            claimed = read_round(document) or begin_round(None, now, _spread())
-            return write_round(end_round(claimed, answer, asking.installed))
-
-        self._state.change(self._round_name(asking), remember)
-        return answer
-
-    def _let_check_again(self, key: str) -> None:
-        """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""
-        if self.settings.slug is None:
-            return
-        name = record_name("update", self.settings.server, key, self.settings.slug)
-        last = read_round(self._state.load(name))
-        if last is not None and last.listing is None:
-            self._state.change(name, lambda _: None)
-
-    def _asking_updates(self, typed: str) -> Asking | InvalidRequest:
-        slug, version = self._installed()
-        key = tidy_key(typed)
-        return key if isinstance(key, InvalidRequest) else Asking(key, self._domain(), slug, version)
-
-    def _installed(self) -> tuple[str, str]:
-        if self.settings.slug is None or self.settings.version is None:
-            raise ValueError("updates need slug= and version= when the client is made")
-        return self.settings.slug, self.settings.version
-
-    def _round_name(self, asking: Asking) -> str:
-        return record_name("update", self.settings.server, asking.key, asking.slug)
-
-    # --- download -----------------------------------------------------------------------------
-
-    @contextmanager
-    def open_download(self, update: Update, to: Path) -> Generator[Job]:
-        """Take up a download; its link is None when the offered one may have run out (D-48).
-
-        Raises:
-            ValueError: The client was built without `slug` or `version`.
-            OSError: The folder cannot be used.
-        """
-        self._installed()
-        link = update.download_url
-        if link is None or not (
-            is_link_good(update.offered_at, self._now()) and is_safe_link(link, self.settings.server)
-        ):
-            link = None
-        expected = self._signed.expected(update, self._now())
-        if self.settings.release_keys and expected is None:
-            link = None  # a fresh one comes with a fresh manifest
-        part = record_name("download", self.settings.server, update.slug, update.version)
-        fallback_name = f"{update.slug}-{update.version}"
-        with open_job(to, part, link, fallback_name, update.license_key) as job:
-            job.take_up(expected, pinned=bool(self.settings.release_keys))
-            yield job
-
-    def begin_link(self, update: Update) -> Asking:
-        """Count an attempt, which is never too early here, and say what to ask for a fresh link (D-48).
-
-        Raises:
-            InvalidRequest: The update holds no key.
-        """
-        _, installed = self._installed()
-        asking = Asking(_key(update.license_key), self._domain(), update.slug, installed)
-        self._claim(asking, force=True)
-        return asking
-
-    def end_link(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> Fresh:
-        """Take a fresh link out of what came back.
-
-        Raises:
-            LicenseRefused: The key is refused, support is over, or the version is no longer offered.
-            InvalidRequest: The server calls the request malformed.
-            ServiceUnavailable: No answer.
-            UntrustedAnswer: No pinned key signed it, or the version that it tells.
-        """
-        answer = self._read_check(asking, call, reply)
-        if isinstance(answer, LicclientError):
-            raise answer
-        if answer.download_url is None:
-            raise LicenseRefused(
-                Reason.SUPPORT_ENDED, "The support period is over, so there is nothing to download."
-            )
-        if not is_offer(answer, asking.installed):
-            raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
-        return Fresh(answer.download_url, answer.vouched)
-
-
-def _key(typed: str) -> str:
+    Raises:
+        InvalidRequest: There is none.
+    """
     key = tidy_key(typed)
     if isinstance(key, InvalidRequest):
         raise key
     return key
 
 
-def _spread() -> float:
-    return random.random()  # noqa: S311 - jitter, so that all installations do not ask in the same minute
+def raised(result: License | LicclientError) -> License:
+    """Return a license; raise anything else."""
+    if isinstance(result, LicclientError):
+        raise result
+    return result
+
+
+def call_name(success_name: str) -> str:
+    """Name the record of the last call after that of the success: for one there is always the other."""
+    return f"call-{success_name}"
+
+
+def _random_name() -> str:
+    from uuid import uuid4  # noqa: PLC0415 - most starts only read
+
+    return uuid4().hex
 
 
 def _is_id(document: Document | None) -> bool:
-    return document is not None and isinstance(document.get("id"), str) and bool(document["id"])
-
-
-def _update(listing: Listing, key: str, offered_at: datetime | None) -> Update:
-    return Update(
-        name=listing.name,
-        slug=listing.slug,
-        version=listing.version,
-        changelog=listing.changelog,
-        last_updated=listing.last_updated,
-        license_key=key,
-        download_url=listing.download_url,
-        offered_at=offered_at,
-        size=listing.vouched.size if listing.vouched else None,
-        authenticated=listing.vouched is not None,
-        manifest=listing.manifest,
-    )
+    match document:
+        case {"id": str(known)}:
+            return bool(known)
+        case _:
+            return False

@@ -1,31 +1,38 @@
 """The only file that names httpx: calls go out, replies come in. Imported when a call is really made.
 
 Whatever goes wrong is `ServiceUnavailable` in our own words: an httpx error knows the address, and the
-address holds the license key. Both flavours stand side by side; keep them alike.
+address holds the license key. Both flavours of a call stand side by side; keep them alike. A download has one
+flavour, which works on threads: whoever has an event loop has better things to do in it than to carry a file.
 
-A call has one deadline for everything from the name look-up to the last byte. httpx has time limits per
-read only, so the synchronous flavour works on a thread of its own, and whoever waits cuts the connection
-when time is up.
+A call has one deadline for everything from the name look-up to the last byte, and for its retries (D-54).
+httpx has time limits per read only, so the synchronous flavour works on a thread of its own, and whoever
+waits cuts the connection when time is up.
 """
 
 import asyncio
-import logging
+import random
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
-from datetime import timedelta
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx
 import truststore
 
+from licclient._apart import Handshake
 from licclient._errors import ServiceUnavailable
-from licclient._headers import add_promises
-from licclient._sockets import Line, own_ip, within
-from licclient._wire import Call, Head, Reply, no_word, redirect_target, shown_ip
+from licclient._headers import add_promises, read_retry_after
+from licclient._links import redirect_target
+from licclient._model import Settings
+from licclient._pace import PASSING, retry_pause
+from licclient._quiet import unlogged
+from licclient._sockets import Line, Pipe, nap, own_ip, start_thread, within
+from licclient._wire import Call, Head, Reply, no_word, shown_ip
 
 MAX_REFUSAL_BYTES: Final = 64 * 1024
 """Longest body of a refused download that is read."""
@@ -36,44 +43,33 @@ MAX_REDIRECTS: Final = 3
 LOOK_UP_SECONDS: Final = 2.0
 """How long finding our own address may take: it is checked for its form only (D-05)."""
 
+READ_AHEAD_BYTES: Final = 512 * 1024
+"""How much of a download may wait in memory for the disk: more does not fit a processor's cache."""
+
 _OK: Final = frozenset({200, 206})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-
-
-# --- no license key in anybody's log ----------------------------------------------------------
-
-_our_call: ContextVar[bool] = ContextVar("licclient_call", default=False)
-
-
-class _DropOurCalls(logging.Filter):
-    """httpx logs every address, httpcore every header: of our calls, nothing may get there."""
-
-    def filter(self, _record: logging.LogRecord) -> bool:
-        return not _our_call.get()
-
-
-_drop_our_calls: Final = _DropOurCalls()
-# By name, one by one: a filter of a parent logger does not see what its children log.
-for _name in ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
-    logging.getLogger(_name).addFilter(_drop_our_calls)
-
-
-@contextmanager
-def _unlogged() -> Generator[None]:
-    token = _our_call.set(True)
-    try:
-        yield
-    finally:
-        _our_call.reset(token)
 
 
 # --- what both flavours share -----------------------------------------------------------------
 
 
-def _options(timeout: timedelta, agent: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one try of a call came to."""
+
+    result: Reply | ServiceUnavailable
+    passing: bool
+    """Whether the next try may fare better."""
+
+    @property
+    def told(self) -> float | None:
+        return self.result.retry_after
+
+
+def _options(settings: Settings, agent: str) -> dict[str, Any]:
     return {
         "verify": _trust(),
-        "timeout": timeout.total_seconds(),
+        "timeout": settings.timeout.total_seconds(),
         "follow_redirects": False,
         # One call or two a day: a kept connection would only be stale.
         "limits": httpx.Limits(max_keepalive_connections=0),
@@ -87,6 +83,18 @@ def _trust() -> ssl.SSLContext | bool:
         return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     except (OSError, ImportError, NotImplementedError):
         return True
+
+
+def _answered(response: httpx.Response, body: bytes) -> _Outcome:
+    headers = response.headers
+    reply = Reply(response.status_code, body, dict(headers), read_retry_after(headers))
+    return _Outcome(reply, passing=response.status_code in PASSING)
+
+
+def _failed(problem: BaseException) -> _Outcome:
+    broken = isinstance(problem, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
+    refused = isinstance(problem, httpx.ConnectError) and _has_cause(problem, ConnectionError)
+    return _Outcome(_failure(problem), passing=broken or refused)
 
 
 def _failure(problem: BaseException) -> ServiceUnavailable:
@@ -104,112 +112,115 @@ def _failure(problem: BaseException) -> ServiceUnavailable:
             )
 
 
+def _has_cause(problem: BaseException | None, kind: type[BaseException]) -> bool:
+    """Tell a refused connection, which may be a restart, from an unknown name or a bad certificate."""
+    while problem is not None:
+        if isinstance(problem, kind):
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
+
+
 def _demand_plain(response: httpx.Response) -> None:
     """Refuse encodings: we ask for none, and few bytes can be made to unpack into many."""
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise no_word(response.status_code)
 
 
-def _next_hop(response: httpx.Response, link: str, server: str) -> str | None:
-    """Return where a redirect leads; None to stay, which makes a redirect we must not follow a failure."""
-    if response.status_code not in _REDIRECTS:
-        return None
-    return redirect_target(link, response.headers.get("Location", ""), server)
-
-
-def _with(promised: dict[str, str], response: httpx.Response) -> httpx.Headers:
-    """Let what the service promised of the file go before what the place says to which it sent us."""
-    headers = response.headers.copy()
-    headers.update(promised)
-    return headers
+def _spread() -> float:
+    return random.random()  # noqa: S311 - jitter
 
 
 # --- sync -------------------------------------------------------------------------------------
 
 
 class Transport:
-    """Makes calls for `LicenseClient`. Safe to share among threads.
+    """Makes calls for `LicenseClient`, and downloads for both. Safe to share among threads.
 
     Args:
-        server: Base URL, normalised.
-        timeout: For a whole call; for a download, until its head is there and then for every read.
+        settings: Whom to call, and how long that may take.
         agent: What we call ourselves.
     """
 
-    def __init__(self, server: str, timeout: timedelta, agent: str) -> None:
-        self._server = server
+    def __init__(self, settings: Settings, agent: str) -> None:
+        self._settings = settings
         self._agent = agent
-        self._timeout = timeout
-        self._seconds = timeout.total_seconds()
+        self._seconds = settings.timeout.total_seconds()
 
     @cached_property
     def _http(self) -> httpx.Client:
-        return httpx.Client(**_options(self._timeout, self._agent))
+        return httpx.Client(**_options(self._settings, self._agent))
 
     def own_ip(self) -> str:
         """Return our address on the way to the service, without waiting long for it (D-45)."""
         try:
-            return within(min(LOOK_UP_SECONDS, self._seconds), lambda: own_ip(self._server))
+            return within(min(LOOK_UP_SECONDS, self._seconds), lambda: own_ip(self._settings.server))
         except (TimeoutError, RuntimeError):  # too slow; no more threads
             return shown_ip("")
 
-    def send(self, call: Call) -> Reply | ServiceUnavailable:
-        """Make one call; never raises."""
-        line, deadline = Line(), monotonic() + self._seconds
+    def send(
+        self,
+        call: Call,
+        seconds: float | None = None,
+        is_off: Callable[[], bool] | None = None,
+    ) -> Reply | ServiceUnavailable:
+        """Make one call, and again when that may help; never raises.
 
-        def work() -> Reply:
-            with _unlogged():
+        Args:
+            call: What to send.
+            seconds: The deadline for all of it, when it is nearer than the client's own.
+            is_off: As for `within`.
+        """
+        deadline = monotonic() + min(self._seconds, self._seconds if seconds is None else seconds)
+        for retry in count():
+            outcome = self._try(call, deadline, is_off)
+            pause = retry_pause(retry, outcome.told, _spread(), deadline - monotonic())
+            if pause is None or not outcome.passing:
+                break
+            nap(pause, is_off)
+        return outcome.result
+
+    def _try(self, call: Call, deadline: float, is_off: Callable[[], bool] | None) -> _Outcome:
+        line = Line()
+        if is_off is not None and is_off():
+            return _Outcome(ServiceUnavailable("The call was called off."), passing=False)
+
+        def work() -> _Outcome:
+            with unlogged():
                 response = self._send(line, call.method, call.url, call.headers, call.body)
                 try:
-                    body = _read(response, call.max_bytes, deadline)
-                    return Reply(response.status_code, body, headers=dict(response.headers))
+                    return _answered(response, _read(response, call.max_bytes, deadline))
                 finally:
                     response.close()
 
         try:
-            return within(self._seconds, work, line.cut)
+            return within(deadline - monotonic(), work, line.cut, is_off)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
-            return _failure(problem)
+            return _failed(problem)
 
-    @contextmanager
-    def stream(self, link: str, headers: Mapping[str, str]) -> Generator[tuple[Head, Iterator[bytes]]]:
-        """Open a download, following a few safe redirects.
+    def open(self, link: str, headers: Mapping[str, str]) -> "Incoming":
+        """Ask for a file; what comes is read on a thread of its own. Never waits, never raises."""
+        return Incoming(self, link, headers)
 
-        Yields:
-            The head, and the file's bytes as they come; no bytes when the head is a refusal.
+    def follow(
+        self, line: Line, link: str, headers: Mapping[str, str]
+    ) -> tuple[httpx.Response, dict[str, str]]:
+        """Send a request for a file along a few safe redirects.
 
-        Raises:
-            ServiceUnavailable: No connection; also from the iterator, when the connection breaks.
+        Returns:
+            The answer at the end, and what the redirects promised of the file (D-34).
         """
-        try:
-            response, promised = self._open(link, headers)
-        except Exception as problem:  # noqa: BLE001 - as above
-            raise _failure(problem) from None
-        try:
-            yield self._head(response, promised)
-        finally:
-            with _unlogged():
-                response.close()
-
-    def _open(self, link: str, headers: Mapping[str, str]) -> tuple[httpx.Response, dict[str, str]]:
-        response, promised = self._get(link, headers), dict[str, str]()
+        response, promised = self._send(line, "GET", link, headers, None), dict[str, str]()
         for _ in range(MAX_REDIRECTS):
-            target = _next_hop(response, link, self._server)
+            target = None
+            if response.status_code in _REDIRECTS:
+                target = redirect_target(link, response.headers.get("Location", ""), self._settings)
             if target is None:
                 break
             response.close()
             add_promises(promised, response.headers)
-            link, response = target, self._get(target, headers)
+            link, response = target, self._send(line, "GET", target, headers, None)
         return response, promised
-
-    def _get(self, link: str, headers: Mapping[str, str]) -> httpx.Response:
-        line = Line()
-
-        def work() -> httpx.Response:
-            with _unlogged():
-                return self._send(line, "GET", link, headers, None)
-
-        return within(self._seconds, work, line.cut)
 
     def _send(
         self, line: Line, method: str, url: str, headers: Mapping[str, str], body: bytes | None
@@ -219,23 +230,13 @@ class Transport:
         )
         return self._http.send(request, stream=True)
 
-    def _head(self, response: httpx.Response, promised: dict[str, str]) -> tuple[Head, Iterator[bytes]]:
-        if response.status_code in _OK:
-            return Head(response.status_code, _with(promised, response)), _chunks(response)
-        deadline = monotonic() + self._seconds
-        try:
-            refusal = _read(response, MAX_REFUSAL_BYTES, deadline)
-        except Exception as problem:  # noqa: BLE001 - as above
-            raise _failure(problem) from None
-        return Head(response.status_code, response.headers, refusal), iter(())
-
     def close(self) -> None:
         """Close what is open."""
         if "_http" in self.__dict__:
             self._http.close()
 
 
-def _read(response: httpx.Response, most: int, deadline: float) -> bytes:
+def _read(response: httpx.Response, most: int, deadline: float = float("inf")) -> bytes:
     """Read a small body.
 
     Raises:
@@ -253,12 +254,83 @@ def _read(response: httpx.Response, most: int, deadline: float) -> bytes:
     return bytes(body)
 
 
-def _chunks(response: httpx.Response) -> Iterator[bytes]:
-    try:
-        _demand_plain(response)
-        yield from response.iter_raw()
-    except Exception as problem:  # noqa: BLE001 - as above
-        raise _failure(problem) from None
+class Incoming:
+    """The answer to one request for a file, as far as it has come. Leave it, and the connection is cut.
+
+    How long to wait for it is for whoever takes it to decide: every wait here is as long as it is told to be.
+    """
+
+    def __init__(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
+        self._transport = transport
+        self._line = Line()
+        self._pipe = Pipe(READ_AHEAD_BYTES)
+        self._head: Head | None = None
+        self._shown = threading.Event()
+        self._thread = start_thread(lambda: self._run(link, headers))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+        if self._thread.is_alive():
+            self._line.cut()
+
+    def head(self, seconds: float) -> Head | None:
+        """Wait for the head; None when it did not come in time.
+
+        Raises:
+            ServiceUnavailable: It will not come.
+        """
+        if self._shown.wait(seconds) and self._head is None:
+            self._pipe.take(0)  # raises
+        return self._head
+
+    def take(self, seconds: float) -> bytes | None:
+        """Wait for more of the file, and take all that has come.
+
+        Returns:
+            None at the end; `b""` when nothing came in time.
+
+        Raises:
+            ServiceUnavailable: The connection broke; after everything that came before.
+        """
+        return self._pipe.take(seconds)
+
+    def _run(self, link: str, headers: Mapping[str, str]) -> None:
+        try:
+            with unlogged():
+                self._receive(link, headers)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
+            self._pipe.end(_failure(problem))
+        else:
+            self._pipe.end()
+        finally:
+            self._shown.set()
+
+    def _receive(self, link: str, headers: Mapping[str, str]) -> None:
+        response, promised = self._transport.follow(self._line, link, headers)
+        try:
+            told = response.headers.copy()
+            wait = read_retry_after(told)
+            if response.status_code not in _OK:
+                refusal = _read(response, MAX_REFUSAL_BYTES)
+                self._show(Head(response.status_code, told, refusal, wait))
+                return
+            _demand_plain(response)
+            # What the service promised goes before what the place says to which it sent us (D-34).
+            told.update(promised)
+            self._show(Head(response.status_code, told))
+            for chunk in response.iter_raw():
+                if not self._pipe.put(chunk):
+                    return
+        finally:
+            with suppress(Exception):
+                response.close()
+
+    def _show(self, head: Head) -> None:
+        self._head = head
+        self._shown.set()
 
 
 # --- async ------------------------------------------------------------------------------------
@@ -267,86 +339,56 @@ def _chunks(response: httpx.Response) -> Iterator[bytes]:
 class AsyncTransport:
     """Makes calls for `AsyncLicenseClient`; arguments as for `Transport`."""
 
-    def __init__(self, server: str, timeout: timedelta, agent: str) -> None:
-        self._server = server
+    def __init__(self, settings: Settings, agent: str) -> None:
+        self._settings = settings
         self._agent = agent
-        self._timeout = timeout
-        self._seconds = timeout.total_seconds()
+        self._seconds = settings.timeout.total_seconds()
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(**_options(self._timeout, self._agent))
+        return httpx.AsyncClient(**_options(self._settings, self._agent))
 
     async def own_ip(self) -> str:
         """Return our address on the way to the service, without waiting long for it (D-45)."""
         try:
             async with asyncio.timeout(min(LOOK_UP_SECONDS, self._seconds)):
-                return await asyncio.to_thread(own_ip, self._server)
+                return await asyncio.to_thread(own_ip, self._settings.server)
         except TimeoutError:
             return shown_ip("")
 
     async def send(self, call: Call) -> Reply | ServiceUnavailable:
-        """Make one call; never raises."""
+        """Make one call, and again when that may help; never raises."""
+        deadline = monotonic() + self._seconds
+        for retry in count():
+            outcome = await self._try(call, deadline)
+            pause = retry_pause(retry, outcome.told, _spread(), deadline - monotonic())
+            if pause is None or not outcome.passing:
+                break
+            await asyncio.sleep(pause)
+        return outcome.result
+
+    async def _try(self, call: Call, deadline: float) -> _Outcome:
+        handshake = Handshake()
         try:
-            with _unlogged():
-                async with asyncio.timeout(self._seconds):
-                    response = await self._send(call.method, call.url, call.headers, call.body)
+            with unlogged():
+                async with asyncio.timeout(deadline - monotonic()), handshake:
+                    response = await self._send(handshake, call)
                     try:
-                        body = await _aread(response, call.max_bytes)
-                        return Reply(response.status_code, body, headers=dict(response.headers))
+                        return _answered(response, await _aread(response, call.max_bytes))
                     finally:
                         await response.aclose()
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
-            return _failure(problem)
+            return _failed(problem)
 
-    @asynccontextmanager
-    async def stream(
-        self, link: str, headers: Mapping[str, str]
-    ) -> AsyncGenerator[tuple[Head, AsyncIterator[bytes]]]:
-        """Open a download; as `Transport.stream`."""
-        try:
-            response, promised = await self._open(link, headers)
-        except Exception as problem:  # noqa: BLE001 - as above
-            raise _failure(problem) from None
-        try:
-            yield await self._head(response, promised)
-        finally:
-            with _unlogged():
-                await response.aclose()
-
-    async def _open(self, link: str, headers: Mapping[str, str]) -> tuple[httpx.Response, dict[str, str]]:
-        response, promised = await self._get(link, headers), dict[str, str]()
-        for _ in range(MAX_REDIRECTS):
-            target = _next_hop(response, link, self._server)
-            if target is None:
-                break
-            await response.aclose()
-            add_promises(promised, response.headers)
-            link, response = target, await self._get(target, headers)
-        return response, promised
-
-    async def _get(self, link: str, headers: Mapping[str, str]) -> httpx.Response:
-        with _unlogged():
-            async with asyncio.timeout(self._seconds):
-                return await self._send("GET", link, headers, None)
-
-    async def _send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> httpx.Response:
-        request = self._http.build_request(method, url, headers=dict(headers), content=body)
+    async def _send(self, handshake: Handshake, call: Call) -> httpx.Response:
+        request = self._http.build_request(
+            call.method,
+            call.url,
+            headers=dict(call.headers),
+            content=call.body,
+            extensions={"trace": handshake.watch},
+        )
         return await self._http.send(request, stream=True)
-
-    async def _head(
-        self, response: httpx.Response, promised: dict[str, str]
-    ) -> tuple[Head, AsyncIterator[bytes]]:
-        if response.status_code in _OK:
-            return Head(response.status_code, _with(promised, response)), _achunks(response)
-        try:
-            async with asyncio.timeout(self._seconds):
-                refusal = await _aread(response, MAX_REFUSAL_BYTES)
-        except Exception as problem:  # noqa: BLE001 - as above
-            raise _failure(problem) from None
-        return Head(response.status_code, response.headers, refusal), _nothing()
 
     async def aclose(self) -> None:
         """Close what is open."""
@@ -363,17 +405,3 @@ async def _aread(response: httpx.Response, most: int) -> bytes:
         if len(body) > most:
             raise no_word(response.status_code)
     return bytes(body)
-
-
-async def _achunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    try:
-        _demand_plain(response)
-        async for chunk in response.aiter_raw():
-            yield chunk
-    except Exception as problem:  # noqa: BLE001 - as above
-        raise _failure(problem) from None
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    for chunk in tuple[bytes, ...]():
-        yield chunk

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode
 
 from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
+from licclient._links import is_safe_link
 from licclient._model import Listing, Reason, Settings, Verified
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
@@ -32,6 +33,8 @@ MIN_MASKED: Final = 10
 """Shortest text that is taken for a license key when the server repeats it."""
 
 _WORDS: Final = frozenset({200, 401, 403, 404, 422})
+
+_KEY_SHAPE: Final = re.compile(r"CP(?:-|%2D)[A-Z0-9]{6}(?:(?:-|%2D)[A-Z0-9]{6}){4}", re.IGNORECASE)
 
 _JSON_HEADERS: Final = {"Accept": "application/json"}
 
@@ -70,12 +73,14 @@ class Call:
 class Reply:
     """What came back, read to its end: `body` is at most the call's `max_bytes` long and not encoded.
 
-    The names in `headers` are in lower case; several lines of one name are joined by commas.
+    The names in `headers` are in lower case; several lines of one name are joined by commas. `retry_after` is
+    in seconds, None when the answer did not say.
     """
 
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ class Head:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     refusal: bytes = field(default=b"", repr=False)
+    retry_after: float | None = None
 
 
 # --- calls ------------------------------------------------------------------------------------
@@ -177,7 +183,7 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
         case 422, {"message": str(), "errors": dict(errors)}:
             return _invalid(errors, key)
         case _:
-            return no_word(reply.status)
+            return no_word(reply.status, reply.retry_after)
 
 
 def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listing | LicclientError:
@@ -196,15 +202,15 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
     match reply.status, body:
         case 200, {"slug": str(told), "sections": {"changelog": str(changelog)}} if told == slug:
             listing = _listing(body, changelog, settings)
-            if listing is not None and settings.release_keys:
+            if isinstance(listing, Listing) and settings.release_keys:
                 listing = replace(listing, manifest=reply.headers.get(MANIFEST_HEADER))
-            return listing or no_word(200)
+            return listing
         case 401 | 403 | 404, _:
             return read_refusal(reply, key) or no_word(reply.status)
         case 422, {"message": str(), "errors": dict(errors)}:
             return _invalid(errors, key)
         case _:
-            return no_word(reply.status)
+            return no_word(reply.status, reply.retry_after)
 
 
 def read_refusal(reply: Reply, key: str) -> LicenseRefused | None:
@@ -216,41 +222,11 @@ def read_refusal(reply: Reply, key: str) -> LicenseRefused | None:
             return None
 
 
-def no_word(status: int) -> ServiceUnavailable:
+def no_word(status: int, retry_after: float | None = None) -> ServiceUnavailable:
     """Say that something answered, but not as the service does (D-40)."""
-    return ServiceUnavailable(f"The license service gave no usable answer (HTTP status {status}).")
-
-
-def is_safe_link(link: str, server: str) -> bool:
-    """Tell whether a file may be fetched from this address.
-
-    It must be `https`, unless the service itself is reached by plain `http` or the address is this very
-    machine.
-    """
-    try:
-        parts = urlsplit(link)
-        host, _port = parts.hostname, parts.port
-    except ValueError:
-        return False
-    if not host or "@" in parts.netloc or not link.isprintable() or " " in link:
-        return False
-    return parts.scheme == "https" or (
-        parts.scheme == "http" and (server.startswith("http://") or _is_loopback(host))
+    return ServiceUnavailable(
+        f"The license service gave no usable answer (HTTP status {status}).", retry_after
     )
-
-
-def redirect_target(link: str, location: str, server: str) -> str | None:
-    """Follow one redirect of a download: never from `https` to `http`, and only to a safe address.
-
-    Returns:
-        The absolute address, or None when it must not be followed.
-    """
-    try:
-        target = urljoin(link, location)
-    except ValueError:
-        return None
-    downgrade = link.startswith("https:") and not target.startswith("https:")
-    return None if downgrade or not is_safe_link(target, server) else target
 
 
 # --- the fields -------------------------------------------------------------------------------
@@ -259,10 +235,18 @@ def redirect_target(link: str, location: str, server: str) -> str | None:
 def _json_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object; anything else is the empty one, which no rule above accepts."""
     try:
-        value = json.loads(body.decode("utf-8"))
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, an endless number, too deep
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that says two things under one name: another reader would believe the other one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
 
 
 def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | ServiceUnavailable:
@@ -273,18 +257,23 @@ def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | Ser
     return no_word(200) if expires_on is None or lifetime else Verified(product, expires_on, lifetime)
 
 
-def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | None:
+def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | ServiceUnavailable:
     link = body.get("download_url")
-    if "download_url" in body and not (isinstance(link, str) and is_safe_link(link, settings.server)):
-        return None
+    if "download_url" in body and not isinstance(link, str):
+        return no_word(200)
+    if link is not None and not is_safe_link(link, settings):
+        return ServiceUnavailable(
+            "The service offers a file from a place that this app does not take files from"
+            " (https only, or what download_origins names)."
+        )
     match body:
         case {"name": str(name), "slug": str(slug), "version": str(version), "last_updated": str(stamp)}:
             updated_at = read_timestamp(stamp)
             if updated_at is None or not all(map(_is_text, (name, slug, version, changelog))):
-                return None
+                return no_word(200)
             return Listing(name, slug, version, changelog, updated_at, link)
         case _:
-            return None
+            return no_word(200)
 
 
 def read_date(value: object) -> date | None:
@@ -319,26 +308,19 @@ def _invalid(errors: dict[str, Any], key: str) -> InvalidRequest | ServiceUnavai
 
 
 def _masked(words: str, key: str) -> str:
-    """Take the license key out of the server's words, should they repeat it.
+    """Take the license key out of the server's words, should they repeat it, and whatever looks like one.
 
     What is much shorter than a key was never one, and may well be a word that people need to read.
     """
-    if len(key) < MIN_MASKED:
-        return words
-    return re.sub(re.escape(key), "…", words, flags=re.IGNORECASE)
+    if len(key) >= MIN_MASKED:
+        words = re.sub(re.escape(key), "…", words, flags=re.IGNORECASE)
+    return _KEY_SHAPE.sub("…", words)
 
 
 def _is_text(value: str) -> bool:
-    """Tell whether this can be written anywhere: JSON lets halves of surrogate pairs through."""
+    """Tell whether this can be written anywhere: JSON lets NUL and halves of surrogate pairs through."""
     try:
         value.encode()
     except UnicodeEncodeError:
         return False
-    return True
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    return "\0" not in value

@@ -1,0 +1,155 @@
+"""A download by licclient, hashed and verified, beside ``curl`` alone: ``python -m bench.download --help``.
+
+One server on loopback, one file; the programs take turns, each in a process of its own, on the same disk.
+The time of `licclient` is that of the call itself, as an app that is running pays it; `curl`'s is its own
+``time_total``. The digest that every run gives is compared.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from bench.servers import Target, free_port, running
+
+MIB: Final = 1024 * 1024
+KEY: Final = "CP-BENCH1-BENCH1-BENCH1-BENCH1-BENCH1"
+
+_CLIENT: Final = """
+import asyncio, json, resource, sys, time
+from licclient import AsyncLicenseClient, LicenseClient
+flavour, url, folder, key = sys.argv[1:]
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+options = dict(slug="bench", version="1.0", state_dir=folder + "/state")
+
+def said(began, before, done):
+    print(json.dumps([time.perf_counter() - began, peak() - before, done.sha256]))
+
+def sync():
+    with LicenseClient(url, **options) as client:
+        update = client.check_for_update(key, force=True)
+        before, began = peak(), time.perf_counter()
+        said(began, before, client.download(update, folder))
+
+async def twin():
+    async with AsyncLicenseClient(url, **options) as client:
+        update = await client.check_for_update(key, force=True)
+        before, began = peak(), time.perf_counter()
+        said(began, before, await client.download(update, folder))
+
+sync() if flavour == "sync" else asyncio.run(twin())
+"""
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="bench-download-") as made:
+        folder = Path(made)
+        digest = _make_file(folder / "served.bin", options.mebibytes)
+        port = free_port()
+        command = [
+            sys.executable,
+            "-m",
+            "bench.download",
+            "--serve",
+            str(port),
+            str(folder / "served.bin"),
+            digest,
+        ]
+        with running("files", command, port, "/", {}) as target:
+            times, growth = _rounds(target, folder, digest, options.rounds)
+    print(f"{options.mebibytes} MiB on loopback, {options.rounds} rounds; seconds, and times of curl\n")
+    print("| | median | of curl | least | of curl | memory grows by |\n|---|---|---|---|---|---|")
+    for name, measured in times.items():
+        cells = []
+        for figure in (statistics.median, min):
+            cells += [f"{figure(measured):.2f}", f"{figure(measured) / figure(times['curl']):.2f}"]
+        cells.append(f"{max(growth[name]) / 1024:.1f} MiB" if growth[name] else "")
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def _rounds(
+    target: Target, folder: Path, digest: str, rounds: int
+) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
+    names = ["curl", "sync", "async"]
+    times: dict[str, list[float]] = {name: [] for name in names}
+    growth: dict[str, list[int]] = {name: [] for name in names}
+    for number in range(rounds + 1):  # the first warms up
+        for name in names:
+            to = folder / "to"
+            shutil.rmtree(to, ignore_errors=True)
+            to.mkdir()
+            seconds, grown = (
+                _curl(target.url, to) if name == "curl" else _client(name, target.url, to, digest)
+            )
+            if number:
+                times[name].append(seconds)
+                growth[name] += grown
+    return times, growth
+
+
+def _curl(url: str, to: Path) -> tuple[float, list[int]]:
+    command = ["curl", "-s", "-o", str(to / "file"), "-w", "%{time_total}", f"{url}/file"]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout), []
+
+
+def _client(flavour: str, url: str, to: Path, digest: str) -> tuple[float, list[int]]:
+    command = [sys.executable, "-c", _CLIENT, flavour, url, str(to), KEY]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds, grown, told = json.loads(done.stdout)
+    assert told == digest
+    return seconds, [grown]
+
+
+def _make_file(path: Path, mebibytes: int) -> str:
+    digest = sha256()
+    with path.open("wb") as file, Path("/dev/urandom").open("rb") as noise:
+        for _ in range(mebibytes):
+            block = noise.read(MIB)
+            file.write(block)
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _serve(port: int, path: str, digest: str) -> None:
+    """Serve the file, and an update check that offers it, as the service does."""
+    promised = f"sha-256=:{b64encode(bytes.fromhex(digest)).decode()}:"
+
+    async def check(_: web.Request) -> web.Response:
+        offer = {"name": "Bench", "slug": "bench", "version": "2.0", "sections": {"changelog": ""}}
+        when = {"last_updated": "2026-11-20 10:11:12", "requires": None, "tested": None}
+        return web.json_response({**offer, **when, "download_url": f"http://127.0.0.1:{port}/file"})
+
+    async def file(_: web.Request) -> web.FileResponse:
+        return web.FileResponse(path, headers={"Repr-Digest": promised})
+
+    app = web.Application()
+    app.add_routes([web.get("/api/v1/update-check", check), web.get("/file", file)])
+    web.run_app(app, host="127.0.0.1", port=port, print=None)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.download", description="A download beside curl alone.")
+    parser.add_argument("--mebibytes", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--serve", nargs=3, metavar=("PORT", "FILE", "SHA256"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        port, path, digest = options.serve
+        _serve(int(port), path, digest)
+        raise SystemExit
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Remembers the key that a person entered: in the system's keyring, or else in a private file (D-57).
+
+The record of an activation says where the key is, and which cached success belongs to it: so a start that
+is answered from the cache never wakes the keyring.
+"""
+
+from dataclasses import dataclass, field
+
+from licclient import _keyring
+from licclient._cache import StateFolder
+from licclient._model import Settings
+from licclient._records import Document, record_name
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What is remembered of an activation.
+
+    Attributes:
+        name: The record's name; also the account in the keyring.
+        hint: The end of the key, to show.
+        domain: The domain that `license` is for.
+        license: Name of the record of its success.
+        key: None when it is in the keyring.
+    """
+
+    name: str
+    hint: str
+    domain: str
+    license: str
+    key: str | None = field(repr=False)
+
+
+class Activations:
+    """The activation of one app on this computer. Safe to share among threads.
+
+    Apps of one vendor share a state folder, so an activation belongs to server, product and slug. One made
+    before the app named its product or slug is found as well.
+    """
+
+    def __init__(self, settings: Settings, state: StateFolder) -> None:
+        self._state = state
+        server, product, slug = settings.server, settings.product or "", settings.slug or ""
+        owners = dict.fromkeys([(product, slug), (product, ""), ("", slug), ("", "")])
+        self._names = [record_name("activation", server, *owner) for owner in owners]
+        # What was read from the keyring: the record that sent us there → the key.
+        self._fetched: tuple[Document, str] | None = None
+        self._found: tuple[Document, Activation] | None = None
+
+    def find(self) -> Activation | None:
+        """Return what is remembered, without asking the keyring; None when no key was activated."""
+        for name in self._names:
+            document = self._state.load(name)
+            if document is None:
+                continue
+            if self._found is None or self._found[0] is not document:
+                found = _read(name, document)
+                if found is None:
+                    continue
+                self._found = document, found
+            return self._found[1]
+        return None
+
+    def key_of(self, found: Activation) -> str | None:
+        """Return the key; None when the keyring does not give it."""
+        if found.key is not None:
+            return found.key
+        document = self._state.load(found.name)
+        if document is None:
+            return None
+        if self._fetched is None or self._fetched[0] is not document:
+            key = _keyring.fetch(found.name)
+            if key is None:
+                return None
+            self._fetched = document, key
+        return self._fetched[1]
+
+    def remember(self, key: str, domain: str, license_name: str) -> None:
+        """Remember a key that was found good, in place of any other."""
+        from licclient._typed_key import mask_key  # noqa: PLC0415 - most starts remember nothing new
+
+        name = self._names[0]
+        found = self.find()
+        if found is not None and found.name == name and self.key_of(found) == key and found.domain == domain:
+            return
+        in_keyring = _keyring.store(name, key)
+        document = {
+            "hint": mask_key(key),
+            "domain": domain,
+            "license": license_name,
+            "key": None if in_keyring else key,
+        }
+        self._state.change(name, lambda _: document)
+
+    def forget(self) -> None:
+        """Forget every key that `find` could find."""
+        for name in self._names:
+            found = _read(name, self._state.load(name))
+            if found is not None:
+                if found.key is None:
+                    _keyring.drop(name)
+                self._state.change(name, lambda _: None)
+        self._fetched = None
+
+
+def _read(name: str, document: Document | None) -> Activation | None:
+    match document:
+        case {"hint": str(hint), "domain": str(domain), "license": str(license_), "key": str() | None as key}:
+            return Activation(name, hint, domain, license_, key)
+        case _:
+            return None

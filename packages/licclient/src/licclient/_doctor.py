@@ -1,0 +1,254 @@
+"""Finds out why it does not work, in words that a customer can paste into a mail: `LicenseClient.diagnose`.
+
+Every check stands alone and says what it saw. The license key appears masked, proxies without their
+passwords, and nothing here asks the service about the key: a diagnosis takes no activation slot.
+"""
+
+import os
+import platform
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from licclient import _keyring
+from licclient._errors import ServiceUnavailable
+from licclient._key_steps import KeySteps
+from licclient._model import Settings
+from licclient._sockets import within
+from licclient._status import LicenseState, LicenseStatus
+from licclient._wire import UPDATE_CHECK_PATH, Head
+
+SECONDS: Final = 10.0
+"""How long one check may take."""
+
+_NOT_COMPARED: Final = "could not be compared"
+
+MOST_APART: Final = timedelta(minutes=5)
+"""How far the two clocks may be apart without a word: as in D-43."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check saw.
+
+    Attributes:
+        name: As `clock`.
+        is_fine: None when there was nothing to judge.
+        words: What was seen; one line.
+    """
+
+    name: str
+    is_fine: bool | None
+    words: str
+
+
+def examine(steps: KeySteps, agent: str) -> list[Finding]:
+    """Make every check, for one client.
+
+    Args:
+        steps: The client's.
+        agent: What it calls itself: `licclient/` and its version.
+    """
+    settings = steps.settings
+    found = [_noted("server", settings.server), _noted("program", _program(settings, agent))]
+    checks: dict[str, Callable[[], Iterator[Finding]]] = {
+        "name": lambda: _name(settings.server),
+        "proxy": lambda: _proxy(settings.server),
+        "tls": lambda: _tls(settings.server),
+        "service": lambda: _service(settings, agent, steps.now()),
+        "state folder": lambda: _folder(steps.state_folder()),
+        "keyring": lambda: iter([_noted("keyring", _keyring.describe())]),
+        "license": lambda: _license(steps.status()),
+        "pinned keys": lambda: iter([_noted("pinned keys", ", ".join(steps.pinned()) or "none")]),
+    }
+    for name, check in checks.items():
+        try:
+            found += check()
+        except Exception as problem:  # noqa: BLE001 - one check that fails must not hide the others
+            found.append(_wrong(name, f"the check itself failed ({type(problem).__name__})"))
+    return found
+
+
+def _fine(name: str, words: str) -> Finding:
+    return Finding(name, is_fine=True, words=words)
+
+
+def _wrong(name: str, words: str) -> Finding:
+    return Finding(name, is_fine=False, words=words)
+
+
+def _noted(name: str, words: str) -> Finding:
+    return Finding(name, is_fine=None, words=words)
+
+
+def write_report(findings: list[Finding], now: datetime) -> str:
+    """Write what can be pasted into a mail."""
+    marks: Mapping[bool | None, str] = {True: "ok", False: "!!", None: "  "}
+    lines = [f"licclient doctor, {now:%Y-%m-%d %H:%M:%S} UTC"]
+    lines += [f"{marks[one.is_fine]} {one.name + ':':14} {one.words}" for one in findings]
+    wrong = [one.name for one in findings if one.is_fine is False]
+    lines.append(f"Look at: {', '.join(wrong)}." if wrong else "Nothing wrong was found.")
+    return "\n".join(lines)
+
+
+def _program(settings: Settings, agent: str) -> str:
+    frozen = ", frozen" if getattr(sys, "frozen", False) else ""
+    app = f"{settings.product or settings.slug or 'app'} {settings.version or ''}".strip()
+    python = f"Python {platform.python_version()}{frozen}"
+    return f"{app}, {agent.replace('/', ' ')}, {python}, {platform.system()} {platform.release()}"
+
+
+def _name(server: str) -> Iterator[Finding]:
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    try:
+        found = within(SECONDS, lambda: socket.getaddrinfo(host, parts.port or 443, type=socket.SOCK_STREAM))
+    except TimeoutError:
+        yield _wrong("name", f"looking up {host} took longer than {SECONDS:.0f} s")
+    except (OSError, UnicodeError) as problem:
+        # Behind a proxy names are often looked up by the proxy alone.
+        is_fine = None if _proxy_of(server) else False
+        yield Finding("name", is_fine, f"{host} cannot be looked up ({problem})")
+    else:
+        addresses = dict.fromkeys(str(one[4][0]) for one in found)
+        yield _fine("name", f"{host} is {', '.join(addresses)}")
+
+
+def _proxy_of(server: str) -> str | None:
+    parts = urlsplit(server)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return None if not proxy or proxy_bypass(parts.hostname or "") else proxy
+
+
+def _proxy(server: str) -> Iterator[Finding]:
+    proxy = _proxy_of(server)
+    if proxy is None:
+        yield _noted("proxy", "none")
+        return
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    password = " (with a password)" if parts.username else ""
+    yield _noted("proxy", f"{parts.hostname}:{parts.port or ''}{password}")
+
+
+def _tls(server: str) -> Iterator[Finding]:
+    parts = urlsplit(server)
+    if parts.scheme != "https":
+        yield _noted("tls", "not used: the address is http")
+        return
+    if _proxy_of(server):
+        yield _noted("tls", "goes through the proxy; see service")
+        return
+    host = parts.hostname or ""
+
+    def shake() -> str:
+        import truststore  # noqa: PLC0415 - loads the system's trust store
+
+        context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        with (
+            socket.create_connection((host, parts.port or 443), timeout=SECONDS) as line,
+            context.wrap_socket(line, server_hostname=host) as secured,
+        ):
+            return secured.version() or "TLS"
+
+    try:
+        version = within(SECONDS, shake)
+    except ssl.SSLCertVerificationError as problem:
+        yield _wrong("tls", f"the certificate is not trusted: {problem.verify_message}")
+    except ssl.SSLError as problem:
+        yield _wrong("tls", f"no agreement: {problem.reason or type(problem).__name__}")
+    except (OSError, TimeoutError) as problem:
+        yield _wrong("tls", f"no connection ({str(problem) or 'no answer in time'})")
+    else:
+        yield _fine("tls", f"{version}, the certificate is trusted")
+
+
+def _service(settings: Settings, agent: str, now: datetime) -> Iterator[Finding]:
+    from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
+
+    transport = Transport(settings, agent)
+    try:
+        # Nothing is asked about a key, so a service that is well says what is missing: 422.
+        with transport.open(settings.server + UPDATE_CHECK_PATH, {"Accept": "application/json"}) as incoming:
+            head = incoming.head(settings.timeout.total_seconds())
+        if head is None:
+            yield _wrong("service", "does not answer in time")
+            yield _noted("clock", _NOT_COMPARED)
+        else:
+            yield from _judge_head(head, now)
+    except ServiceUnavailable as problem:
+        yield _wrong("service", str(problem))
+        yield _noted("clock", _NOT_COMPARED)
+    finally:
+        transport.close()
+
+
+def _judge_head(head: Head, now: datetime) -> Iterator[Finding]:
+    speaks = head.status == 422 and b'"errors"' in head.refusal  # noqa: PLR2004 - spec 4.2
+    words = "answers" if speaks else f"something else answers (HTTP status {head.status})"
+    yield Finding("service", speaks, words)
+    yield _clock(head.headers.get("Date"), now)
+
+
+def _clock(told: str | None, now: datetime) -> Finding:
+    try:
+        there = parsedate_to_datetime(told or "").astimezone(UTC)
+    except ValueError:
+        return _noted("clock", "the server does not say what time it has")
+    apart = now - there
+    seconds = round(apart.total_seconds())
+    if abs(apart) <= MOST_APART:
+        return _fine("clock", "agrees with the server's")
+    direction = "ahead of" if seconds > 0 else "behind"
+    return _wrong("clock", f"{timedelta(seconds=abs(seconds))} {direction} the server's")
+
+
+def _folder(folder: Path | None) -> Iterator[Finding]:
+    if folder is None:
+        yield _wrong("state folder", "there is none: no home folder was found")
+        return
+    nearest = _nearest(folder)
+    may_write = os.access(nearest, os.W_OK | os.X_OK)
+    kinds = ", ".join(sorted({path.name.partition("-")[0] for path in folder.glob("*.state")}))
+    held = f"holds {kinds}" if kinds else "empty" if folder.exists() else "not made yet"
+    words = f"{_short(folder)}: {held}" + ("" if may_write else "; cannot be written")
+    yield Finding("state folder", may_write, words)
+
+
+def _nearest(folder: Path) -> Path:
+    while not folder.exists() and folder.parent != folder:
+        folder = folder.parent
+    return folder
+
+
+def _short(folder: Path) -> str:
+    """Write a path without the name of whoever is at home there."""
+    try:
+        return str(Path("~") / folder.relative_to(Path.home()))
+    except (ValueError, RuntimeError):
+        return str(folder)
+
+
+def _license(status: LicenseStatus) -> Iterator[Finding]:
+    parts = [status.state.value.replace("_", " ")]
+    if status.key_hint:
+        parts.append(f"key {status.key_hint}")
+    if status.product:
+        term = "lifetime" if status.lifetime else f"through {status.expiry}" if status.expiry else "no expiry"
+        parts.append(f"{status.product}, {term}")
+    if status.checked_at:
+        parts.append(f"confirmed {status.checked_at:%Y-%m-%d %H:%M} UTC")
+    if status.grace_ends_at:
+        parts.append(f"holds without the service until {status.grace_ends_at:%Y-%m-%d %H:%M} UTC")
+    if status.message:
+        parts.append(f"last word: {status.message}")
+    is_fine = {LicenseState.VALID: True, LicenseState.NOT_ACTIVATED: None}.get(status.state, False)
+    yield Finding("license", is_fine, "; ".join(parts))

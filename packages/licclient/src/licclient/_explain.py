@@ -1,0 +1,70 @@
+"""What to show a person: any error, reason or state of this package, in their language."""
+
+from typing import TYPE_CHECKING
+
+from licclient._errors import (
+    InvalidRequest,
+    LicclientError,
+    LicenseRefused,
+    MistypedKey,
+    NotActivated,
+    UntrustedAnswer,
+)
+from licclient._model import Reason
+
+if TYPE_CHECKING:
+    from licclient._status import LicenseStatus
+
+
+def explain(what: "LicclientError | Reason | LicenseStatus", language: str | None = None) -> str:
+    """Say in a person's language what an error, a reason or a status means.
+
+    The server's own words stay where they are: `LicenseRefused.message`.
+
+    Args:
+        what: What `verify`, `activate`, `require` or `download` raised; a reason; or a status.
+        language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
+            the system. English stands in for others.
+    """
+    from licclient._language import system_languages  # noqa: PLC0415 - most starts have nothing to say
+    from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
+    from licclient._texts import pick_language, text_of  # noqa: PLC0415 - as above
+
+    tongue = pick_language(system_languages() if language is None else [language])
+    match what:
+        case LicenseStatus():
+            return _status(what, tongue)
+        case LicenseRefused(reason=Reason.OTHER):
+            return what.message  # a sentence that this version does not know says more than "refused"
+        case LicenseRefused(reason=reason) | (Reason() as reason):
+            return text_of(f"reason.{reason.value}", tongue)
+        case MistypedKey():
+            return text_of(f"flaw.{what.flaw.value}", tongue, what.detail)
+        case NotActivated():
+            return text_of("error.not_activated", tongue)
+        case InvalidRequest():
+            return text_of("error.invalid_request", tongue)
+        case UntrustedAnswer():
+            return text_of("error.untrusted", tongue)
+        case LicclientError():
+            return text_of("error.unavailable", tongue)
+
+
+def _status(status: "LicenseStatus", tongue: str) -> str:
+    from licclient._status import LicenseState  # noqa: PLC0415 - as above
+    from licclient._texts import text_of  # noqa: PLC0415 - as above
+
+    match status.state:
+        case LicenseState.VALID:
+            return text_of("state.valid", tongue)
+        case LicenseState.GRACE:
+            until = status.grace_ends_at
+            return text_of("state.grace", tongue, f"{until.astimezone():%Y-%m-%d %H:%M}" if until else "…")
+        case LicenseState.NOT_ACTIVATED:
+            return text_of("error.not_activated", tongue)
+        case LicenseState.UNCONFIRMED:
+            return text_of("error.unavailable", tongue)
+        case LicenseState.REFUSED:
+            if status.reason in (None, Reason.OTHER) and status.message:
+                return status.message
+            return text_of(f"reason.{(status.reason or Reason.OTHER).value}", tongue)

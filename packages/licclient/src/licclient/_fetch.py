@@ -1,0 +1,153 @@
+"""One download from its link to its name: waits, tries, progress and cancelling around a `Job` (D-48, D-55).
+
+It runs on one thread; what comes is read ahead on another (`Incoming`), so that receiving overlaps with
+hashing and writing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from licclient._download import Downloaded, Job
+from licclient._errors import DownloadCancelled, ServiceUnavailable
+from licclient._model import Update
+from licclient._pace import Patience, Speed
+from licclient._sockets import GLANCE_SECONDS, nap
+from licclient._update_steps import UpdateSteps
+
+if TYPE_CHECKING:
+    from licclient._transport import Transport
+
+PROGRESS_SECONDS: Final = 0.05
+"""How often the app is told how far a download is: more often than this nobody can see."""
+
+Progress = Callable[[int, int, float], object]
+"""Called with the bytes that are there, the bytes in all, and bytes a second."""
+
+_T = TypeVar("_T")
+
+
+class Cancel(Protocol):
+    """Something that the app can set to stop a download, such as a `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Tell whether to stop."""
+        ...
+
+
+def fetch(
+    steps: UpdateSteps,
+    transport: "Transport",
+    update: Update,
+    to: Path,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+) -> Downloaded:
+    """Download an update; arguments, result and errors are those of `LicenseClient.download`."""
+    with steps.open_download(update, to) as job:
+        return _Fetch(steps, transport, update, job, progress, cancel).run()
+
+
+class _Fetch:
+    """One download: its patience, its speed, and whom to tell."""
+
+    def __init__(
+        self,
+        steps: UpdateSteps,
+        transport: "Transport",
+        update: Update,
+        job: Job,
+        progress: Progress | None,
+        cancel: Cancel | None,
+    ) -> None:
+        self._steps = steps
+        self._transport = transport
+        self._update = update
+        self._job = job
+        self._progress = progress
+        self._cancel = cancel
+        self._seconds = steps.settings.timeout.total_seconds()
+        self._patience = Patience(self._seconds, job.done)
+        self._speed = Speed(monotonic(), job.done)
+        self._told_at = float("-inf")
+
+    def run(self) -> Downloaded:
+        job = self._job
+        while not job.complete:
+            if job.link is None:
+                self._renew_link()  # with release keys, what an earlier run left is taken up only now
+                continue
+            try:
+                self._try(job.link)
+            except ServiceUnavailable as cut:
+                pause = job.pause_after(cut, self._patience.left)
+                self._waiting(lambda: nap(pause, self._is_off))  # noqa: B023 - called at once
+        self._tell()
+        return job.finish()
+
+    def _try(self, link: str) -> None:
+        job = self._job
+        with self._transport.open(link, job.headers()) as incoming:
+            job.begin(self._await(incoming.head, None, self._seconds))
+            self._patience.came(job.done)  # none, if the server sends all of it once more
+            # Half of the patience, so that a new connection has a chance in the other half.
+            while (piece := self._await(incoming.take, b"", self._seconds / 2)) is not None:
+                job.write(piece)
+                self._patience.came(job.done)
+                if monotonic() - self._told_at >= PROGRESS_SECONDS:
+                    self._tell()
+            job.end()
+
+    def _renew_link(self) -> None:
+        asking = self._steps.begin_link(self._update)
+        call = self._steps.check_call(asking)
+        reply = self._waiting(lambda: self._transport.send(call, self._patience.left, self._is_off))
+        self._demand_on()
+        fresh = self._steps.end_link(asking, call, reply)
+        self._job.renew(fresh.link, fresh.expected)
+        self._speed = Speed(monotonic(), self._job.done)
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    def _await(self, poll: Callable[[float], _T | None], not_yet: object, seconds: float) -> Any:
+        """Wait for what comes next.
+
+        Raises:
+            ServiceUnavailable: It took longer than `seconds`, or used up what was left of the patience.
+            DownloadCancelled: The app does not want it any more.
+        """
+        left = min(seconds, self._patience.left)
+        while True:
+            self._demand_on()
+            began = monotonic()
+            # Looked at once in any case: what is there is taken, also when patience has just run out.
+            found = self._waiting(lambda: poll(max(0.0, min(left, GLANCE_SECONDS))))  # noqa: B023 - as above
+            if found != not_yet:
+                return found
+            left -= monotonic() - began
+            if left <= 0:
+                raise ServiceUnavailable("The download came to a standstill.")
+
+    def _waiting(self, act: Callable[[], _T]) -> _T:
+        began = monotonic()
+        try:
+            return act()
+        finally:
+            self._patience.waited(monotonic() - began)
+
+    def _is_off(self) -> bool:
+        return self._cancel is not None and self._cancel.is_set()
+
+    def _demand_on(self) -> None:
+        if self._is_off():
+            raise DownloadCancelled("The download was cancelled.")
+
+    # --- telling ------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        now, done = monotonic(), self._job.done
+        speed = self._speed.at(now, done)
+        self._told_at = now
+        if self._progress is not None:
+            self._progress(done, self._job.size or done, speed)

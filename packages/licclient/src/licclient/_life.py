@@ -1,0 +1,315 @@
+"""The life of an app with its key, for both clients: enter it once, gate features on it, show it, forget it.
+
+Two classes side by side, as in `_client`; keep them alike.
+"""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Never, overload
+
+from licclient._errors import LicclientError
+from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co
+from licclient._key_steps import KeySteps
+from licclient._model import License, Update
+from licclient._threads import in_thread
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from licclient._status import LicenseStatus
+    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate, Worker
+
+BEHIND_EVERY: Final = 60.0
+"""Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
+
+
+class Life:
+    """The half of `LicenseClient` that remembers a key."""
+
+    _steps: KeySteps
+    _agent: str
+
+    def __init__(self) -> None:
+        self._behind: threading.Thread | None = None
+        self._behind_at: float | None = None
+        self._behind_guard = threading.Lock()
+        self._worker: Worker | None = None
+
+    @abstractmethod
+    def verify(self, key: str | None = None, recheck: bool = False) -> License:
+        """As in `LicenseClient`."""
+
+    @abstractmethod
+    def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
+        """As in `LicenseClient`."""
+
+    def activate(self, key: str) -> License:
+        """Verify a key that a person entered, and remember it when it is good.
+
+        From then on `verify`, `check_for_update` and `require` need no key. It is kept in the system's
+        keyring when the extra `licclient[keyring]` is installed and works, else in a private file of the
+        state folder (D-57).
+
+        Args:
+            key: As typed or pasted: spaces, case, dashes of every kind and missing ones are repaired.
+
+        Raises:
+            MistypedKey: It cannot be a key, and says what is wrong; nobody was asked.
+            LicclientError: As `verify`; whatever was remembered before stays.
+        """
+        repaired = self._steps.read_typed(key)
+        license_ = self.verify(repaired)
+        self._steps.remember_key(repaired)
+        self._nudge()
+        return license_
+
+    def deactivate_locally(self) -> None:
+        """Forget the key on this computer. The service is not told: its activation slot stays taken."""
+        self._steps.forget_key()
+        self._nudge()
+
+    def status(self) -> "LicenseStatus":
+        """Return what a settings page shows; asks nobody, and raises for nothing."""
+        return self._steps.status()
+
+    def start(
+        self,
+        *,
+        on_status: "OnStatus | None" = None,
+        on_update: "OnUpdate | None" = None,
+        deliver: "Deliver | None" = None,
+    ) -> "Worker":
+        """Run one background worker: re-verifies the activated key and looks for updates when they are due.
+
+        It tells the status at once, as it is remembered, and then whenever it changes; an update is told
+        once. A computer that was suspended is caught up with within half a minute. It ends with `close`, with
+        its own `stop`, or as a context manager, within a second, and then calls nobody back any more (D-59).
+
+        Args:
+            on_status: Called with a `LicenseStatus`; its `update` is left to `on_update`.
+            on_update: Called with an `Update`.
+            deliver: Runs the callbacks on a thread of the app's choice, such as
+                `licclient.deliver.to_tk(root)`; by default they are called on the worker's thread.
+
+        Returns:
+            The worker.
+
+        Raises:
+            RuntimeError: The client has one that runs.
+        """
+        if self._worker is not None and self._worker.is_running:
+            raise RuntimeError("this client has a worker that runs already")
+        from licclient._worker import Bell, Worker  # noqa: PLC0415 - many apps have none
+
+        bell = Bell(on_status, on_update, deliver)
+        self._worker = Worker(self._steps, self.verify, self.check_for_update, bell)
+        return self._worker
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+
+    def diagnose(self) -> str:
+        """Find out why something does not work: a report for a mail to support, as of `licclient doctor`.
+
+        It looks at name, proxy, TLS, the service and its clock, state folder, keyring and license. The key in
+        it is masked, and the service is asked nothing about it. May take half a minute when a lot is wrong.
+        """
+        return _report(self._steps, self._agent)
+
+    @overload
+    def require(self) -> License: ...
+
+    @overload
+    def require(
+        self, feature: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def require(self, feature: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def require(self, *, otherwise: Otherwise[S_co]) -> Gate[S_co]: ...
+
+    def require(
+        self, feature: Callable[..., Any] | None = None, *, otherwise: Otherwise[Any] | None = None
+    ) -> Any:
+        """Insist on a license: as a call, or as a decorator of the functions that need one.
+
+        ::
+
+            client.require()                                 # returns the license or raises
+
+            @client.require                                  # raises before the function runs
+            def export(): ...
+
+            @client.require(otherwise=show_license_dialog)   # calls that with the error instead
+            def export(): ...
+
+        It never waits for the network while anything remembered holds, grace included: then it answers from
+        the disk and asks the service behind the answer (D-59). Only when nothing holds it asks first. A
+        decorated `async def` does the waiting on a thread.
+
+        Args:
+            feature: The function to gate.
+            otherwise: Called with the error when there is no license; what it returns is returned.
+
+        Raises:
+            NotActivated: No key has been activated on this computer.
+            LicclientError: As `verify`.
+        """
+        if otherwise is not None:
+            gate: Gate[Any] = Gate(self._required, otherwise)
+            return gate if feature is None else gate(feature)
+        return self._required() if feature is None else Gate[Never](self._required, None)(feature)
+
+    def _required(self) -> License:
+        known, is_due = self._steps.recall_holding()
+        if known is None:
+            return self.verify()
+        if is_due:
+            self._refresh_behind()
+        return known
+
+    def _refresh_behind(self) -> None:
+        with self._behind_guard:
+            if not _may_refresh(self._behind_at):
+                return
+            self._behind_at = monotonic()
+            # A daemon: what it writes is written whole or not at all, so the app's end need not wait for it.
+            self._behind = threading.Thread(target=self._refresh, name="licclient-refresh", daemon=True)
+            self._behind.start()
+
+    def _refresh(self) -> None:
+        with suppress(LicclientError, OSError, RuntimeError):
+            self.verify()
+
+
+class AsyncLife:
+    """The twin of `Life`."""
+
+    _steps: KeySteps
+    _agent: str
+
+    def __init__(self) -> None:
+        self._behind: asyncio.Task[None] | None = None
+        self._behind_at: float | None = None
+        self._worker: AsyncWorker | None = None
+
+    @abstractmethod
+    async def verify(self, key: str | None = None, recheck: bool = False) -> License:
+        """As in `LicenseClient`."""
+
+    @abstractmethod
+    async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
+        """As in `LicenseClient`."""
+
+    async def activate(self, key: str) -> License:
+        """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
+        repaired = self._steps.read_typed(key)
+        license_ = await self.verify(repaired)
+        await in_thread(self._steps.remember_key, repaired)
+        self._nudge()
+        return license_
+
+    async def deactivate_locally(self) -> None:
+        """Forget the key on this computer; as `LicenseClient.deactivate_locally`."""
+        await in_thread(self._steps.forget_key)
+        self._nudge()
+
+    async def status(self) -> "LicenseStatus":
+        """Return what a settings page shows; as `LicenseClient.status`."""
+        return await in_thread(self._steps.status)
+
+    def start(
+        self,
+        *,
+        on_status: "OnStatus | None" = None,
+        on_update: "OnUpdate | None" = None,
+        deliver: "Deliver | None" = None,
+    ) -> "AsyncWorker":
+        """Run one background worker as a task of the running loop; as `LicenseClient.start`.
+
+        ::
+
+            async with client.start(on_status=show):
+                ...
+        """
+        if self._worker is not None and self._worker.is_running:
+            raise RuntimeError("this client has a worker that runs already")
+        from licclient._worker import AsyncWorker, Bell  # noqa: PLC0415 - many apps have none
+
+        bell = Bell(on_status, on_update, deliver)
+        self._worker = AsyncWorker(self._steps, self.verify, self.check_for_update, bell)
+        return self._worker
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()
+
+    async def _stop(self) -> None:
+        if self._worker is not None:
+            await self._worker.stop()
+
+    async def diagnose(self) -> str:
+        """Find out why something does not work; as `LicenseClient.diagnose`."""
+        return await in_thread(_report, self._steps, self._agent)
+
+    @overload
+    def require(self) -> Coroutine[Any, Any, License]: ...
+
+    @overload
+    def require(
+        self, feature: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def require(self, *, otherwise: Otherwise[S_co]) -> AsyncGate[S_co]: ...
+
+    def require(
+        self, feature: Callable[..., Any] | None = None, *, otherwise: Otherwise[Any] | None = None
+    ) -> Any:
+        """Insist on a license: `await client.require()`, or as a decorator; as `LicenseClient.require`.
+
+        Decorates only `async def` functions; `otherwise` may be one too.
+        """
+        if otherwise is not None:
+            gate: AsyncGate[Any] = AsyncGate(self._required, otherwise)
+            return gate if feature is None else gate(feature)
+        return self._required() if feature is None else AsyncGate[Never](self._required, None)(feature)
+
+    async def _required(self) -> License:
+        known, is_due = await in_thread(self._steps.recall_holding)
+        if known is None:
+            return await self.verify()
+        if is_due:
+            self._refresh_behind()
+        return known
+
+    def _refresh_behind(self) -> None:
+        import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
+
+        if _may_refresh(self._behind_at):
+            self._behind_at = monotonic()
+            self._behind = asyncio.get_running_loop().create_task(self._refresh(), name="licclient-refresh")
+
+    async def _refresh(self) -> None:
+        with suppress(LicclientError, OSError, RuntimeError):
+            await self.verify()
+
+
+def _report(steps: KeySteps, agent: str) -> str:
+    from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
+
+    return write_report(examine(steps, agent), steps.now())
+
+
+def _may_refresh(last: float | None) -> bool:
+    return last is None or monotonic() - last >= BEHIND_EVERY

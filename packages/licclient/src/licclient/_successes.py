@@ -1,0 +1,113 @@
+"""The last success for a key, as it is remembered: with pinned keys only as far as one of them signed it.
+
+It is read from the disk again whenever the file has changed, and with pinned keys its signature is then
+checked again (D-62). What has not changed is still in memory, and neither read nor checked twice.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from licclient._cache import StateFolder
+from licclient._model import Held, Settings
+from licclient._policy import mark
+from licclient._records import Document, read_held, record_name, write_held
+
+_MOST_SUBJECTS: Final = 64
+"""How many of them are kept in memory, under what was typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a success is for.
+
+    Attributes:
+        key: None when it lies in a keyring that has not been asked.
+        domain: Of the installation.
+        name: Of the record.
+    """
+
+    key: str | None = field(repr=False)
+    domain: str
+    name: str
+
+
+class Successes:
+    """The successes of one client. Safe to share among threads.
+
+    Args:
+        settings: For which server, and which keys are pinned.
+        state: Where they are remembered.
+    """
+
+    def __init__(self, settings: Settings, state: StateFolder) -> None:
+        self._settings = settings
+        self._state = state
+        # Apart, so that a client without pins, such as the command line, never takes a signed record's place.
+        self._kind = "signed" if settings.public_keys else "license"
+        # Worked out before: (key, domain) → what it is about; a record's name → what it says.
+        self._subjects: dict[tuple[str, str], Subject] = {}
+        self._read: dict[str, tuple[Document, Held | None]] = {}
+
+    def subject(self, key: str, domain: str) -> Subject:
+        """Say what a key and a domain are about."""
+        known = self._subjects.get((key, domain))
+        if known is None:
+            if len(self._subjects) >= _MOST_SUBJECTS:
+                self._subjects.clear()
+            name = record_name(self._kind, self._settings.server, key, domain)
+            known = self._subjects[key, domain] = Subject(key, domain, name)
+        return known
+
+    def known(self, typed: str, domain: str) -> Subject | None:
+        """Return what a text is about that was a key before, letter by letter."""
+        return self._subjects.get((typed, domain))
+
+    def can_find(self, name: str) -> bool:
+        """Tell whether a record can be read without its key; one that was signed is checked with it."""
+        return not self._settings.public_keys and name.startswith(f"{self._kind}-")
+
+    def find(self, subject: Subject) -> Held | None:
+        """Return a success, or None when there is none that can be believed."""
+        return self._believed(subject, self._state.load(subject.name))
+
+    def find_marked(self, subject: Subject, now: datetime) -> Held | None:
+        """Return a success, and note the latest instant that the clock has shown (D-43)."""
+        held = self.find(subject)
+        if held is None or mark(held, now, self._settings) is held:
+            return held
+
+        def edit(document: Document | None) -> Document | None:
+            newest = self._believed(subject, document)
+            moved = newest and mark(newest, now, self._settings)
+            return document if moved is None or moved is newest else self._write(moved)
+
+        return self._believed(subject, self._state.change(subject.name, edit))
+
+    def put(self, subject: Subject, held: Held | None) -> None:
+        """Remember a success in the place of any other; None to forget it."""
+        after = None if held is None else self._write(held)
+        self._state.change(subject.name, lambda _: after)
+
+    def _believed(self, subject: Subject, document: Document | None) -> Held | None:
+        if document is None or (subject.key is None and self._settings.public_keys):
+            return None
+        known = self._read.get(subject.name)
+        # The very same object: the file has not changed since, or another document would have come of it.
+        if known is None or known[0] is not document:
+            known = self._read[subject.name] = document, self._judge(subject, document)
+        return known[1]
+
+    def _judge(self, subject: Subject, document: Document) -> Held | None:
+        if subject.key is None or not self._settings.public_keys:
+            return read_held(document)
+        from licclient._proofs import read_proved  # noqa: PLC0415 - for apps with pinned keys
+
+        return read_proved(document, subject.key, subject.domain, self._settings)
+
+    def _write(self, held: Held) -> Document:
+        if not self._settings.public_keys:
+            return write_held(held)
+        from licclient._proofs import write_proved  # noqa: PLC0415 - as above
+
+        return write_proved(held)

@@ -1,0 +1,119 @@
+"""Pure: what a person typed or pasted → the license key that was meant, or what is wrong with it (D-57).
+
+This is for `activate` alone, where a person waits in front of a field. `verify` sends what the app hands
+over, so that the server has the last word on what a key is (D-02).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+PREFIX: Final = "CP"
+GROUPS: Final = 5
+GROUP_LENGTH: Final = 6
+_LENGTH: Final = GROUPS * GROUP_LENGTH
+
+_MOST_SHOWN: Final = 8
+"""How many wrong characters are named; who pasted a novel need not read it again."""
+
+_KEY_IN_TEXT: Final = rf"(?<![A-Z0-9-]){PREFIX}(?:-[A-Z0-9]{{{GROUP_LENGTH}}}){{{GROUPS}}}(?![A-Z0-9-])"
+
+# Minus, the long-vowel mark of Japanese keyboards, and others that Unicode does not file under dashes.
+_MORE_DASHES: Final = frozenset("\u2212\u30fc\uff70\u2500\u00af\u02d7_~")
+
+# Letters that look the same on paper. A key never holds them, so there is no doubt what was meant.
+_LOOK_ALIKE: Final = str.maketrans(
+    "АВЕЗКМНОРСТУХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "ABE3KMHOPCTYXIJSABEZHIKMNOPTYX",
+)
+
+
+class KeyFlaw(StrEnum):
+    """What is wrong with the shape of a key, before anybody is asked (D-57)."""
+
+    EMPTY = "empty"
+    PREFIX = "prefix"
+    CHARACTERS = "characters"
+    TOO_SHORT = "too_short"
+    TOO_LONG = "too_long"
+
+
+@dataclass(frozen=True, slots=True)
+class Mistyped:
+    """Why something typed is no key.
+
+    Attributes:
+        flaw: The kind.
+        detail: For `CHARACTERS` the wrong ones; for `TOO_SHORT` and `TOO_LONG` by how many. Never a part of
+            a key.
+    """
+
+    flaw: KeyFlaw
+    detail: str = ""
+
+
+def repair_key(typed: str) -> str | Mistyped:
+    """Make a license key of what a person typed or pasted (D-57).
+
+    White space, invisible characters and case do not matter, nor which of the many dashes was used, nor
+    whether the dashes were typed at all; full-width letters and letters of other alphabets that look alike
+    are taken for what they look like; quotes and a full stop around the key fall off. A key within a
+    sentence is found, when there is just one.
+
+    Args:
+        typed: Any text.
+
+    Returns:
+        The key, in its one shape; or what is wrong.
+
+    Raises:
+        TypeError: Not a string.
+    """
+    if not isinstance(typed, str):
+        raise TypeError(f"a license key is a string, not {type(typed).__name__}")
+    import re  # noqa: PLC0415 - a start need not load what only a person's typing needs
+
+    plain = _plain(typed)
+    found = set(re.findall(_KEY_IN_TEXT, plain))
+    if len(found) == 1:
+        return str(found.pop())
+    letters = "".join(plain.split()).replace("-", "")
+    letters = letters.strip("\"'`«»‹›“”„‘’‚「」『』()[]{}<>.,;:!。、")
+    if not letters:
+        return Mistyped(KeyFlaw.EMPTY)
+    if not letters.startswith(PREFIX):
+        return Mistyped(KeyFlaw.PREFIX)
+    body = letters.removeprefix(PREFIX)
+    wrong = [letter for letter in dict.fromkeys(body) if not (letter.isascii() and letter.isalnum())]
+    if wrong:
+        return Mistyped(KeyFlaw.CHARACTERS, " ".join(map(_shown, wrong[:_MOST_SHOWN])))
+    if len(body) < _LENGTH:
+        return Mistyped(KeyFlaw.TOO_SHORT, str(_LENGTH - len(body)))
+    if len(body) > _LENGTH:
+        return Mistyped(KeyFlaw.TOO_LONG, str(len(body) - _LENGTH))
+    groups = (body[start : start + GROUP_LENGTH] for start in range(0, _LENGTH, GROUP_LENGTH))
+    return "-".join((PREFIX, *groups))
+
+
+def mask_key(key: str) -> str:
+    """Write a key so that support can tell two apart, and nobody can use it: the last two letters stay."""
+    return f"{PREFIX}-…{key[-2:]}" if len(key) > _LENGTH else "…"
+
+
+def _plain(typed: str) -> str:
+    import unicodedata  # noqa: PLC0415 - as above
+
+    def plain_letter(letter: str) -> str:
+        kind = unicodedata.category(letter)
+        if letter in _MORE_DASHES or kind == "Pd":
+            return "-"
+        # Cf: zero-width spaces, soft hyphens, marks of direction, that come along with what is copied.
+        return "" if kind in ("Cf", "Mn") else letter
+
+    # NFKC makes full-width letters, and those in circles and frames, plain ones.
+    normal = unicodedata.normalize("NFKC", typed)
+    return "".join(map(plain_letter, normal)).upper().translate(_LOOK_ALIKE)
+
+
+def _shown(letter: str) -> str:
+    return letter if letter.isprintable() else f"U+{ord(letter):04X}"

@@ -1,0 +1,236 @@
+"""What both clients do around an update check and a download: the two halves again, as in `_steps`."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from licclient._errors import (
+    InvalidRequest,
+    LicclientError,
+    LicenseRefused,
+    NotActivated,
+    ServiceUnavailable,
+)
+from licclient._model import Listing, Manifest, Reason, Update
+from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer
+from licclient._records import Document, read_round, record_name, write_round
+from licclient._steps import NO_KEY, Asking, Steps, read_key
+from licclient._wire import Call, Reply, tidy_key, update_call
+
+if TYPE_CHECKING:
+    from licclient._download import Job
+    from licclient._releases import SignedReleases
+
+_NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
+
+
+@dataclass(frozen=True, slots=True)
+class NoUpdate:
+    """There is nothing to offer, and that is certain: `message` says why."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A fresh link, and what the vendor signed about the file behind it if release keys are pinned."""
+
+    link: str = field(repr=False)
+    expected: Manifest | None
+
+
+class UpdateSteps(Steps):
+    """`Steps`, and those of update checks and downloads."""
+
+    @cached_property
+    def _releases(self) -> "SignedReleases":
+        from licclient._releases import SignedReleases  # noqa: PLC0415 - most starts offer nothing
+
+        return SignedReleases(self.settings, self._state)
+
+    def begin_check(self, typed: str | None, *, force: bool) -> Update | NoUpdate | LicclientError | Asking:
+        """Answer from what is remembered, or count an attempt and say what to ask (D-46).
+
+        Raises:
+            ValueError: The client was built without `slug` or `version`.
+        """
+        asking = self._asking_updates(typed)
+        if isinstance(asking, LicclientError):
+            return asking
+        if self._claim(asking, force=force):
+            return asking
+        known = self._remembered(asking)
+        return _logged(known) if isinstance(known, LicclientError) else known
+
+    def _claim(self, asking: Asking, *, force: bool) -> bool:
+        """Count an attempt before it is made; False when none is due (any more) (D-46)."""
+        name, now = self._round_name(asking.key, asking.slug), self.now()
+        if not force and not is_due(read_round(self._state.load(name)), now, self.settings):
+            return False
+        claimed = False
+
+        def claim(document: Document | None) -> Document | None:
+            nonlocal claimed
+            last = read_round(document)
+            claimed = force or is_due(last, now, self.settings)
+            return write_round(begin_round(last, now, _spread())) if claimed else document
+
+        self._state.change(name, claim)
+        return claimed
+
+    def _remembered(self, asking: Asking) -> Update | NoUpdate | LicclientError:
+        last = read_round(self._state.load(self._round_name(asking.key, asking.slug)))
+        if last is not None and last.listing is not None and is_newer(last.listing.version, asking.installed):
+            listing = self._releases.vouch(last.listing, self.now())
+            return listing if isinstance(listing, LicclientError) else _update(listing, asking.key, None)
+        if last is not None and not last.answered:
+            return ServiceUnavailable(_NEVER_ANSWERED)
+        return NoUpdate("No newer version was offered when it was last asked for.")
+
+    def check_call(self, asking: Asking) -> Call:
+        """Write the call that `begin_check` or `begin_link` asked for."""
+        return self._asking_for_proof(
+            update_call(self.settings, asking.key, asking.slug, asking.installed, asking.domain)
+        )
+
+    def end_check(
+        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
+    ) -> Update | NoUpdate | LicclientError:
+        """Take what came back, remember it, and say what it offers (D-47)."""
+        answer = self._read_check(asking, call, reply)
+        if isinstance(answer, LicclientError):
+            return _logged(answer)
+        if answer.download_url is None:
+            return NoUpdate("The support period is over, so no newer version is offered.")
+        if not is_offer(answer, asking.installed):
+            return NoUpdate(f"Version {asking.installed} is up to date.")
+        return _update(answer, asking.key, self.now())
+
+    def _read_check(
+        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
+    ) -> Listing | LicclientError:
+        now = self.now()
+        answer: Listing | LicclientError
+        if isinstance(reply, ServiceUnavailable):
+            answer = reply
+        else:
+            from licclient._proofs import believe_update  # noqa: PLC0415 - after a call
+
+            answer = believe_update(call, reply, asking.slug, asking.key, self.settings, now)
+            if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
+                answer = self._releases.vouch(answer, now)
+
+        def remember(document: Document | None) -> Document | None:
+            claimed = read_round(document) or begin_round(None, now, _spread())
+            return write_round(end_round(claimed, answer, asking.installed))
+
+        self._state.change(self._round_name(asking.key, asking.slug), remember)
+        return answer
+
+    def _asking_updates(self, typed: str | None) -> Asking | LicclientError:
+        slug, version = self._installed()
+        if typed is None:
+            found = self._activations.find()
+            if found is None:
+                return NotActivated()
+            typed = self._activations.key_of(found)
+            if typed is None:
+                return ServiceUnavailable(NO_KEY)
+        key = tidy_key(typed)
+        return key if isinstance(key, InvalidRequest) else Asking(key, self._domain(), slug, version)
+
+    def _installed(self) -> tuple[str, str]:
+        if self.settings.slug is None or self.settings.version is None:
+            raise ValueError("updates need slug= and version= when the client is made")
+        return self.settings.slug, self.settings.version
+
+    # --- download -----------------------------------------------------------------------------
+
+    @contextmanager
+    def open_download(self, update: Update, to: Path) -> Generator["Job"]:
+        """Take up a download; its link is None when the offered one may have run out (D-48).
+
+        Raises:
+            ValueError: The client was built without `slug` or `version`.
+            OSError: The folder cannot be used.
+        """
+        from licclient._download import open_job  # noqa: PLC0415 - most starts download nothing
+        from licclient._links import is_safe_link  # noqa: PLC0415 - as above
+
+        self._installed()
+        link = update.download_url
+        if link is None or not (
+            is_link_good(update.offered_at, self.now()) and is_safe_link(link, self.settings)
+        ):
+            link = None
+        expected = self._releases.expected(update, self.now())
+        if self.settings.release_keys and expected is None:
+            link = None  # a fresh one comes with a fresh manifest
+        part = record_name("download", self.settings.server, update.slug, update.version)
+        fallback_name = f"{update.slug}-{update.version}"
+        with open_job(to, part, link, fallback_name, update.license_key) as job:
+            job.take_up(expected, pinned=bool(self.settings.release_keys))
+            yield job
+
+    def begin_link(self, update: Update) -> Asking:
+        """Count an attempt, which is never too early here, and say what to ask for a fresh link (D-48).
+
+        Raises:
+            InvalidRequest: The update holds no key.
+        """
+        _, installed = self._installed()
+        asking = Asking(read_key(update.license_key), self._domain(), update.slug, installed)
+        self._claim(asking, force=True)
+        return asking
+
+    def end_link(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> Fresh:
+        """Take a fresh link out of what came back.
+
+        Raises:
+            LicenseRefused: The key is refused, support is over, or the version is no longer offered.
+            InvalidRequest: The server calls the request malformed.
+            ServiceUnavailable: No answer.
+            UntrustedAnswer: No pinned key signed it, or the version that it tells.
+        """
+        answer = self._read_check(asking, call, reply)
+        if isinstance(answer, LicclientError):
+            raise answer
+        if answer.download_url is None:
+            raise LicenseRefused(
+                Reason.SUPPORT_ENDED, "The support period is over, so there is nothing to download."
+            )
+        if not is_offer(answer, asking.installed):
+            raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
+        return Fresh(answer.download_url, answer.vouched)
+
+
+def _logged(problem: LicclientError) -> LicclientError:
+    from licclient._releases import logged  # noqa: PLC0415 - as above
+
+    return logged(problem)
+
+
+def _spread() -> float:
+    import random  # noqa: PLC0415 - most starts ask nobody
+
+    return random.random()  # noqa: S311 - jitter, so that all installations do not ask in the same minute
+
+
+def _update(listing: Listing, key: str, offered_at: datetime | None) -> Update:
+    return Update(
+        name=listing.name,
+        slug=listing.slug,
+        version=listing.version,
+        changelog=listing.changelog,
+        last_updated=listing.last_updated,
+        license_key=key,
+        download_url=listing.download_url,
+        offered_at=offered_at,
+        size=listing.vouched.size if listing.vouched else None,
+        authenticated=listing.vouched is not None,
+        manifest=listing.manifest,
+    )

@@ -1,0 +1,278 @@
+"""One worker per client, behind the app: keeps the license fresh, looks for updates, and tells what changed.
+
+It sleeps in short slices and reads the clock after each, so a computer that was suspended is noticed within
+one; and it is told to stop by an event, so it ends at once wherever it sleeps. Two classes side by side.
+"""
+
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from licclient._cadence import RETRY_FIRST, RETRY_MOST, Course, Plan
+from licclient._errors import LicclientError
+from licclient._key_steps import KeySteps
+from licclient._model import License, Source, Update
+from licclient._status import LicenseStatus
+from licclient._threads import in_thread
+
+_T = TypeVar("_T")
+
+SLICE: Final = 30.0
+"""Seconds of one sleep: so late is a suspended computer, or another process's activation, noticed."""
+
+LEAST_PAUSE: Final = 0.5
+"""Seconds between two looks, whatever the plan says."""
+
+STOP_SECONDS: Final = 0.8
+"""How long `stop` waits for a call on its way; then it is left alone: it tells nobody any more."""
+
+OnStatus = Callable[[LicenseStatus], object]
+OnUpdate = Callable[[Update], object]
+Deliver = Callable[[Callable[[], object]], object]
+"""Runs a function on a thread of the app's choice; see `licclient.deliver`."""
+
+
+class Bell:
+    """Calls the app back: each change once, and never after the end."""
+
+    def __init__(
+        self, on_status: OnStatus | None, on_update: OnUpdate | None, deliver: Deliver | None
+    ) -> None:
+        self._on_status = on_status
+        self._on_update = on_update
+        self._deliver = deliver or _right_here
+        self._is_over = False
+        self._told_status: LicenseStatus | None = None
+        self._told_update: Update | None = None
+
+    def status(self, status: LicenseStatus) -> None:
+        """Tell a status, if it says anything new."""
+        # The offer has a call of its own, and comes and goes with it.
+        status = replace(status, update=None)
+        if status != self._told_status:
+            self._told_status = status
+            self._ring(self._on_status, status)
+
+    def update(self, update: Update | None) -> None:
+        """Tell an offer, if it is a new one."""
+        if update is not None and update != self._told_update:
+            self._told_update = update
+            self._ring(self._on_update, update)
+
+    def _ring(self, call: Callable[[_T], object] | None, news: _T) -> None:
+        if call is not None:
+            self._deliver(lambda: None if self._is_over else call(news))
+
+    def end(self) -> None:
+        """Tell nothing from now on, also not what is on its way already."""
+        self._is_over = True
+
+
+class _Pace:
+    """When to do what next, and how often it went wrong: the half of a worker that both flavours share."""
+
+    def __init__(self, steps: KeySteps) -> None:
+        self._steps = steps
+        self._course = Course(steps.now())
+        self._not_before: datetime | None = None
+
+    def plan(self) -> Plan:
+        """Say when to do what; a verify that went wrong and left no trace is not tried at once again."""
+        plan, now = self._steps.plan(self._course), self._steps.now()
+        wait_until = self._not_before
+        if plan.verify_at is None or wait_until is None or wait_until - now > RETRY_MOST:  # a clock set back
+            return plan
+        return replace(plan, verify_at=max(plan.verify_at, wait_until))
+
+    def went(self, *, well: bool) -> None:
+        """Take note of how a verify ended."""
+        self._course = replace(self._course, failures=0 if well else self._course.failures + 1)
+        self._not_before = None if well else self._steps.now() + RETRY_FIRST
+
+    def is_due(self, at: datetime | None) -> bool:
+        """Tell whether a planned time has come."""
+        return at is not None and at <= self._steps.now()
+
+    def pause(self) -> float:
+        """Return how long to sleep, in seconds."""
+        first = self.plan().first()
+        if first is None:
+            return SLICE
+        return min(max((first - self._steps.now()).total_seconds(), LEAST_PAUSE), SLICE)
+
+
+def _right_here(call: Callable[[], object]) -> None:
+    call()
+
+
+class Worker:
+    """What `LicenseClient.start` returns: stop it, or leave it as a context manager.
+
+    Args:
+        steps: The client's.
+        verify: The client's.
+        check: The client's `check_for_update`.
+        bell: Whom to tell.
+    """
+
+    def __init__(
+        self, steps: KeySteps, verify: Callable[[], License], check: Callable[[], Update | None], bell: Bell
+    ) -> None:
+        self._steps = steps
+        self._verify = verify
+        self._check = check
+        self._bell = bell
+        self._pace = _Pace(steps)
+        self._wake = threading.Event()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="licclient-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still works."""
+        return not self._is_over
+
+    def nudge(self) -> None:
+        """Look again now, such as after a key was entered."""
+        self._wake.set()
+
+    def retire(self) -> None:
+        """Let it end, without waiting for that; nobody is called back any more."""
+        self._bell.end()
+        self._is_over = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End it. Afterwards nobody is called back; a call on its way is waited for at most a second."""
+        self.retire()
+        if self._thread is not threading.current_thread():
+            self._thread.join(STOP_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            self._wake.clear()
+            pause = SLICE
+            try:
+                self._turn()
+                pause = self._pace.pause()
+            except Exception as problem:  # noqa: BLE001 - an app's callback that fails must not end the worker
+                told = (type(problem), problem, problem.__traceback__, threading.current_thread())
+                threading.excepthook(threading.ExceptHookArgs(told))
+            if not self._is_over:
+                self._wake.wait(pause)
+
+    def _turn(self) -> None:
+        self._bell.status(self._steps.status())
+        if self._pace.is_due(self._pace.plan().verify_at):
+            self._refresh()
+            self._bell.status(self._steps.status())
+        if not self._is_over and self._pace.is_due(self._pace.plan().check_at):
+            self._check()
+        self._bell.update(self._steps.status().update)
+
+    def _refresh(self) -> None:
+        try:
+            found = self._verify()
+        except LicclientError:
+            self._pace.went(well=False)
+        else:
+            self._pace.went(well=found.source is not Source.GRACE)
+
+
+class AsyncWorker:
+    """The twin of `Worker`, as a task of the running event loop; it calls back in the loop."""
+
+    def __init__(
+        self,
+        steps: KeySteps,
+        verify: Callable[[], Awaitable[License]],
+        check: Callable[[], Awaitable[Update | None]],
+        bell: Bell,
+    ) -> None:
+        import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
+
+        self._steps = steps
+        self._verify = verify
+        self._check = check
+        self._bell = bell
+        self._pace = _Pace(steps)
+        self._wake = asyncio.Event()
+        self._is_over = False
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="licclient-worker")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still works."""
+        return not self._is_over and not self._task.done()
+
+    def nudge(self) -> None:
+        """Look again now, such as after a key was entered."""
+        self._wake.set()
+
+    def retire(self) -> None:
+        """Let it end, without waiting for that; nobody is called back any more."""
+        self._bell.end()
+        self._is_over = True
+        if not self._task.get_loop().is_closed():
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """End it; as `Worker.stop`."""
+        import asyncio  # noqa: PLC0415 - as above
+
+        self.retire()
+        if self._task is not asyncio.current_task():
+            await asyncio.wait([self._task], timeout=STOP_SECONDS)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def _run(self) -> None:
+        import asyncio  # noqa: PLC0415 - as above
+
+        while not self._is_over:
+            self._wake.clear()
+            pause = SLICE
+            try:
+                await self._turn()
+                pause = await in_thread(self._pace.pause)
+            except Exception as problem:  # noqa: BLE001 - as above
+                told = {"message": "a callback of licclient failed", "exception": problem, "task": self._task}
+                asyncio.get_running_loop().call_exception_handler(told)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause)
+
+    async def _turn(self) -> None:
+        self._bell.status(await in_thread(self._steps.status))
+        if self._pace.is_due((await in_thread(self._pace.plan)).verify_at):
+            await self._refresh()
+            self._bell.status(await in_thread(self._steps.status))
+        if not self._is_over and self._pace.is_due((await in_thread(self._pace.plan)).check_at):
+            await self._check()
+        self._bell.update((await in_thread(self._steps.status)).update)
+
+    async def _refresh(self) -> None:
+        try:
+            found = await self._verify()
+        except LicclientError:
+            self._pace.went(well=False)
+        else:
+            self._pace.went(well=found.source is not Source.GRACE)

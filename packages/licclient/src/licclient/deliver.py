@@ -1,0 +1,92 @@
+"""Where `client.start` calls the app back: on the thread of its windows, or in its event loop.
+
+::
+
+    client.start(on_status=show, on_update=offer, deliver=to_tk(root))
+
+Call these functions on the thread that is to be called back on. Without `deliver` the synchronous client
+calls back on its own background thread, and the asynchronous one in its event loop.
+"""
+
+import queue
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import tkinter as tk
+    from asyncio import AbstractEventLoop
+
+__all__ = ["to_loop", "to_qt", "to_tk"]
+
+_TK_MILLISECONDS: Final = 100
+
+Deliver = Callable[[Callable[[], object]], object]
+
+
+def to_tk(root: "tk.Misc") -> Deliver:
+    """Call back in Tk's main loop.
+
+    Tk may be touched by its own thread alone, so the calls wait in a queue that it looks into ten times a
+    second, until the window is gone.
+
+    Args:
+        root: The app's main window.
+    """
+    import tkinter as tk  # noqa: PLC0415 - not every Python has it
+
+    waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+
+    def look() -> None:
+        try:
+            root.after(_TK_MILLISECONDS, look)
+        except tk.TclError:  # the window has been closed
+            return
+        for _ in range(waiting.qsize()):
+            waiting.get()()
+
+    root.after(_TK_MILLISECONDS, look)
+    return waiting.put
+
+
+def to_qt() -> Deliver:
+    """Call back in Qt's main loop, on the thread on which this is called.
+
+    Raises:
+        ImportError: PySide6 is not installed.
+    """
+    from PySide6.QtCore import QObject, Qt, Signal, Slot  # noqa: PLC0415 - an extra
+
+    class Post(QObject):  # type: ignore[misc]
+        """Lives on the thread that made it; Qt carries what is emitted over to it."""
+
+        come: Any = Signal(object)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.come.connect(self.take, Qt.ConnectionType.QueuedConnection)
+
+        @Slot(object)  # type: ignore[untyped-decorator]
+        def take(self, call: Callable[[], object]) -> None:
+            """Run what has come."""
+            call()
+
+    post = Post()
+
+    def deliver(call: Callable[[], object]) -> None:
+        post.come.emit(call)
+
+    return deliver
+
+
+def to_loop(loop: "AbstractEventLoop") -> Deliver:
+    """Call back in an event loop of asyncio, from whichever thread.
+
+    Args:
+        loop: As from `asyncio.get_running_loop()`. Once it is closed, nobody is called back.
+    """
+
+    def deliver(call: Callable[[], object]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(call)
+
+    return deliver

@@ -1,0 +1,157 @@
+"""A fuzzer of files: everything that can become of a record on a disk, and what may come of reading it.
+
+Reusable for any record: hand over its path and a way to ask. `MISS` is whatever stands for "no license".
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+MOST_SECONDS = 0.1
+"""What reading a record may take, on the average of a round."""
+
+HANG_SECONDS = 2.0
+"""What no single reading may take, on a machine that does other things as well."""
+
+
+def edits(good: bytes, flips: tuple[int, ...] = (1, 128)) -> Iterator[tuple[str, bytes]]:
+    """Every truncation, every single byte changed, taken out or doubled, and some larger upheavals.
+
+    Args:
+        good: The record as it is.
+        flips: With what each byte is XORed; all of `range(1, 256)` for every value that it can have.
+    """
+    for at in range(len(good)):
+        yield f"cut after {at} bytes", good[:at]
+        yield f"without byte {at}", good[:at] + good[at + 1 :]
+        yield f"byte {at} doubled", good[:at] + good[at : at + 1] + good[at:]
+        for flip in flips:
+            yield f"byte {at} ^ {flip}", good[:at] + bytes([good[at] ^ flip]) + good[at + 1 :]
+    half = len(good) // 2
+    lines = good.splitlines(keepends=True)
+    yield "halves swapped", good[half:] + good[:half]
+    yield "lines swapped", b"".join(reversed(lines))
+    yield "twice", good * 2
+    yield "with more", good + b" "
+    yield "NULs", bytes(len(good))
+    yield "a byte order mark", b"\xef\xbb\xbf" + good
+    yield "Windows' line ends", good.replace(b"\n", b"\r\n")
+    yield "upper case", good.upper()
+    yield "deep nesting", lines[0] + b"[" * 100_000 + b"\n"
+    yield "nothing but line ends", b"\n" * 1000
+
+
+def _folder(path: Path, _: bytes) -> None:
+    path.mkdir()
+
+
+def _full_folder(path: Path, good: bytes) -> None:
+    path.mkdir()
+    (path / path.name).write_bytes(good)
+
+
+def _pipe(path: Path, _: bytes) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path, _: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = Path.cwd()
+        os.chdir(path.parent)  # the name of a socket must be short
+        try:
+            listener.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+def _link(path: Path, good: bytes) -> None:
+    target = path.with_name("elsewhere")
+    target.write_bytes(good)
+    path.symlink_to(target)
+
+
+def _loop(path: Path, _: bytes) -> None:
+    path.symlink_to(path)
+
+
+def _dangling(path: Path, _: bytes) -> None:
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def _link_to_zeros(path: Path, _: bytes) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _link_to_noise(path: Path, _: bytes) -> None:
+    path.symlink_to("/dev/urandom")
+
+
+def _huge(path: Path, good: bytes) -> None:
+    path.write_bytes(good)
+    with path.open("r+b") as file:
+        file.truncate(5 * 1024**3)
+
+
+def _unreadable(path: Path, good: bytes) -> None:
+    path.write_bytes(good)
+    path.chmod(0)
+
+
+STRANGE: dict[str, Callable[[Path, bytes], None]] = {
+    "a folder": _folder,
+    "a folder with the record in it": _full_folder,
+    "a file of five gigabytes": _huge,
+}
+if sys.platform != "win32":  # there, links need rights, and the rest does not exist
+    STRANGE |= {
+        "a pipe": _pipe,
+        "a socket": _socket,
+        "a link to the record": _link,
+        "a link to itself": _loop,
+        "a link to nowhere": _dangling,
+        "a link to zeros without end": _link_to_zeros,
+        "a link to noise without end": _link_to_noise,
+    }
+    if os.geteuid() != 0:  # to root every file is readable
+        STRANGE["a file that may not be read"] = _unreadable
+
+
+def never_granted(record: Path, ask: Callable[[], object], *, flips: tuple[int, ...] = (1, 128)) -> None:
+    """See that no edit of a record is believed, that none crashes or hangs, and that the record itself is.
+
+    Args:
+        record: Where it is, whole.
+        ask: Reads it anew, as a process does that has just begun; true when it grants something.
+        flips: As for `edits`.
+    """
+    good = record.read_bytes()
+    assert ask(), "the record as it is must be believed"
+    began, count = monotonic(), 0
+    for name, raw in edits(good, flips):
+        if raw == good:
+            continue
+        record.write_bytes(raw)
+        assert not _in_time(ask), name
+        count += 1
+    assert (monotonic() - began) / count < MOST_SECONDS
+    record.write_bytes(good)
+    assert ask(), "and it is believed again"
+
+
+def never_granted_by(name: str, record: Path, ask: Callable[[], object]) -> None:
+    """The same with something else in the record's place, one of `STRANGE`."""
+    good = record.read_bytes()
+    assert ask()
+    record.unlink()
+    STRANGE[name](record, good)
+    assert not _in_time(ask), name
+
+
+def _in_time(ask: Callable[[], object]) -> object:
+    began = monotonic()
+    granted = ask()
+    assert monotonic() - began < HANG_SECONDS
+    return granted

@@ -1,0 +1,155 @@
+"""The table of hostile answers to a download. A new row is a line: a name and what is sent.
+
+Behind each row stands an honest update check that offers `notes-2.0.zip`. No row may leave a file under its
+final name, or anything outside the folder.
+"""
+
+import gzip
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from stage.scripts import RESET, Script, chunked, digest, drip, endless, http, silence
+
+CONTENT = bytes(range(256)) * 400
+SIZE = len(CONTENT)
+TOLD = {"ETag": '"v2"', "Repr_Digest": digest(CONTENT), "Content_Disposition": 'filename="notes-2.0.zip"'}
+GOOD_FILE = http(200, CONTENT, **TOLD)
+HEAD = GOOD_FILE[:-SIZE]
+PACKED = gzip.compress(CONTENT)
+
+
+def _page(text: bytes, **headers: str) -> bytes:
+    return http(200, text, Content_Type="text/html", **headers)
+
+
+def _cut(at: int) -> Script:
+    """The same part of the file again and again, never its rest."""
+    return lambda _: http(200, CONTENT, **TOLD)[: len(HEAD) + at]
+
+
+def _cut_rests(at: int) -> Script:
+    """Each try brings the file a little further, until there is nothing more."""
+
+    def script(request: Any) -> bytes:
+        first = int((request.headers.get("range") or "bytes=0-")[6:-1])
+        span = f"bytes {first}-{SIZE - 1}/{SIZE}"
+        whole = http(206, CONTENT[first:], Content_Range=span, **TOLD) if first else GOOD_FILE
+        return whole[: len(whole) - (SIZE - first)] + CONTENT[first : min(first + 1, at)]
+
+    return script
+
+
+def _part(span: str, body: bytes = CONTENT[1000:], **changes: str) -> Script:
+    """A beginning that is cut off, and then always this part."""
+    return lambda request: (
+        http(206, body, Content_Range=span, **TOLD | changes)
+        if "range" in request.headers
+        else GOOD_FILE[: len(HEAD) + 1000]
+    )
+
+
+def _another_each_time() -> Script:
+    """Every try is told of another file, and cut."""
+    numbers = itertools.count()
+    return lambda _: http(200, CONTENT, **TOLD | {"ETag": f'"v{next(numbers)}"'})[: len(HEAD) + 50_000]
+
+
+def _to(location: str) -> Script:
+    return http(302, b"", Location=location)
+
+
+def _deeper(request: Any) -> bytes:
+    """A redirect to another address each time."""
+    return http(302, b"", Location=f"{request.path}x")
+
+
+def _interim(_: Any) -> Iterator[bytes]:
+    return endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+FILES: dict[str, Script] = {
+    # --- not the file
+    "a login page": _page(b"<html>Please log in</html>"),
+    "a login page with an empty digest": _page(b"<html>Please log in</html>", Repr_Digest=""),
+    "a login page that promises the file": _page(b"<html>Please log in</html>", **TOLD),
+    "a wrong digest": http(200, CONTENT, **TOLD | {"Repr_Digest": digest(b"another file")}),
+    "one other byte": http(200, b"!" + CONTENT[1:], **TOLD),
+    "two bytes exchanged": http(200, CONTENT[1::-1] + CONTENT[2:], **TOLD),
+    "no digest": http(200, CONTENT, ETag='"v2"'),
+    "a digest of another kind": http(
+        200, CONTENT, **TOLD | {"Repr_Digest": "md5=:1B2M2Y8AsgTpgAmY7PhCfg==:"}
+    ),
+    "a digest that is too short": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=:AAAA:"}),
+    "a digest in hex": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=" + "0" * 64}),
+    # --- too short, too long
+    "an empty file": http(200, b"", **TOLD),
+    "short": http(200, CONTENT, **TOLD)[:-1],
+    "long, by its own words": http(200, CONTENT + b"more", **TOLD),
+    "longer than it says": http(200, chunked(CONTENT, b"more"), **TOLD)
+    .replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n", 1)
+    .replace(b"Content-Length: %d" % len(chunked(CONTENT, b"more")), b"Content-Length: %d" % SIZE),
+    "no length": http(200, chunked(CONTENT), Transfer_Encoding="chunked", **TOLD),
+    "no framing at all": HEAD.replace(b"Content-Length", b"X-Length") + CONTENT,
+    "no end": lambda _: endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536),
+    "no end in chunks": lambda _: endless(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    ),
+    "more than any disk holds": http(200, b"x" * 70_000, **TOLD | {"Content_Length": "9" * 17}),
+    "a length beyond all lengths": http(200, CONTENT, **TOLD | {"Content_Length": "9" * 40}),
+    "a length below zero": http(200, CONTENT, **TOLD | {"Content_Length": "-5"}),
+    "a length that is no number": http(200, CONTENT, **TOLD | {"Content_Length": "many"}),
+    "two lengths": GOOD_FILE.replace(b"ETag", b"Content-Length: 5\r\nETag", 1),
+    **{f"cut at {tenth} tenths, always": _cut(SIZE * tenth // 10) for tenth in range(10)},
+    "a byte each time": _cut_rests(SIZE),
+    "another file each time": _another_each_time(),
+    # --- packed
+    "gzip": http(200, PACKED, Content_Encoding="gzip", **TOLD),
+    "gzip that keeps its promise": http(
+        200, PACKED, Content_Encoding="gzip", **TOLD | {"Repr_Digest": digest(PACKED)}
+    ),
+    "an unknown encoding": http(200, CONTENT, Content_Encoding="br", **TOLD),
+    # --- parts
+    "a part that nobody asked for": http(206, CONTENT, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **TOLD),
+    "a part from elsewhere": _part(f"bytes 5-{SIZE - 1}/{SIZE}"),
+    "a part without end": _part("bytes 1000-99999999999/*"),
+    "a part of a larger file": _part(f"bytes 1000-{SIZE}/{SIZE + 1}"),
+    "a part of another file": _part(f"bytes 1000-{SIZE - 1}/{SIZE}", ETag='"v3"'),
+    "a part with other bytes": _part(f"bytes 1000-{SIZE - 1}/{SIZE}", bytes(SIZE - 1000)),
+    "parts in many parts": _part("", b"--x\r\n\r\n--x--", Content_Type="multipart/byteranges; boundary=x"),
+    # --- other statuses
+    "status 204": http(204),
+    "status 304": http(304),
+    "status 416": http(416, b"", Content_Range="bytes */5"),
+    "status 500": http(500, b"oops"),
+    "status 503 for years": http(503, b"", Retry_After="99999999"),
+    "a refusal in a foreign form": http(403, b"<Error>AccessDenied</Error>"),
+    "a refusal without end": lambda _: endless(b"HTTP/1.1 403 No\r\n\r\n", b"x" * 65536),
+    "a refusal in deep nesting": http(403, b"[" * 60_000),
+    # --- elsewhere
+    "a redirect to itself": _to("/api/v1/update-download"),
+    "a redirect without end": _deeper,
+    "a redirect to a file": _to("file:///etc/passwd"),
+    "a redirect without encryption": _to("http://files.example/notes.zip"),
+    "a redirect to what only looks like here": _to("http://127.0.0.1.example/notes.zip"),
+    "a redirect to nowhere": _to("http://["),
+    "a redirect with a line end": http(302, b"", Location="/x\r\n\r\nHTTP/1.1 200 OK"),
+    "a redirect without an address": http(302),
+    # --- broken, and too slow
+    "not HTTP": b"220 mail.example.org ESMTP\r\n",
+    "nothing": b"",
+    "a reset at once": lambda _: [RESET],
+    "a reset in the head": lambda _: [GOOD_FILE[:40], RESET],
+    "a reset in the middle": lambda _: [GOOD_FILE[: len(HEAD) + SIZE // 2], RESET],
+    "endless interim answers": _interim,
+    "an endless head": lambda _: endless(b"HTTP/1.1 200 OK\r\n", b"X-More: and more\r\n"),
+    "one huge header": lambda _: endless(b"HTTP/1.1 200 OK\r\nX-More: ", b"x" * 65536),
+    "silence": lambda _: silence(),
+    "silence after the head": lambda _: silence(HEAD),
+    "silence in the middle": lambda _: silence(GOOD_FILE[: len(HEAD) + SIZE // 2]),
+    "a head that drips": lambda _: drip(GOOD_FILE),
+    "a file that drips": lambda _: itertools.chain([HEAD], drip(CONTENT, pause=0.1)),
+    "a file that drips to its end": lambda _: itertools.chain(
+        [GOOD_FILE[:-100]], drip(CONTENT[-100:], pause=0.1)
+    ),
+}

@@ -1,0 +1,54 @@
+"""What a hostile answer may cost: seconds and memory."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+from licclient._transport import LOOK_UP_SECONDS
+
+MOST_MEMORY = 32 << 20
+SLACK_SECONDS = 2.0
+"""For a machine that does other things as well."""
+
+_CLEAR = Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+
+
+@contextmanager
+def bounded(timeout: float) -> Iterator[None]:
+    """See that a block ends in time, and holds little memory while it runs.
+
+    Args:
+        timeout: The client's, in seconds. With its default, ten, this is the twelve that a call may take: its
+            time limit, and what finding the own address may take on top.
+    """
+    before, began = _start(), monotonic()
+    yield
+    took, grown = monotonic() - began, _peak() - before
+    assert took < timeout + LOOK_UP_SECONDS + SLACK_SECONDS, f"it took {took:.1f} seconds"
+    assert grown < MOST_MEMORY, f"it took {grown >> 20} MiB"
+
+
+def _start() -> int:
+    """Forget how much memory was held at most so far, where the system can do that; return what is held."""
+    if _CLEAR.exists():
+        _CLEAR.write_text("5")
+    return _peak()
+
+
+def _peak() -> int:
+    if _CLEAR.exists():
+        line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # elsewhere: since the process began
+
+
+def told_by(error: BaseException | None) -> str:
+    """Write down an error as a crash reporter does, with everything that it was raised from."""
+    told = ""
+    while error is not None:
+        told += f"{type(error).__module__}.{type(error).__qualname__}: {error!r} {vars(error)}\n"
+        error = error.__cause__ or error.__context__
+    return told

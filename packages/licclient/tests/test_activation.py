@@ -1,0 +1,408 @@
+import inspect
+import os
+import stat
+import subprocess
+import sys
+from datetime import timedelta
+
+import keyring
+import keyring.backend
+import keyring.errors
+import pytest
+
+from licclient import (
+    KeyFlaw,
+    LicenseClient,
+    LicenseRefused,
+    MistypedKey,
+    NotActivated,
+    Reason,
+    ServiceUnavailable,
+    Source,
+)
+from licclient import _keyring as keyring_room
+
+OTHER_KEY = "CP-ZZZ999-ZZZ999-ZZZ999-ZZZ999-ZZZ999"
+
+
+class Keyring(keyring.backend.KeyringBackend):
+    """A keyring that works, and counts how often it is woken."""
+
+    priority = 5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = {}
+        self.woken = 0
+
+    def get_password(self, service, username):
+        """Look it up."""
+        self.woken += 1
+        return self.kept.get((service, username))
+
+    def set_password(self, service, username, password):
+        """Keep it, or not."""
+        self.woken += 1
+        self.kept[service, username] = password
+
+    def delete_password(self, service, username):
+        """Forget it."""
+        self.woken += 1
+        if self.kept.pop((service, username), None) is None:
+            raise keyring.errors.PasswordDeleteError
+
+
+class Broken(Keyring):
+    """A keyring that is there and fails."""
+
+    def set_password(self, service, username, password):
+        """Keep it, or not."""
+        raise keyring.errors.KeyringLocked(password)
+
+
+class Forgetful(Keyring):
+    """A keyring that takes everything and keeps nothing."""
+
+    def set_password(self, service, username, password):
+        """Keep it, or not."""
+
+
+@pytest.fixture
+def use_keyring():
+    """Put a keyring of our making into the place of the system's."""
+    before = keyring.get_keyring()
+
+    def use(backend):
+        keyring.set_keyring(backend)
+        return backend
+
+    yield use
+    keyring.set_keyring(before)
+
+
+def _files(folder):
+    return {path.name.partition("-")[0]: path for path in folder.iterdir()}
+
+
+async def test_a_key_is_entered_once(make_client, service, clock, key):
+    """After `activate` neither this process nor the next needs the key again."""
+    service.grants()
+    client = make_client()
+    typed = f" {key.lower().replace('-', ' – ')} "
+    assert (await client.activate(typed)).source is Source.SERVER
+    assert service.requests[0].json["license_key"] == key
+    assert (await client.verify()).source is Source.CACHE
+    clock.move(hours=25)
+    assert (await make_client().verify()).source is Source.SERVER
+    assert service.requests[1].json["license_key"] == key
+    service.offers("2.0")
+    assert (await make_client().check_for_update()).version == "2.0"
+    assert service.requests[2].query["license_key"] == key
+
+
+async def test_what_cannot_be_a_key_is_said_before_any_call(client, service, key):
+    """A slip of the pen costs no call, and the error says what is wrong (D-57)."""
+    with pytest.raises(MistypedKey) as caught:
+        await client.activate(key[:-2])
+    assert (caught.value.flaw, caught.value.detail) == (KeyFlaw.TOO_SHORT, "2")
+    assert str(caught.value) == "The license key is incomplete. Characters missing: 2"
+    assert service.requests == []
+
+
+async def test_without_an_activation_there_is_no_license(client, service):
+    """`verify` and `require` without a key say that there is none; an update check finds nothing."""
+    for ask in (client.verify, client.require):
+        with pytest.raises(NotActivated):
+            await ask()
+    assert await client.check_for_update() is None
+    assert service.requests == []
+
+
+async def test_a_key_that_is_refused_is_not_remembered(client, service, key):
+    """What was activated before stays; a refused key takes no one's place."""
+    service.refuses(404, "License not found.")
+    with pytest.raises(LicenseRefused):
+        await client.activate(key)
+    with pytest.raises(NotActivated):
+        await client.verify()
+    service.grants()
+    await client.activate(key)
+    service.refuses(404, "License not found.")
+    with pytest.raises(LicenseRefused):
+        await client.activate(OTHER_KEY)
+    assert (await client.verify()).source is Source.CACHE
+
+
+async def test_a_new_key_takes_the_place_of_the_old(make_client, service, key):
+    """Who enters another good key uses that one from then on."""
+    service.grants()
+    await make_client().activate(key)
+    await make_client().activate(OTHER_KEY)
+    await make_client().verify(recheck=True)
+    assert service.requests[-1].json["license_key"] == OTHER_KEY
+
+
+async def test_deactivating_forgets(make_client, service, key, tmp_path):
+    """Afterwards there is no key, no success and no outcome on the disk, and the id stays for next time."""
+    service.grants()
+    client = make_client()
+    await client.activate(key)
+    await client.deactivate_locally()
+    with pytest.raises(NotActivated):
+        await client.verify()
+    with pytest.raises(NotActivated):
+        await make_client().verify()
+    assert "activation" not in _files(tmp_path / "state")
+    assert not list((tmp_path / "state").glob("license-*.state"))
+    await client.deactivate_locally()  # twice is no mistake
+    await client.activate(key)
+    assert [request.json["domain"] for request in service.requests][0:1] * 2 == [
+        request.json["domain"] for request in service.requests
+    ]
+
+
+async def test_apps_of_one_vendor_have_a_key_each(make_client, service, key):
+    """In one folder, two products do not take each other's keys; naming a product later finds the old one."""
+    service.grants("Notes")
+    await make_client(product="Notes", slug="notes").activate(key)
+    with pytest.raises(NotActivated):
+        await make_client(product="Photos", slug="photos").verify()
+    nameless = {"product": None, "slug": None, "version": None}
+    await make_client(**nameless).activate(OTHER_KEY)
+    assert (await make_client(product="Notes", slug="tables").verify()).product == "Notes"
+
+
+async def test_an_app_that_passes_another_domain_keeps_its_key(make_client, service, key):
+    """The key is remembered, and asked about for the new domain."""
+    service.grants()
+    await make_client(domain="a.example").activate(key)
+    assert (await make_client(domain="b.example").verify()).source is Source.SERVER
+    assert service.requests[-1].json == {"license_key": key, "domain": "b.example", "ip": "127.0.0.1"}
+
+
+# --- where the key is -------------------------------------------------------------------------
+
+
+async def test_without_a_keyring_the_key_is_in_a_private_file(client, service, key, tmp_path):
+    """Readable for the user alone."""
+    service.grants()
+    await client.activate(key)
+    path = _files(tmp_path / "state")["activation"]
+    assert key in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 or os.name == "nt"
+
+
+async def test_a_keyring_that_works_holds_the_key_and_is_left_asleep(
+    make_client, service, clock, key, tmp_path, use_keyring
+):
+    """The key is on no disk, and a start that is answered from the cache does not wake the keyring."""
+    backend = use_keyring(Keyring())
+    service.grants()
+    await make_client().activate(key)
+    assert list(backend.kept.values()) == [key]
+    assert not any(key.encode() in path.read_bytes() for path in (tmp_path / "state").iterdir())
+    backend.woken = 0
+    assert (await make_client().verify()).source is Source.CACHE
+    assert backend.woken == 0
+    clock.move(days=2)
+    client = make_client()
+    assert (await client.verify()).source is Source.SERVER
+    assert (await client.verify(recheck=True)).source is Source.SERVER
+    assert backend.woken == 1
+    await client.deactivate_locally()
+    assert backend.kept == {}
+
+
+@pytest.mark.parametrize("backend", [Broken, Forgetful])
+async def test_a_keyring_that_does_not_work_is_no_obstacle(client, service, key, use_keyring, backend):
+    """The private file stands in, and nothing is said about it."""
+    use_keyring(backend())
+    service.grants()
+    await client.activate(key)
+    assert (await client.verify(recheck=True)).source is Source.SERVER
+
+
+async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_keyring, monkeypatch):
+    """One that asks a person who is not there, or a service that does not answer, does not stop the app."""
+    monkeypatch.setattr(keyring_room, "SECONDS", 0.05)
+    hanging = use_keyring(Keyring())
+    hanging.set_password = lambda *_: __import__("time").sleep(0.5)
+    service.grants()
+    await client.activate(key)
+    assert (await client.verify(recheck=True)).source is Source.SERVER
+
+
+async def test_a_keyring_that_lost_the_key(make_client, service, clock, key, use_keyring):
+    """What is remembered goes on through cache and grace; then there is no answer, rather than a refusal."""
+    backend = use_keyring(Keyring())
+    service.grants()
+    await make_client().activate(key)
+    backend.kept.clear()
+    clock.move(hours=25)
+    assert (await make_client().verify()).source is Source.GRACE
+    assert await make_client().check_for_update() is None
+    clock.move(hours=72)
+    with pytest.raises(ServiceUnavailable, match="keyring"):
+        await make_client().verify()
+
+
+def test_an_app_without_the_extra_works(service, tmp_path, key):
+    """Where keyring cannot be imported, the file is used, and nothing is loaded for it."""
+    service.grants()
+    code = (
+        "import sys; sys.modules['keyring'] = None\n"
+        "import licclient\n"
+        f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
+        "client.activate(sys.argv[1]); print(client.verify(recheck=True).source)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, key], capture_output=True, text=True, check=True)
+    assert done.stdout == "server\n"
+
+
+# --- require ----------------------------------------------------------------------------------
+
+
+async def test_require_returns_the_license(client, service, key):
+    """As a call it is the license, or the error."""
+    service.grants()
+    await client.activate(key)
+    assert (await client.require()).product == "Notes"
+
+
+async def test_require_gates_a_function(client, service, key, flavour):
+    """As a decorator it lets the function run, with its arguments and its name, only with a license."""
+    done = []
+    gate = client.client.require
+    if flavour is LicenseClient:
+
+        @gate
+        def export(path, *, dpi):
+            """Export."""
+            done.append((path, dpi))
+            return "exported"
+
+        async def run():
+            return export("a.png", dpi=300)
+    else:
+
+        @gate
+        async def export(path, *, dpi):
+            """Export."""
+            done.append((path, dpi))
+            return "exported"
+
+        async def run():
+            return await export("a.png", dpi=300)
+
+    assert (export.__name__, export.__doc__) == ("export", "Export.")
+    with pytest.raises(NotActivated):
+        await run()
+    assert done == []
+    service.grants()
+    await client.activate(key)
+    assert await run() == "exported"
+    assert done == [("a.png", 300)]
+    service.refuses(403, "License has been revoked.")
+    with pytest.raises(LicenseRefused):
+        await client.verify(recheck=True)
+    with pytest.raises(LicenseRefused):
+        await run()
+    assert len(done) == 1
+
+
+async def test_require_can_do_something_else_instead(client, flavour):
+    """`otherwise` is told why, and its result is the function's."""
+    gate = client.client.require(otherwise=lambda problem: f"locked: {type(problem).__name__}")
+    if flavour is LicenseClient:
+        assert gate(lambda: "open")() == "locked: NotActivated"
+    else:
+
+        @gate
+        async def feature():
+            return "open"
+
+        assert await feature() == "locked: NotActivated"
+
+        @client.client.require(otherwise=feature_instead)
+        async def other():
+            return "open"
+
+        assert await other() == "NotActivated"
+
+
+async def feature_instead(problem):
+    """Stand in for a feature that is locked."""
+    return type(problem).__name__
+
+
+async def test_the_synchronous_client_gates_coroutines_too(service, tmp_path, key):
+    """In an `async def` the check is made on a thread; the asynchronous client gates nothing else."""
+    client = LicenseClient(service.url, state_dir=tmp_path)
+
+    @client.require
+    async def export():
+        return "exported"
+
+    assert inspect.iscoroutinefunction(export)
+    with pytest.raises(NotActivated):
+        await export()
+    service.grants()
+    client.activate(key)
+    assert await export() == "exported"
+
+
+async def test_the_asynchronous_client_refuses_plain_functions(client, flavour):
+    """It could only hand the feature out without a check, so it says so when the app starts."""
+    if flavour is LicenseClient:
+        assert callable(client.client.require(lambda: None))
+    else:
+        with pytest.raises(TypeError, match="async def"):
+            client.client.require(lambda: None)
+
+
+async def test_require_never_waits_while_something_holds(make_client, service, clock, key, eventually):
+    """With a cache that ran out, the answer comes from the disk, and the refresh happens behind it (D-59)."""
+    service.grants()
+    await make_client().activate(key)
+    clock.move(hours=30)
+    client = make_client()
+    asked_before = service.count()
+    found = await client.require()
+    assert found.source is Source.GRACE
+    assert found.checked_at == clock.now - timedelta(hours=30)
+    await eventually(lambda: service.count() == asked_before + 1)
+
+    async def fresh():
+        return (await client.require()).source is Source.CACHE
+
+    await eventually(fresh)
+    assert service.count() == asked_before + 1
+
+
+async def test_clicks_do_not_become_calls(make_client, service, clock, key, eventually):
+    """While the service is away, a hundred clicks within a minute start one refresh."""
+    service.grants()
+    client = make_client()
+    await client.activate(key)
+    clock.move(hours=30)
+    service.goes_down()
+    before = service.count()
+    for _ in range(100):
+        assert (await client.require()).source is Source.GRACE
+    await eventually(lambda: service.count() == before + 1)
+
+
+async def test_require_asks_first_when_nothing_holds(client, service, clock, key):
+    """After grace, or without a cache, there is nothing to answer with before the server has spoken."""
+    service.grants()
+    await client.activate(key)
+    clock.move(hours=24 + 72)
+    assert (await client.require()).source is Source.SERVER
+    clock.move(hours=24 + 72)
+    service.goes_down()
+    with pytest.raises(ServiceUnavailable):
+        await client.require()
+    service.refuses(403, "License expired.")
+    with pytest.raises(LicenseRefused) as caught:
+        await client.require()
+    assert caught.value.reason is Reason.EXPIRED

@@ -1,0 +1,152 @@
+import json
+import os
+import shutil
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from stage.damage import STRANGE, edits, never_granted, never_granted_by
+
+from licclient import LicclientError, License, LicenseClient, ServiceUnavailable
+from licclient._model import Held, Verified
+from licclient._records import record_name, seal, unseal, write_held
+
+OTHER_KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO349"
+
+
+@pytest.fixture
+def at(service, clock, key, tmp_path):
+    """Makes a client of these tests, of the service and folder at hand unless told otherwise."""
+
+    def make(url=None, domain="d", **options: object):
+        options = {"state_dir": tmp_path, "clock": clock} | options
+        return LicenseClient(url or service.url, domain=domain, **options)
+
+    return make
+
+
+@pytest.fixture
+def cached(service, at, key, tmp_path):
+    """The record of one success, whose service has gone down, and a way to ask like a new process."""
+    service.grants()
+    with at() as client:
+        client.verify(key)
+    service.goes_down()
+    [record] = tmp_path.glob("license-*")
+
+    def ask():
+        with at() as client:
+            return isinstance(client._steps.begin_verify(key, recheck=False), License)
+
+    return record, ask
+
+
+def test_no_edit_is_believed(cached):
+    """A cache that is damaged anywhere is not read, never crashes the app, and never makes it wait (D-41)."""
+    never_granted(*cached)
+
+
+def test_no_value_of_any_byte_is_believed():
+    """All 255 other values of every byte, at the room that reads them."""
+    name = record_name("license", "https://store.example", "key", "domain")
+    instant = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    good = seal(name, write_held(Held(Verified("Notes", None, lifetime=True), instant, instant)))
+    assert unseal(name, good)
+    believed = [what for what, raw in edits(good, tuple(range(1, 256))) if raw != good and unseal(name, raw)]
+    assert believed == []
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_is_no_plain_file_is_not_believed(cached, name):
+    """A folder, a pipe, a link or a file without end in place of the cache neither hangs nor crashes."""
+    never_granted_by(name, *cached)
+
+
+@pytest.mark.parametrize("name", set(STRANGE) - {"a folder", "a folder with the record in it"})
+def test_what_is_no_plain_file_gives_way_to_the_next_success(cached, service, at, name, key):
+    """The next answer of the server takes its place; what a link led to is left alone."""
+    record, ask = cached
+    good = record.read_bytes()
+    never_granted_by(name, record, ask)
+    service.grants("New")
+    with at() as client:
+        client.verify(key)
+    assert ask()
+    assert record.is_file()
+    assert not record.is_symlink()
+    if name == "a link to the record":
+        assert record.with_name("elsewhere").read_bytes() == good
+
+
+OTHERS = {
+    "another key": {"key": OTHER_KEY},
+    "another domain": {"domain": "e"},
+    "another server": {"path": "/other"},
+    "another port": {"url": "http://127.0.0.1:1"},
+}
+
+
+@pytest.mark.parametrize("how", ["copied", "moved", "swapped", "hard link"])
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
+def test_a_record_in_anothers_place_is_not_believed(cached, service, at, tmp_path, key, how, other):
+    """What was granted to one key, domain and server cannot be given to another by renaming a file."""
+    record, _ = cached
+    url = other.get("url", service.url + other.get("path", ""))
+    its_key, its_domain = other.get("key", key), other.get("domain", "d")
+    place = tmp_path / f"{record_name('license', url, its_key, its_domain)}.state"
+    place.write_bytes(seal(place.stem, {"nothing": "yet"}))
+    if how == "copied":
+        shutil.copy(record, place)
+    elif how == "moved":
+        record.replace(place)
+    elif how == "swapped":
+        mine, its = record.read_bytes(), place.read_bytes()
+        record.write_bytes(its)
+        place.write_bytes(mine)
+    else:
+        place.unlink()
+        os.link(record, place)
+    with at(url, its_domain, timeout=0.5) as client, pytest.raises(ServiceUnavailable):
+        client.verify(its_key)
+
+
+def test_an_app_for_another_product_does_not_live_on_the_record(cached, at, key):
+    """The record of Notes is no license for Paint (D-44)."""
+    with at(product="Paint") as client, pytest.raises(ServiceUnavailable):
+        client.verify(key)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes on Windows")
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read_is_a_miss(cached, tmp_path):
+    """Nothing is believed, and nothing crashes."""
+    _, ask = cached
+    tmp_path.chmod(0)
+    try:
+        assert not ask()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("status", ["not json", {"id": 7}, {"id": ""}])
+def test_a_broken_installation_id_is_made_anew(service, clock, key, tmp_path, status):
+    """An id that cannot be read is replaced by a new one, which is then kept."""
+    name = record_name("installation", service.url)
+    raw = json.dumps(status).encode() if isinstance(status, str) else seal(name, status)
+    (tmp_path / f"{name}.state").write_bytes(raw)
+    service.grants()
+    for _ in range(2):
+        with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
+            client.verify(key, recheck=True)
+    first, second = (request.json["domain"] for request in service.requests)
+    assert first == second != ""
+
+
+def test_only_our_own_errors_escape(service, clock, key, tmp_path):
+    """A folder made of every kind of nonsense still ends in our own error tree."""
+    for kind in ("license", "installation", "update"):
+        (tmp_path / f"{record_name(kind, service.url)}.state").mkdir()
+    (tmp_path / "licclient.lock").mkdir()
+    service.goes_down()
+    with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client, pytest.raises(LicclientError):
+        client.verify(key)

@@ -1,0 +1,173 @@
+import json
+import re
+import ssl
+import subprocess
+import threading
+from email.utils import format_datetime
+from urllib.parse import urlsplit
+
+import pytest
+
+from licclient import _doctor
+from licclient._cli import main
+
+MISSING = {"error": "validation", "message": "…", "errors": {"license_key": ["…"]}}
+
+
+@pytest.fixture
+def well(service, clock, http_answer):
+    """A service that answers as one does that is well; `move` puts its clock elsewhere."""
+
+    def reply(request):
+        if request.path.endswith("update-check") and not request.query:
+            return http_answer(422, MISSING, Date=format_datetime(well.time, usegmt=True))
+        return http_answer(200, {"valid": True, "product": "Notes", "expiry": None, "lifetime": True})
+
+    well = service
+    well.time = clock.now
+    service.script = reply
+    return service
+
+
+def _lines(report):
+    found = re.findall(r"^(ok|!!|  ) ([a-z ]+): +(.*)$", report, re.MULTILINE)
+    return {name: (mark.strip(), words) for mark, name, words in found}
+
+
+async def test_a_customer_for_whom_all_is_well(client, well, key):
+    """Every check is there, nothing is wrong, and the key shows its end only."""
+    await client.activate(key)
+    report = await client.diagnose()
+    lines = _lines(report)
+    assert list(lines) == [
+        "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "keyring", "license",
+        "pinned keys",
+    ]  # fmt: skip
+    assert report.endswith("Nothing wrong was found.")
+    assert lines["service"] == ("ok", "answers")
+    assert lines["clock"] == ("ok", "agrees with the server's")
+    assert lines["license"][0] == "ok"
+    assert f"key CP-…{key[-2:]}; Notes, lifetime" in lines["license"][1]
+    assert key not in report
+    assert well.requests[-1].query == {}, "a diagnosis asks nothing about the key"
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [(-2, "2:00:00 ahead of the server's"), (2, "2:00:00 behind the server's")],
+)
+async def test_a_clock_that_is_wrong(client, well, clock, hours, words):
+    """The most common reason that nobody thinks of."""
+    well.time = clock.now.replace(hour=clock.now.hour + hours)
+    assert _lines(await client.diagnose())["clock"] == ("!!", words)
+
+
+async def test_something_else_answers(client, service):
+    """A hotel's page is named as what it is."""
+    service.says(200, b"<h1>Welcome</h1>")
+    report = await client.diagnose()
+    assert _lines(report)["service"] == ("!!", "something else answers (HTTP status 200)")
+    assert report.endswith("Look at: service.")
+
+
+async def test_nobody_answers(make_client, dead_url):
+    """What is out of reach is said so, and the other checks are made all the same."""
+    lines = _lines(await make_client(dead_url).diagnose())
+    assert lines["service"] == ("!!", "The license service could not be reached.")
+    assert lines["clock"] == ("", "could not be compared")
+    assert lines["license"] == ("", "not activated")
+
+
+async def test_a_name_that_does_not_exist(make_client):
+    """The name is looked up on its own."""
+    lines = _lines(await make_client("http://nowhere.invalid").diagnose())
+    assert lines["name"][0] == "!!"
+    assert lines["name"][1].startswith("nowhere.invalid cannot be looked up")
+
+
+async def test_a_proxy_is_shown_without_its_password(client, well, monkeypatch):
+    """Proxies come from the environment; their passwords stay there."""
+    monkeypatch.setenv("http_proxy", "http://me:secret@proxy.invalid:3128")
+    monkeypatch.setenv("no_proxy", "example.org")
+    report = await client.diagnose()
+    assert _lines(report)["proxy"] == ("", "proxy.invalid:3128 (with a password)")
+    assert "secret" not in report
+
+
+async def test_a_refused_license_says_why(client, service, well, key):
+    """The server's last word is in the report."""
+    await client.activate(key)
+    script = service.script
+    service.refuses(403, "License has been revoked.")
+    with pytest.raises(Exception, match="revoked"):
+        await client.verify(recheck=True)
+    service.script = script
+    mark, words = _lines(await client.diagnose())["license"]
+    assert mark == "!!"
+    assert words.startswith("refused; key CP-…")
+    assert words.endswith("last word: License has been revoked.")
+
+
+async def test_a_check_that_breaks_hides_no_other(client, well, monkeypatch):
+    """A bug in one check costs one line."""
+    monkeypatch.setattr(_doctor, "_proxy", lambda _: 1 / 0)
+    lines = _lines(await client.diagnose())
+    assert lines["proxy"] == ("!!", "the check itself failed (ZeroDivisionError)")
+    assert lines["license"] == ("", "not activated")
+
+
+@pytest.fixture
+def impostor(tmp_path):
+    """A TLS server whose certificate nobody has signed; yields its address."""
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
+    try:
+        subprocess.run([*made, *files, "-subj", "/CN=localhost"], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed, which makes the certificate")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    import socket  # noqa: PLC0415
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stop = threading.Event()
+        listener.settimeout(0.1)
+
+        def serve():
+            while not stop.is_set():
+                try:
+                    line, _ = listener.accept()
+                    line.settimeout(2)
+                    context.wrap_socket(line, server_side=True).close()
+                except OSError:
+                    continue
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"https://localhost:{listener.getsockname()[1]}"
+        stop.set()
+        thread.join()
+
+
+async def test_a_certificate_that_nobody_signed(make_client, impostor):
+    """TLS says why it does not trust."""
+    mark, words = _lines(await make_client(impostor).diagnose())["tls"]
+    assert mark == "!!"
+    assert words.startswith("the certificate is not trusted: ")
+
+
+def test_on_the_command_line(well, tmp_path, capsys, key):
+    """`licclient doctor` prints the report, or JSON; its status tells fine from not."""
+    argv = ["--server", well.url, "--state-dir", str(tmp_path), "doctor", "--product", "Notes"]
+    well.time = __import__("datetime").datetime.now(well.time.tzinfo)
+    assert main(argv) == 0
+    assert "Nothing wrong was found." in capsys.readouterr().out
+    well.says(500)
+    assert main([*argv, "--json"]) == 1
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["service"] == {
+        "name": "service",
+        "fine": False,
+        "words": "something else answers (HTTP status 500)",
+    }
+    assert found["name"]["words"].startswith(urlsplit(well.url).hostname)

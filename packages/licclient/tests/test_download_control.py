@@ -1,0 +1,245 @@
+"""What an app sees of a download while it runs, and how it stops one."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from hashlib import sha256
+
+import pytest
+from stage.store import CONTENT
+
+from licclient import AsyncLicenseClient, DownloadCancelled, LicenseClient
+from licclient._bar import bar_line
+from licclient._fetch import PROGRESS_SECONDS
+
+
+@pytest.fixture
+def slowly(store):
+    """The store hands the file out in thirty pieces over about a second; `open` lets it all through."""
+    plain, gate = store.file, threading.Event()
+
+    def script(request):
+        raw = plain(request)
+        for start in range(0, len(raw), 10_000):
+            yield raw[start : start + 10_000]
+            gate.wait(0.04)
+
+    store.file = script
+    yield gate
+    gate.set()
+
+
+async def test_the_result_tells_path_size_and_digest(client, store, folder, key):
+    """What an app may want to show or to check again; and `open` takes it as it is."""
+    done = await client.download(await client.check_for_update(key), folder)
+    assert (done.path, done.size, done.sha256) == (
+        folder / "notes-2.0.zip",
+        len(CONTENT),
+        sha256(CONTENT).hexdigest(),
+    )
+    assert os.fspath(done) == str(done) == str(done.path)
+
+
+async def test_progress_tells_bytes_total_and_speed(client, slowly, folder, key):
+    """Growing bytes, the same total, a speed that is near the real one, and not too often."""
+    told = []
+    update = await client.check_for_update(key)
+    began = time.monotonic()
+    await client.download(update, folder, lambda *seen: told.append((time.monotonic(), *seen)))
+    took = time.monotonic() - began
+    assert [done for _, done, _, _ in told] == sorted(done for _, done, _, _ in told)
+    assert {total for _, _, total, _ in told} == {len(CONTENT)}
+    assert told[-1][1] == len(CONTENT)
+    real = len(CONTENT) / took
+    assert real / 3 < told[-1][3] < real * 3
+    assert len(told) <= took / PROGRESS_SECONDS + 3
+
+
+async def test_a_resumed_download_is_not_told_to_be_fast(make_client, store, slowly, folder, key):
+    """What was there before counts for how far, not for how fast."""
+    cancel = threading.Event()
+    client = make_client()
+    update = await client.check_for_update(key)
+    with pytest.raises(DownloadCancelled):
+        await client.download(update, folder, lambda done, *_: done > 200_000 and cancel.set(), cancel)
+    told = []
+    await client.download(update, folder, lambda *seen: told.append(seen))
+    assert told[0][0] > 200_000
+    assert max(speed for *_, speed in told) < 5_000_000
+
+
+async def test_progress_is_called_where_the_app_lives(flavour, client, store, folder, key):
+    """In the caller's thread; for the asynchronous client that is the loop's."""
+    seen = set()
+    update = await client.check_for_update(key)
+    await client.download(update, folder, lambda *_: seen.add(threading.current_thread()))
+    assert seen == {threading.current_thread()}
+
+
+async def test_a_cancelled_download_ends_at_once_and_goes_on_later(client, store, slowly, folder, key):
+    """An event that the app sets, from whatever thread, ends it; the part stays for the next time."""
+    cancel = threading.Event()
+    update = await client.check_for_update(key)
+    threading.Timer(0.3, cancel.set).start()
+    began = time.monotonic()
+    with pytest.raises(DownloadCancelled):
+        await client.download(update, folder, cancel=cancel)
+    assert time.monotonic() - began < 1
+    assert [path.name for path in folder.iterdir() if not path.name.startswith(".")] == []
+    slowly.set()
+    done = await client.download(update, folder)
+    assert done.path.read_bytes() == CONTENT
+    assert store.asked[-1] not in (None, "bytes=0-")
+
+
+@pytest.mark.parametrize("where", ["connect", "head", "link"])
+async def test_cancelling_waits_for_nobody(make_client, service, http_answer, folder, key, clock, where):
+    """Also while the server is silent, and while a fresh link is asked for."""
+    service.offers()
+    client = make_client(timeout=30)
+    update = await client.check_for_update(key)
+    if where == "link":
+        clock.move(hours=2)
+    reached, cancel, over = threading.Event(), threading.Event(), threading.Event()
+
+    def silent(_):
+        reached.set()
+        over.wait(10)
+        return b""
+
+    if where == "connect":
+        cancel.set()
+    service.script = silent
+    watcher = threading.Thread(target=lambda: (reached.wait(10), cancel.set()))
+    if where != "connect":
+        watcher.start()
+    began = time.monotonic()
+    with pytest.raises(DownloadCancelled):
+        await client.download(update, folder, cancel=cancel)
+    assert time.monotonic() - began < 2
+    over.set()
+
+
+async def test_a_cancelled_task_ends_the_download_behind_it(flavour, make_client, store, slowly, folder, key):
+    """When the task is gone, so are the thread, the lock and the callbacks."""
+    if flavour is LicenseClient:
+        pytest.skip("only tasks can be cancelled")
+    told = []
+    client = make_client()
+    update = await client.check_for_update(key)
+    task = asyncio.ensure_future(client.download(update, folder, lambda *seen: told.append(seen)))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told
+    count = len(told)
+    assert [path.name for path in folder.iterdir() if path.suffix == ".lock"] == []
+    await asyncio.sleep(0.2)
+    assert len(told) == count
+
+
+async def test_the_loop_goes_on_while_a_file_is_fetched(store, slowly, service, folder, key, tmp_path, clock):
+    """An asynchronous app is never blocked by hashing, by the disk or by the network."""
+    async with AsyncLicenseClient(
+        service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock
+    ) as client:
+        update = await client.check_for_update(key)
+        task = asyncio.ensure_future(client.download(update, folder))
+        longest, last = 0.0, time.monotonic()
+        while not task.done():
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        assert (await task).path.read_bytes() == CONTENT
+    assert longest < 0.5
+
+
+# --- the bar of the command line --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ((0, 200_000_000, 0.0), "  0% [........................] 0 B of 200.0 MB"),
+        (
+            (50_000_000, 200_000_000, 10_000_000.0),
+            " 25% [######..................] 50.0 MB of 200.0 MB, 10.0 MB/s, 0:15 left",
+        ),
+        (
+            (1_500, 5_000_000_000, 1000.0),
+            "  0% [........................] 1.5 kB of 5.00 GB, 1.0 kB/s, days left",
+        ),
+        (
+            (1_000_000, 20_000_000, 2_000.0),
+            "  5% [#.......................] 1.0 MB of 20.0 MB, 2.0 kB/s, 2:38:20 left",
+        ),
+        ((7, 7, 7.0), "100% [########################] 7 B of 7 B, 7 B/s, 0:00 left"),
+        ((0, 0, 0.0), "100% [########################] 0 B of 0 B"),
+    ],
+)
+def test_the_bar_in_words(told, line):
+    """How far, how much, how fast, and how much longer."""
+    assert bar_line(*told) == line
+
+
+@pytest.fixture
+def command(service, store, tmp_path, key):
+    """The command line that downloads what the store sells."""
+    program = [sys.executable, "-m", "licclient", "--server", service.url, "--state-dir", str(tmp_path / "s")]
+    return [*program, "download", key, "notes", "1.0", "--to", str(tmp_path / "to")]
+
+
+def on_terminal(command, **environment: str):
+    """Run a program on a terminal of its own; returns what it drew there and what it printed."""
+    ours, its = os.openpty()
+    with subprocess.Popen(
+        command, stderr=its, stdout=subprocess.PIPE, env={**os.environ, "TERM": "xterm", **environment}
+    ) as process:
+        os.close(its)
+        drawn = b""
+        while True:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            drawn += piece
+        printed = process.stdout.read()
+    os.close(ours)
+    assert process.returncode == 0
+    return drawn.decode(), printed.decode()
+
+
+needs_pty = pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals to open here")
+
+
+@needs_pty
+def test_a_terminal_shows_a_bar(command, slowly):
+    """It grows in one line, and is gone at the end; the result is printed as ever."""
+    drawn, printed = on_terminal(command)
+    assert drawn.count("\r") > 3
+    assert "\n" not in drawn
+    assert " of 300.0 kB" in drawn
+    assert "100%" in drawn
+    assert drawn.endswith("\r\x1b[K")
+    assert sha256(CONTENT).hexdigest() in printed
+    assert "%" not in printed
+
+
+@needs_pty
+@pytest.mark.parametrize("told", [["--json"], []], ids=["json", "dumb"])
+def test_no_bar_where_none_can_be_used(command, told):
+    """Not for programs that read JSON, and not on a terminal that cannot go back in a line."""
+    drawn, _ = on_terminal([*command, *told], TERM="xterm" if told else "dumb")
+    assert drawn == ""
+
+
+def test_a_pipe_shows_no_bar(command):
+    """What is written to a pipe or a file has no bar in it."""
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "%" not in done.stdout

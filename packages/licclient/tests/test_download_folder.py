@@ -1,0 +1,128 @@
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from stage.store import CONTENT, Store
+
+from licclient import LicenseClient
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ('attachment; filename="../../evil.zip"', "evil.zip"),
+        ('attachment; filename="C:\\\\Windows\\\\NUL.zip"', "_NUL.zip"),
+        ("attachment; filename*=UTF-8''%2e%2e%2fna%C3%AFve.zip", "naïve.zip"),
+        ('attachment; filename=".."', "notes-2.0"),
+        ("attachment", "notes-2.0"),
+        ("", "notes-2.0"),
+    ],
+)
+async def test_the_name_is_harmless(client, store, folder, key, told, kept):
+    """Whatever the server calls the file, it lands in the folder, under a legal name."""
+    store.disposition = told
+    done = await client.download(await client.check_for_update(key), folder)
+    assert done.path == folder / kept
+
+
+async def test_a_folder_that_is_none_is_the_apps_matter(client, store, tmp_path, key):
+    """Trouble with the target folder is an OSError, as the app knows it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        await client.download(await client.check_for_update(key), tmp_path / "file")
+
+
+async def test_what_progress_raises_ends_the_download(make_client, store, folder, key):
+    """An app cancels by raising; the part stays for another day."""
+
+    def stop(*_: object):
+        raise LookupError
+
+    client = make_client()
+    with pytest.raises(LookupError):
+        await client.download(await client.check_for_update(key), folder, progress=stop)
+    assert list(folder.glob(".*.part"))
+    assert not (folder / "notes-2.0.zip").exists()
+    assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
+
+
+async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp_path, clock):
+    """Several tasks and threads that fetch the same file at the same time all get it whole."""
+    plain = store.file
+
+    def slowly(request):
+        raw = plain(request)
+        for start in range(0, len(raw), 50_000):
+            yield raw[start : start + 50_000]
+            time.sleep(0.02)
+
+    store.file = slowly
+    with LicenseClient(
+        service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock
+    ) as client:
+        update = client.check_for_update(key)
+        done = await asyncio.gather(*(asyncio.to_thread(client.download, update, folder) for _ in range(4)))
+    assert {one.path.read_bytes() for one in done} == {CONTENT}
+    assert [path.name for path in folder.iterdir()] == ["notes-2.0.zip"]
+
+
+async def test_a_cancelled_task_leaves_a_part_that_goes_on(flavour, make_client, store, folder, key):
+    """Cancelling between two chunks neither corrupts the part nor keeps it locked."""
+    if flavour is LicenseClient:
+        pytest.skip("only tasks can be cancelled")
+    plain = store.file
+
+    def slowly(request):
+        raw = plain(request)
+        for start in range(0, len(raw), 30_000):
+            yield raw[start : start + 30_000]
+            time.sleep(0.05)
+
+    store.file = slowly
+    client = make_client()
+    update = await client.check_for_update(key)
+    task = asyncio.ensure_future(client.download(update, folder))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    store.file = plain
+    assert (await client.download(update, folder)).path.read_bytes() == CONTENT
+    assert store.asked[-1] is not None
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL on Windows; not tried there")
+def test_a_killed_download_resumes(service, http_answer, tmp_path, key):
+    """The command line, killed half way and started again, asks only for the rest."""
+    store = Store(service, http_answer)
+    plain = store.file
+
+    def stalls(request):
+        raw = plain(request)
+        yield raw[:150_000]
+        time.sleep(30)
+
+    store.file = stalls
+    command = [sys.executable, "-m", "licclient", "--server", service.url, "--state-dir", str(tmp_path / "s")]
+    command += ["download", key, "notes", "1.0", "--to", str(tmp_path / "to")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if sum(path.stat().st_size for path in Path(tmp_path / "to").glob(".*.part")) > 100_000:
+                break
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    store.file = plain
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    path = tmp_path / "to" / "notes-2.0.zip"
+    assert path.read_bytes() == CONTENT
+    assert str(path) in done.stdout
+    assert sha256(CONTENT).hexdigest() in done.stdout
+    assert int(store.asked[-1].removeprefix("bytes=").removesuffix("-")) > 100_000
+    assert [path.name for path in path.parent.iterdir()] == ["notes-2.0.zip"]

@@ -1,0 +1,104 @@
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient import (
+    InvalidRequest,
+    KeyFlaw,
+    LicenseRefused,
+    LicenseState,
+    LicenseStatus,
+    MistypedKey,
+    NotActivated,
+    Reason,
+    ServiceUnavailable,
+    UntrustedAnswer,
+    explain,
+)
+from licclient._texts import LANGUAGES, TEXTS, pick_language, text_of
+
+EVERYTHING = [
+    *Reason,
+    *(MistypedKey(flaw, "3") for flaw in KeyFlaw),
+    *(LicenseRefused(reason, "In the server's words.") for reason in Reason),
+    NotActivated(),
+    InvalidRequest({}),
+    ServiceUnavailable(),
+    UntrustedAnswer(),
+    *(LicenseStatus(state) for state in LicenseState),
+]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_everything_that_can_happen_has_words_in_every_language(language):
+    """Each error, reason, flaw and state is explained in a sentence, with nothing left to fill in."""
+    for what in EVERYTHING:
+        told = explain(what, language)
+        assert told.strip() == told != ""
+        assert "{" not in told
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_translations_are_complete(code):
+    """No language is missing a line, repeats another's, or has other blanks to fill in."""
+    row = TEXTS[code]
+    assert len(row) == len(LANGUAGES) == len(set(row))
+    blanks = {tuple(name for _, name, _, _ in string.Formatter().parse(text) if name) for text in row}
+    assert len(blanks) == 1
+
+
+def test_no_line_is_left_over():
+    """Every line of the table belongs to a reason, a flaw or a kind of error."""
+    codes = {f"reason.{reason.value}" for reason in Reason} | {f"flaw.{flaw.value}" for flaw in KeyFlaw}
+    codes |= {f"error.{kind}" for kind in ("not_activated", "invalid_request", "unavailable", "untrusted")}
+    assert set(TEXTS) == codes | {"state.valid", "state.grace"}
+
+
+@pytest.mark.parametrize(
+    ("tags", "language"),
+    [
+        (["de"], "de"),
+        (["de_AT.UTF-8"], "de"),
+        (["fr-CA"], "fr"),
+        (["es_419"], "es"),
+        (["ja_JP.eucJP@x"], "ja"),
+        (["zh_CN"], "zh"),
+        (["zh-Hans-SG"], "zh"),
+        (["zh_TW"], "en"),  # the other script
+        (["zh-Hant", "fr"], "fr"),
+        (["nl", "de"], "de"),
+        (["C"], "en"),
+        ([""], "en"),
+        ([], "en"),
+    ],
+)
+def test_the_language_is_the_first_that_is_there(tags, language):
+    """Tags of browsers, systems and environment variables are all understood."""
+    assert pick_language(tags) == language
+
+
+@given(st.lists(st.text()))
+def test_any_tag_gives_some_language(tags):
+    """Nonsense is English."""
+    assert pick_language(tags) in LANGUAGES
+
+
+def test_the_servers_words_stay(monkeypatch):
+    """The wire's sentence is untouched beside the translation, and stands in where there is none."""
+    known = LicenseRefused(Reason.EXPIRED, "License expired.")
+    assert explain(known, "de") == "Diese Lizenz ist abgelaufen."
+    assert (known.message, str(known)) == ("License expired.", "License expired.")
+    assert explain(LicenseRefused(Reason.OTHER, "Closed on Sundays."), "de") == "Closed on Sundays."
+    assert text_of("reason.from_the_future", "fr") == "La licence a été refusée."
+
+
+def test_without_a_language_the_system_is_asked(monkeypatch):
+    """The person's environment decides."""
+    for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "es_ES.UTF-8")
+    assert explain(Reason.REVOKED) == "Esta licencia ha sido revocada."
+    monkeypatch.setenv("LANGUAGE", "nl:ja:de")
+    assert explain(Reason.REVOKED) == "このライセンスは取り消されました。"

@@ -1,0 +1,197 @@
+"""Downloads of everything that is not the file: each row ends in time, and nothing gets the final name."""
+
+import errno
+import itertools
+import os
+import threading
+from collections import namedtuple
+from time import monotonic
+
+import pytest
+from stage.files import CONTENT, FILES, GOOD_FILE, HEAD
+from stage.meters import bounded, told_by
+from stage.scripts import drip, http, silence
+
+from licclient import LicclientError, LicenseClient, ServiceUnavailable
+
+TIMEOUT = 0.5
+
+
+@pytest.fixture
+def offer(service, http_answer):
+    """Plays a script on the download link, behind an honest update check."""
+
+    def play(script):
+        def reply(request):
+            if request.path.endswith("update-check"):
+                return http_answer(200, service.listing("2.0"))
+            return script(request) if callable(script) else script
+
+        service.script = reply
+
+    return play
+
+
+@pytest.mark.parametrize("script", FILES.values(), ids=FILES.keys())
+async def test_a_hostile_file_never_gets_its_name(make_client, offer, script, folder, key, tmp_path):
+    """An error of our own or the disk's, in time, with little memory, and no file anywhere."""
+    offer(script)
+    client = make_client(timeout=TIMEOUT)
+    update = await client.check_for_update(key)
+    with bounded(TIMEOUT), pytest.raises((LicclientError, OSError)) as caught:
+        await client.download(update, folder)
+    told = told_by(caught.value)
+    assert not [word for word in (key, "SECRETSIG", "httpx", "httpcore") if word in told]
+    assert [path.name for path in folder.iterdir() if not path.name.startswith(".licclient-")] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"downloads", "state"}
+    assert sum(path.stat().st_size for path in folder.iterdir()) < len(CONTENT) + 1000
+
+
+async def test_after_any_of_it_the_honest_file_arrives(make_client, offer, folder, key):
+    """What the hostile rows left behind, one after the other in one folder, spoils nothing."""
+    client = make_client(timeout=TIMEOUT)
+    for name in ("cut at 5 tenths, always", "one other byte", "a part with other bytes", "a login page"):
+        offer(FILES[name])
+        update = await client.check_for_update(key, force=True)
+        with pytest.raises(LicclientError):
+            await client.download(update, folder)
+    offer(GOOD_FILE)
+    done = await client.download(update, folder)
+    assert done.path.read_bytes() == CONTENT
+    assert list(folder.iterdir()) == [done.path]
+
+
+async def test_the_rows_are_hostile_and_not_the_harness(make_client, offer, folder, key):
+    """The file that the rows are made from, left as it is, arrives."""
+    offer(GOOD_FILE)
+    client = make_client(timeout=TIMEOUT)
+    done = await client.download(await client.check_for_update(key), folder)
+    assert (done.path.name, done.path.read_bytes()) == ("notes-2.0.zip", CONTENT)
+
+
+SLOW = {
+    "silence": lambda: silence(seconds=15),
+    "silence in the file": lambda: silence(GOOD_FILE[:-5], seconds=15),
+    "a byte a second": lambda: itertools.chain([HEAD], drip(CONTENT, pause=1)),
+    "a byte each four seconds": lambda: itertools.chain([HEAD], drip(CONTENT, pause=4)),
+}
+
+SLOW_NAMES = list(SLOW)
+
+
+def test_the_slowest_files_end_within_twelve_seconds(service, http_answer, key, tmp_path, clock):
+    """With the limits that an app gets when it sets none; all at once, told apart by their links."""
+    took: dict[str, float] = {}
+
+    def script(request):
+        if request.path.endswith("update-check"):
+            link = f"{service.url}/{SLOW_NAMES.index(request.query['domain'])}"
+            return http_answer(200, service.listing("2.0", download_url=link))
+        return SLOW[SLOW_NAMES[int(request.path[1:])]]()
+
+    def fetch(name):
+        with LicenseClient(
+            service.url, state_dir=tmp_path / name, clock=clock, domain=name, slug="notes", version="1"
+        ) as client:
+            update = client.check_for_update(key)
+            began = monotonic()
+            with pytest.raises(ServiceUnavailable):
+                client.download(update, tmp_path / f"{name} to")
+            took[name] = monotonic() - began
+
+    service.script = script
+    threads = [threading.Thread(target=fetch, args=(name,)) for name in SLOW]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(took) == set(SLOW)
+    assert max(took.values()) < 12
+
+
+async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, folder, key):
+    """A file that takes many times the time limit arrives, as long as it comes at a pace."""
+    pieces = [CONTENT[at : at + 5000] for at in range(0, len(CONTENT), 5000)]
+
+    def slowly(_):
+        yield HEAD
+        for piece in pieces:
+            yield piece
+            threading.Event().wait(0.1)
+
+    offer(slowly)
+    client = make_client(timeout=TIMEOUT)
+    began = monotonic()
+    done = await client.download(await client.check_for_update(key), folder)
+    assert done.path.read_bytes() == CONTENT
+    assert monotonic() - began > 2 * TIMEOUT
+
+
+async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, offer, folder, key):
+    """Patience is for the network: a progress callback that shows a question may take as long as it likes."""
+    offer(GOOD_FILE)
+    client = make_client(timeout=TIMEOUT)
+    update = await client.check_for_update(key)
+    pauses = iter([2 * TIMEOUT])
+    done = await client.download(update, folder, progress=lambda *_: threading.Event().wait(next(pauses, 0)))
+    assert done.path.read_bytes() == CONTENT
+
+
+async def test_a_disk_without_room_is_told_before_the_first_byte(
+    make_client, offer, folder, key, monkeypatch
+):
+    """The app hears how much is missing, and nothing has been written."""
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 - as the system's own
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**9, 10**9 - 5000, 5000))
+    offer(GOOD_FILE)
+    client = make_client(timeout=TIMEOUT)
+    with pytest.raises(OSError, match=f"{len(CONTENT)} bytes.*5000 are free") as caught:
+        await client.download(await client.check_for_update(key), folder)
+    assert caught.value.errno == errno.ENOSPC
+    assert [path for path in folder.iterdir() if path.suffix == ".part"] == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full here")  # noqa: PTH110
+async def test_a_disk_that_fills_up_is_the_apps_matter(make_client, offer, folder, key, monkeypatch):
+    """When the room goes away meanwhile, the OSError reaches the app as it is."""
+    real = os.open
+
+    def to_full(path, flags, mode=0o777):
+        return real("/dev/full", os.O_RDWR) if str(path).endswith(".part") else real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", to_full)
+    offer(GOOD_FILE)
+    client = make_client(timeout=TIMEOUT)
+    with pytest.raises(OSError, match="No space left"):
+        await client.download(await client.check_for_update(key), folder)
+    assert not (folder / "notes-2.0.zip").exists()
+
+
+# --- where from (D-53) ------------------------------------------------------------------------
+
+
+async def test_an_app_may_say_where_files_come_from(make_client, service, offer, folder, key):
+    """A redirect to a place that the app did not name is not followed; to one that it named, it is."""
+    elsewhere = service.url.replace("127.0.0.1", "localhost")
+
+    def script(request):
+        return GOOD_FILE if "bucket" in request.path else http(307, b"", Location=f"{elsewhere}/bucket")
+
+    offer(script)
+    strict = make_client(timeout=TIMEOUT, download_origins=[])
+    update = await strict.check_for_update(key)
+    with pytest.raises(ServiceUnavailable):
+        await strict.download(update, folder)
+    assert not service.count("bucket")
+    open_minded = make_client(timeout=TIMEOUT, download_origins=[elsewhere])
+    assert (await open_minded.download(update, folder)).path.read_bytes() == CONTENT
+
+
+async def test_a_link_to_a_place_that_the_app_did_not_name_is_no_offer(make_client, service, key):
+    """It would only fail later; who looks for the reason finds it."""
+    service.offers(download_url="https://evil.example/x")
+    client = make_client(download_origins=["https://cdn.example"])
+    assert await client.check_for_update(key) is None
+    if isinstance(client.client, LicenseClient):
+        found = client.client._look_for_update(key, force=True)
+        assert "download_origins" in str(found)

@@ -1,0 +1,157 @@
+"""TLS that should not be trusted, on real sockets: no license, and the key never leaves the machine."""
+
+import datetime as dt
+import socket
+import ssl
+import threading
+from contextlib import suppress
+
+import pytest
+import trustme
+from stage.answers import GOOD_RAW
+from stage.meters import bounded
+from stage.scripts import drip, silence
+
+from licclient import ServiceUnavailable
+
+TIMEOUT = 1.5
+
+
+class TlsService:
+    """Grants whatever it is asked, once the other side has accepted its certificate."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.context: ssl.SSLContext | None = None
+        self.greeting: bytes | None = None
+        self.wrapped_answer = [GOOD_RAW]
+
+    def serve(self) -> None:
+        """Answer until the listener is closed."""
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        connection.settimeout(5)
+        with suppress(OSError), connection:
+            if self.context is None:
+                for piece in self.greeting or silence():
+                    connection.sendall(piece if isinstance(piece, bytes) else bytes([piece]))
+                return
+            with self.context.wrap_socket(connection, server_side=True) as secured:
+                while b"}" not in self.heard:
+                    self.heard += secured.recv(65536)
+                for piece in self.wrapped_answer:
+                    secured.sendall(piece)
+                with suppress(OSError):
+                    secured.unwrap()
+
+    def close(self) -> None:
+        """Stop answering."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.fixture(scope="module")
+def authority():
+    """The authority that the operating system trusts in these tests."""
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority, tmp_path, monkeypatch):
+    """A service behind TLS, and a system that trusts one authority."""
+    trusted = tmp_path / "trusted.pem"
+    authority.cert_pem.write_to_path(trusted)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    served = TlsService()
+    thread = threading.Thread(target=served.serve, daemon=True)
+    thread.start()
+    yield served
+    served.close()
+    thread.join(5)
+
+
+def secured(certificate):
+    """Make the server's side of TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    return context
+
+
+def _day(distance):
+    return dt.datetime.now(dt.UTC) + dt.timedelta(days=distance)
+
+
+CERTIFICATES = {
+    "of an authority that nobody trusts": lambda _: trustme.CA().issue_cert("127.0.0.1"),
+    "for another host": lambda ca: ca.issue_cert("store.example"),
+    "for another address": lambda ca: ca.issue_cert("127.0.0.2"),
+    "for a pattern that does not fit": lambda ca: ca.issue_cert("*.0.0.1"),
+    "that has expired": lambda ca: ca.issue_cert("127.0.0.1", not_after=_day(-1)),
+    "that is not good yet": lambda ca: ca.issue_cert("127.0.0.1", not_before=_day(1), not_after=_day(2)),
+    "of an authority without the right": lambda ca: ca.create_child_ca().issue_cert("store.example"),
+}
+
+
+@pytest.mark.parametrize("make", CERTIFICATES.values(), ids=CERTIFICATES.keys())
+async def test_a_certificate_that_should_not_be_trusted(make_client, tls, authority, key, make, tmp_path):
+    """No answer at all comes out of it, and the key is not told (D-40)."""
+    tls.context = secured(make(authority))
+    client = make_client(f"https://127.0.0.1:{tls.port}", timeout=TIMEOUT)
+    with bounded(TIMEOUT), pytest.raises(ServiceUnavailable) as caught:
+        await client.verify(key)
+    assert tls.heard == b""
+    assert key not in str(caught.value)
+    assert not list((tmp_path / "state").glob("license-*"))
+
+
+async def test_the_systems_trust_store_decides(make_client, tls, authority, key):
+    """What the operating system trusts is trusted: the rows above fail for what is wrong with them."""
+    tls.context = secured(authority.issue_cert("127.0.0.1"))
+    client = make_client(f"https://127.0.0.1:{tls.port}", timeout=TIMEOUT)
+    assert (await client.verify(key)).product == "Notes"
+    assert key.encode() in tls.heard
+
+
+GREETINGS = {
+    "plain HTTP": lambda: [GOOD_RAW],
+    "another language": lambda: [b"220 mail.example.org ESMTP\r\n"],
+    "an alert": lambda: [b"\x15\x03\x01\x00\x02\x02\x28"],
+    "a record that never ends": lambda: [b"\x16\x03\x03\xff\xff" + b"\0" * 70_000],
+    "a handshake that drips": lambda: drip(b"\x16\x03\x03\x40\x00\x02" + bytes(100)),
+    "silence": silence,
+    "nothing": lambda: [b""],
+}
+
+
+@pytest.mark.parametrize("greeting", GREETINGS.values(), ids=GREETINGS.keys())
+async def test_a_handshake_that_goes_wrong_ends_in_time(make_client, tls, key, greeting):
+    """Whatever is at the other end, it is an outage within the time limit."""
+    tls.greeting = greeting()
+    client = make_client(f"https://127.0.0.1:{tls.port}", timeout=TIMEOUT)
+    with bounded(TIMEOUT), pytest.raises(ServiceUnavailable):
+        await client.verify(key)
+
+
+async def test_an_answer_that_drips_through_tls_ends_in_time(make_client, tls, authority, key):
+    """The deadline cuts an encrypted connection as well."""
+    tls.context = secured(authority.issue_cert("127.0.0.1"))
+    tls.wrapped_answer = drip(GOOD_RAW)
+    client = make_client(f"https://127.0.0.1:{tls.port}", timeout=TIMEOUT)
+    with bounded(TIMEOUT), pytest.raises(ServiceUnavailable):
+        await client.verify(key)
+
+
+async def test_plain_http_on_the_port_of_tls(make_client, service, key):
+    """A service that speaks no TLS is not spoken to without it."""
+    service.grants()
+    with pytest.raises(ServiceUnavailable):
+        await make_client(service.url.replace("http:", "https:"), timeout=TIMEOUT).verify(key)
+    assert not any(request.body for request in service.requests)

@@ -1,0 +1,108 @@
+from datetime import timedelta
+
+import pytest
+
+from licclient import LicenseClient
+from licclient._links import is_safe_link, origin, redirect_target
+from licclient._settings import read_settings
+
+
+def settings(server="https://store.example", origins=None):
+    """What an app set that talks to this server."""
+    spans = {"cache_for": timedelta(days=1), "grace": timedelta(0), "check_every": timedelta(hours=12)}
+    blank = dict.fromkeys(["product", "slug", "version", "domain"])
+    return read_settings(server, **blank, **spans, timeout=10, download_origins=origins)
+
+
+@pytest.mark.parametrize(
+    ("link", "safe"),
+    [
+        ("https://store.example/x", True),
+        ("https://cdn.example/x", True),
+        ("http://cdn.example/x", False),
+        ("http://store.example/x", False),
+        ("http://127.0.0.1:80/x", True),
+        ("http://[::1]/x", True),
+        ("http://localhost/x", True),
+        ("http://127.0.0.1.evil.example/x", False),
+        ("http://127.0.0.1@evil.example/x", False),
+        ("https://user:pw@cdn.example/x", False),
+        ("https:///x", False),
+        ("https://x:99999/", False),
+        ("https://cdn.example/a b", False),
+        ("https://cdn.example/a\n", False),
+        ("javascript:alert(1)", False),
+        ("file:///etc/passwd", False),
+        ("/relative", False),
+    ],
+)
+@pytest.mark.parametrize("server", ["https://store.example", "http://store.example"])
+def test_where_a_file_may_come_from(link, server, safe):
+    """Https or this machine, however the service itself is reached (D-53)."""
+    assert is_safe_link(link, settings(server)) is safe
+
+
+@pytest.mark.parametrize(
+    ("link", "safe"),
+    [
+        ("https://store.example/x", True),
+        ("https://store.example:443/x", True),
+        ("https://store.example:444/x", False),
+        ("https://CDN.example/x", True),
+        ("https://evil.example/x", False),
+        ("https://cdn.example.evil.example/x", False),
+        ("http://cdn.example/x", False),
+        ("http://nas.local:8000/x", True),
+        ("http://nas.local/x", False),
+        ("http://127.0.0.1/x", False),
+    ],
+)
+def test_an_app_that_names_origins_gets_files_from_nowhere_else(link, safe):
+    """The service's own place and the named ones, to the port; a named one may be plain http (D-53)."""
+    named = settings(origins=["https://cdn.example/", "http://nas.local:8000"])
+    assert is_safe_link(link, named) is safe
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/b", "https://store.example/b"),
+        ("https://cdn.example/b?s=1", "https://cdn.example/b?s=1"),
+        ("//cdn.example/b", "https://cdn.example/b"),
+        ("http://cdn.example/b", None),
+        ("http://127.0.0.1/b", None),
+        ("http://[", None),
+    ],
+)
+def test_redirects_never_leave_https(location, target):
+    """A redirect from https to http is not followed, not even to this machine."""
+    assert redirect_target("https://store.example/a", location, settings()) == target
+
+
+def test_redirects_stay_within_the_origins_that_the_app_named():
+    """A service that was taken over cannot send the app elsewhere, also not in the second step."""
+    named = settings(origins=["https://cdn.example"])
+    assert redirect_target("https://store.example/a", "https://cdn.example/b", named)
+    assert redirect_target("https://cdn.example/b", "https://evil.example/c", named) is None
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["cdn.example", "ftp://cdn.example", "https://cdn.example/path", "https://u@cdn.example", "", "https://"],
+)
+def test_an_origin_must_be_one(named):
+    """What is no scheme, host and port is told when the client is made."""
+    with pytest.raises(ValueError, match="download_origins"):
+        LicenseClient("https://store.example", download_origins=[named])
+
+
+@pytest.mark.parametrize("named", ["https://cdn.example", [7]])
+def test_origins_are_a_list_of_strings(named):
+    """One string would be read letter by letter."""
+    with pytest.raises(TypeError, match="download_origins"):
+        LicenseClient("https://store.example", download_origins=named)
+
+
+def test_origins_have_one_spelling():
+    """Case and a default port make no difference."""
+    assert origin("HTTPS://A.example/x") == origin("https://a.example:443") == "https://a.example:443"

@@ -1,0 +1,105 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient import _pace as pace_room
+from licclient._headers import read_retry_after
+from licclient._pace import LEAST_PACE, MAX_RETRIES, Patience, Speed, retry_pause
+
+spreads = st.floats(0, 1, exclude_max=True)
+seconds = st.floats(0, 1e9)
+
+
+@given(st.integers(MAX_RETRIES, 99), st.none() | seconds, spreads)
+def test_two_retries_and_no_more(retry, told, spread):
+    """Whatever there is of time, a call is made three times at most (D-54)."""
+    assert retry_pause(retry, told, spread, float("inf")) is None
+
+
+@given(st.integers(0, MAX_RETRIES - 1), seconds, spreads, seconds)
+def test_nobody_comes_back_earlier_than_told(retry, told, spread, left):
+    """`Retry-After` is honoured, or there is no retry at all: never one before its time (D-54)."""
+    pause = retry_pause(retry, told, spread, left)
+    assert pause is None or told <= pause < left
+    assert (pause is None) == (told + pace_room.RETRY_SECONDS * spread >= left)
+
+
+@given(spreads)
+def test_pauses_grow_and_are_spread(spread):
+    """Half to one and a half of the pause, then of twice that."""
+    first, second = (retry_pause(retry, None, spread, 60) for retry in (0, 1))
+    assert pace_room.RETRY_SECONDS / 2 <= first <= pace_room.RETRY_SECONDS * 1.5
+    assert second == 2 * first
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"Retry-After": "3"}, 3),
+        ({"Retry-After": " 0 "}, 0),
+        ({"Retry-After": "-1"}, None),
+        ({"Retry-After": "1.5"}, None),
+        ({"Retry-After": "9" * 400}, None),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+        ({"Retry-After": "Sat, 21 Nov 2026 12:00:07 GMT", "Date": "Sat, 21 Nov 2026 12:00:00 GMT"}, 7),
+        ({"Retry-After": "Sat, 21 Nov 2026 12:00:00 GMT", "Date": "Sat, 21 Nov 2026 12:00:07 GMT"}, 0),
+        ({"Retry-After": "Sat, 21 Nov 2026 12:00:07 GMT"}, None),
+        ({"Retry-After": "Sat, 31 Feb 2026 12:00:07 GMT", "Date": "Sat, 21 Nov 2026 12:00:00 GMT"}, None),
+        ({"Retry-After": "Sat, 21 Nox 2026 12:00:07 GMT", "Date": "Sat, 21 Nov 2026 12:00:00 GMT"}, None),
+    ],
+)
+def test_when_the_server_wants_to_be_asked_again(headers, wait):
+    """Seconds, or an instant by the server's own clock; ours does not matter (RFC 9110 10.2.3)."""
+    assert read_retry_after(headers) == wait
+
+
+def test_patience_is_renewed_by_a_stream_and_not_by_a_drip():
+    """A byte now and then uses the patience up; bytes at the least pace do not (D-55)."""
+    drip = Patience(10)
+    for done in range(10):
+        drip.waited(1)
+        drip.came(done)
+    assert drip.left == 0
+    stream = Patience(10)
+    for second in range(1, 100):
+        stream.waited(1)
+        stream.came(second * LEAST_PACE)
+        assert stream.left > 0
+
+
+def test_starting_over_wins_no_patience():
+    """A server that sends the same beginning again and again is not getting anywhere."""
+    patience = Patience(10)
+    patience.came(100 * LEAST_PACE)
+    patience.waited(6)
+    patience.came(0)
+    for second in range(1, 100):
+        patience.waited(0.1)
+        patience.came(second * LEAST_PACE)
+    assert 0 < patience.left <= 4
+    patience.came(200 * LEAST_PACE)
+    assert patience.left == 10
+
+
+def test_speed_is_of_the_last_seconds():
+    """What was there before does not count, nor what came long ago; and nothing is divided by zero."""
+    speed = Speed(0, 5000)
+    assert speed.at(0, 5000) == 0
+    assert speed.at(1, 6000) == 1000
+    for second in range(2, 20):
+        last = speed.at(second, 6000 + (second - 1) * 100)
+    assert last == 100
+    assert speed.at(20, 0) == 0
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 10**9)), min_size=2))
+def test_speed_is_never_negative(steps):
+    """Also when time stands still or a file starts over."""
+    now, speed = 0.0, Speed(0, 0)
+    for wait, done in steps:
+        now += wait
+        assert speed.at(now, done) >= 0
+    assert all(one[0] <= other[0] for one, other in pairwise(speed._seen))

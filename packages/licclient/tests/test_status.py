@@ -1,0 +1,97 @@
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from licclient import LicenseRefused, LicenseState, Reason, ServiceUnavailable, Source, explain
+from licclient._model import Held, Settings, Verified
+from licclient._outcome import Outcome, outcome_of, read_outcome, write_outcome
+from licclient._status import judge_status
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SETTINGS = Settings(
+    "https://s.example", "Notes", "notes", "1.0", None,
+    timedelta(hours=24), timedelta(hours=72), timedelta(hours=12), timedelta(seconds=10),
+)  # fmt: skip
+REVOKED = LicenseRefused(Reason.REVOKED, "License has been revoked.")
+SILENCE = ServiceUnavailable("The license service could not be reached.")
+
+
+def _held(hours, product="Notes", expiry=None):
+    at = NOW - timedelta(hours=hours)
+    return Held(Verified(product, expiry, lifetime=False), at, max(at, NOW - timedelta(hours=1)))
+
+
+def _ended(hours, answer=None):
+    return Outcome("call", NOW - timedelta(hours=hours), answer)
+
+
+@pytest.mark.parametrize(
+    ("held", "last", "state", "source", "reason"),
+    [
+        (_held(1), None, LicenseState.VALID, Source.CACHE, None),
+        (_held(1), _ended(1), LicenseState.VALID, Source.CACHE, None),
+        (_held(1), _ended(0, SILENCE), LicenseState.VALID, Source.CACHE, None),
+        (_held(40), _ended(40), LicenseState.VALID, Source.GRACE, None),  # due, and not asked yet
+        (_held(40), _ended(20, SILENCE), LicenseState.VALID, Source.GRACE, None),  # failed while it was fresh
+        (_held(40), _ended(1, SILENCE), LicenseState.GRACE, Source.GRACE, None),
+        (_held(97), _ended(1, SILENCE), LicenseState.UNCONFIRMED, None, None),
+        (_held(-9), None, LicenseState.UNCONFIRMED, None, None),  # a clock set back
+        (None, None, LicenseState.UNCONFIRMED, None, None),
+        (None, _ended(0, SILENCE), LicenseState.UNCONFIRMED, None, None),
+        (None, _ended(0, REVOKED), LicenseState.REFUSED, None, Reason.REVOKED),
+        (_held(1, "Photos"), None, LicenseState.REFUSED, None, Reason.OTHER_PRODUCT),
+        (_held(1, expiry=date(2026, 11, 20)), None, LicenseState.REFUSED, None, Reason.EXPIRED),
+    ],
+)
+def test_where_a_license_stands(held, last, state, source, reason):
+    """From what is remembered to what a settings page shows."""
+    status = judge_status(held, last, NOW, SETTINGS, key_hint="CP-…45", update=None)
+    assert (status.state, status.source, status.reason) == (state, source, reason)
+    assert status.key_hint == "CP-…45"
+    assert explain(status, "en")
+
+
+def test_the_facts_of_a_license():
+    """Days left are whole UTC days after today; the ends are counted from the last confirmation."""
+    status = judge_status(
+        _held(2, expiry=date(2026, 11, 23)), None, NOW, SETTINGS, key_hint=None, update=None
+    )
+    assert (status.days_left, status.product, status.expiry) == (2, "Notes", date(2026, 11, 23))
+    assert status.next_check_at == NOW + timedelta(hours=22)
+    assert status.grace_ends_at == NOW + timedelta(hours=94)
+    assert status.message is None
+    last_day = judge_status(_held(2, expiry=NOW.date()), None, NOW, SETTINGS, key_hint=None, update=None)
+    assert last_day.days_left == 0
+
+
+def test_words_that_nobody_has_translated():
+    """The server's own sentence stands in for a reason that is not known."""
+    odd = _ended(0, LicenseRefused(Reason.OTHER, "Closed on Sundays."))
+    status = judge_status(None, odd, NOW, SETTINGS, key_hint=None, update=None)
+    assert explain(status, "ja") == status.message == "Closed on Sundays."
+
+
+@pytest.mark.parametrize("answer", [None, REVOKED, SILENCE])
+def test_an_outcome_survives_the_disk(answer):
+    """What is written is what is read."""
+    again = read_outcome(write_outcome(Outcome("call", NOW, answer)))
+    assert again is not None
+    assert (again.call, again.ended_at, repr(again.answer)) == ("call", NOW, repr(answer))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, {}, {"call": "x", "ended_at": "noon", "told": {}},
+     {"call": 1, "ended_at": NOW.isoformat(), "told": {}},
+     {"call": "x", "ended_at": NOW.isoformat(), "told": {"reason": "new", "message": "?"}}],
+)  # fmt: skip
+def test_an_outcome_that_makes_no_sense_is_none(document):
+    """Damage, or a later version's words."""
+    assert read_outcome(document) is None
+
+
+def test_a_malformed_request_is_nobody_elses_business():
+    """A 422 says something about one caller's settings (D-49)."""
+    from licclient import InvalidRequest  # noqa: PLC0415
+
+    assert outcome_of(InvalidRequest({}), "call", NOW) is None

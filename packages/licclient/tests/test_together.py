@@ -1,0 +1,222 @@
+"""Many who ask in the same moment: threads, tasks and processes of one user (D-58)."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from licclient import AsyncLicenseClient, LicenseClient, LicenseRefused, ServiceUnavailable
+from licclient._cache import StateFolder
+from licclient._records import record_name
+from licclient._turns import Turn
+
+PROGRAM = """
+import sys
+from licclient import LicclientError, LicenseClient
+server, folder, key, timeout = sys.argv[1:5]
+client = LicenseClient(server, state_dir=folder, timeout=float(timeout))
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print(client.verify(key or None).product)
+except LicclientError as problem:
+    print(type(problem).__name__)
+"""
+
+
+def _start(service, folder, key="", timeout=10.0):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, service.url, str(folder), key, str(timeout)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def _go(processes):
+    """Let all ask at once; returns what each of them printed."""
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    with ThreadPoolExecutor(len(processes)) as pool:
+        return list(pool.map(lambda process: process.communicate(timeout=60)[0].strip(), processes))
+
+
+@pytest.fixture
+def slowly(service):
+    """Let the service answer as it would, after a while; returns the function that says so."""
+
+    def say(seconds):
+        script = service.script
+
+        def wait(request):
+            time.sleep(seconds)
+            return script(request)
+
+        service.script = wait
+
+    return say
+
+
+@pytest.mark.parametrize("answer", ["granted", "refused", "unavailable"])
+def test_eight_processes_make_one_call(service, slowly, tmp_path, key, answer):
+    """They start at once with an expired cache: one asks, and all eight have its answer."""
+    expected = {"granted": "Notes", "refused": "LicenseRefused", "unavailable": "ServiceUnavailable"}[answer]
+    if answer == "granted":
+        service.grants()
+    elif answer == "refused":
+        service.refuses(403, "License expired.")
+    else:
+        service.says(503)
+    slowly(0.3)
+    told = _go([_start(service, tmp_path, key) for _ in range(8)])
+    assert told == [expected] * 8
+    assert service.count("verify") == 1
+
+
+async def test_fifty_tasks_make_one_call(service, slowly, tmp_path, key):
+    """Waiting tasks hold no thread that the one who calls needs."""
+    service.grants()
+    slowly(0.3)
+    async with AsyncLicenseClient(service.url, state_dir=tmp_path) as client:
+        found = await asyncio.gather(*(client.verify(key) for _ in range(50)))
+    assert {license_.product for license_ in found} == {"Notes"}
+    assert service.count("verify") == 1
+
+
+def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, key):
+    """Who waited is refused in the same words; who comes later asks again: a refusal is not cached (D-41)."""
+    service.refuses(403, "License has been revoked.")
+    slowly(0.3)
+    client = LicenseClient(service.url, state_dir=tmp_path)
+
+    def ask(_):
+        with pytest.raises(LicenseRefused) as caught:
+            client.verify(key)
+        return caught.value.message
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(ask, range(6))) == {"License has been revoked."}
+    assert service.count("verify") == 1
+    service.grants()
+    assert client.verify(key).product == "Notes"
+
+
+def test_other_keys_do_not_wait(service, tmp_path, key):
+    """A call for one key holds up nobody who asks about another."""
+    service.grants()
+    client = LicenseClient(service.url, state_dir=tmp_path)
+    asking = client._steps.begin_verify(key[:-1] + "9", recheck=False)
+    with client._steps.turn(asking) as turn:
+        assert turn.is_ours()
+        assert client.verify(key).product == "Notes"
+
+
+def test_a_cancelled_task_lets_go(service, slowly, tmp_path, key):
+    """The next one gets its turn at once."""
+    service.grants()
+    slowly(0.5)
+
+    async def story():
+        async with AsyncLicenseClient(service.url, state_dir=tmp_path) as client:
+            task = asyncio.ensure_future(client.verify(key))
+            await asyncio.sleep(0.2)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            return (await client.verify(key)).product
+
+    assert asyncio.run(story()) == "Notes"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals of Unix")
+def test_an_owner_that_hangs_is_waited_for_only_so_long(service, slowly, tmp_path, key):
+    """One that was stopped in its call keeps others for the time of a call; then they go ahead."""
+    service.grants()
+    slowly(0.3)
+    owner = _start(service, tmp_path, key)
+    owner.stdin.write("go\n")
+    owner.stdin.flush()
+    while service.count("verify") == 0:
+        time.sleep(0.01)
+    owner.send_signal(signal.SIGSTOP)
+    try:
+        client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
+        lock = client._steps.turn(client._steps.begin_verify(key, recheck=False))._path
+        with Turn(lock, 0.2) as turn:
+            assert not turn.is_ours()
+            time.sleep(0.25)
+            assert turn.is_ours()
+    finally:
+        owner.send_signal(signal.SIGCONT)
+        assert owner.communicate(timeout=30)[0].strip() == "Notes"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals of Unix")
+def test_killed_in_the_middle_nothing_is_left_behind(service, tmp_path, key, crashes):
+    """`kill -9` at any moment of a call leaves a state that reads, a lock that is free, and the same id."""
+    service.grants()
+    first = LicenseClient(service.url, state_dir=tmp_path)
+    first.activate(key)
+    domain = service.requests[0].json["domain"]
+    held = next(tmp_path.glob("license-*.state"))
+    for round_ in range(crashes):
+        held.unlink(missing_ok=True)  # as if the cache had run out
+        victim = _start(service, tmp_path)
+        victim.stdin.write("go\n")
+        victim.stdin.flush()
+        # From before the call to after its end, which takes some 150 ms in a fresh process.
+        time.sleep(0.2 * round_ / crashes)
+        victim.kill()
+        victim.wait()
+        victim.stdin.close()
+        victim.stdout.close()
+        began = time.monotonic()
+        after = LicenseClient(service.url, state_dir=tmp_path)
+        assert after.verify().product == "Notes"
+        assert after.verify(recheck=True).product == "Notes"
+        assert time.monotonic() - began < 5  # a lock held by the dead would take longer than this
+    assert {request.json["domain"] for request in service.requests} == {domain}
+
+
+def test_without_locks_everybody_asks(service, tmp_path, key, monkeypatch):
+    """On a file system that has none, twice is better than never."""
+    service.grants()
+    lock = StateFolder(tmp_path).lock_file(record_name("call", "x"))
+    lock.mkdir(parents=True)  # nothing that could be locked
+    with Turn(lock, 1) as turn:
+        assert turn.is_ours()
+    with Turn(None, 1) as turn:
+        assert turn.is_ours()
+
+
+def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, clock):
+    """No answer for the one who asked: the last success holds for all of them (D-42)."""
+    service.grants()
+    client = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
+    client.verify(key)
+    clock.move(hours=30)
+    service.says(503)
+    slowly(0.3)
+    before = service.count("verify")
+    gate = threading.Barrier(4)
+
+    def ask(_):
+        gate.wait()
+        return client.verify(key).source.value
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == ["grace"] * 4
+    assert service.count("verify") == before + 1
+    clock.move(hours=72)
+    with pytest.raises(ServiceUnavailable):
+        client.verify(key)

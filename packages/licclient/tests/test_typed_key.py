@@ -1,0 +1,93 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient._typed_key import KeyFlaw, Mistyped, mask_key, repair_key
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+keys = st.lists(st.from_regex(r"[A-Z0-9]{6}", fullmatch=True), min_size=5, max_size=5).map(
+    lambda groups: "-".join(["CP", *groups])
+)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        KEY,
+        KEY.lower(),
+        f"  {KEY}\r\n",
+        KEY.replace("-", " - "),
+        KEY.replace("-", " "),
+        KEY.replace("-", ""),
+        KEY.replace("-", "‐"),  # hyphen
+        KEY.replace("-", "–"),  # en dash, as word processors like it
+        KEY.replace("-", "—"),
+        KEY.replace("-", "−"),  # minus
+        KEY.replace("-", "ー"),  # the key beside the zero on a Japanese keyboard
+        KEY.replace("-", "_"),
+        KEY.replace("-", "\u00ad-"),  # with soft hyphens
+        "\ufeff" + KEY.replace("-", "-\u200b"),  # copied from a web page
+        "ＣＰ－ＡＢＣ１２３－ＤＥＦ４５６－ＧＨＩ７８９－ＪＫＬ０１２－ＭＮＯ３４５",
+        KEY.replace("CP", "СР").replace("A", "А"),  # Cyrillic letters that look the same
+        f"“{KEY}”",
+        f"Your license key: {KEY}.\nThank you!",
+        f"{KEY}\n{KEY}",
+        "CP-ABC12-3DEF4-56GHI-789JK-L012M-NO345",  # dashes in wrong places
+    ],
+    ids=itertools.count(),  # a test's name is printed, and must not hold a key
+)
+def test_what_was_meant_is_found(typed):
+    """Spaces, case, dashes of all kinds and what comes along with copying do not matter (D-57)."""
+    assert repair_key(typed) == KEY
+
+
+@pytest.mark.parametrize(
+    ("typed", "flaw", "detail"),
+    [
+        ("", KeyFlaw.EMPTY, ""),
+        (" \t\u200b\n", KeyFlaw.EMPTY, ""),
+        ("-", KeyFlaw.EMPTY, ""),
+        (KEY.replace("CP-", "XX-"), KeyFlaw.PREFIX, ""),
+        ("hello", KeyFlaw.PREFIX, ""),
+        (KEY.replace("A", "Ä").replace("D", "?"), KeyFlaw.CHARACTERS, "Ä ?"),
+        (KEY.replace("A", "\x07"), KeyFlaw.CHARACTERS, "U+0007"),
+        (KEY.replace("A", "\ud800"), KeyFlaw.CHARACTERS, "U+D800"),
+        (KEY[:-1], KeyFlaw.TOO_SHORT, "1"),
+        ("CP-", KeyFlaw.TOO_SHORT, "30"),
+        (KEY + "77", KeyFlaw.TOO_LONG, "2"),
+        (f"{KEY} or {KEY[:-1]}6", KeyFlaw.TOO_LONG, "34"),  # two keys: which?
+    ],
+    ids=itertools.count(),
+)
+def test_what_cannot_be_a_key_says_why(typed, flaw, detail):
+    """Before anybody is asked, the person hears what is wrong (D-57)."""
+    assert repair_key(typed) == Mistyped(flaw, detail)
+
+
+@given(keys, st.lists(st.sampled_from([" ", "-", "–", "\u00a0", "\n"]), min_size=40, max_size=40))
+def test_no_spacing_and_no_case_loses_a_key(key, spaces):
+    """Whatever is strewn between the letters of whatever key, it comes out whole."""
+    strewn = "".join(letter + space for letter, space in zip(key.lower(), spaces, strict=False))
+    assert repair_key(strewn) == key
+
+
+@given(st.text())
+def test_whatever_is_typed_has_an_answer(typed):
+    """Every text is a key of the right shape or a flaw; repairing twice changes nothing."""
+    once = repair_key(typed)
+    if isinstance(once, str):
+        assert repair_key(once) == once
+
+
+def test_only_text_is_typed():
+    """Other types are a slip of the app, not of a person."""
+    with pytest.raises(TypeError, match="not bytes"):
+        repair_key(KEY.encode())
+
+
+def test_a_masked_key_tells_keys_apart_and_no_more():
+    """Two letters of thirty."""
+    assert mask_key(KEY) == "CP-…45"
+    assert mask_key("short") == "…"

@@ -1,0 +1,268 @@
+"""The worker behind an app, with the fakes that apps use: a clock that moves, a service that goes away."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager
+from datetime import date, timedelta
+
+import pytest
+
+from licclient import AsyncLicenseClient, LicenseClient, LicenseState
+from licclient.deliver import to_loop, to_tk
+
+APP = {"product": "Notes", "slug": "notes", "version": "1.0"}
+
+
+@pytest.fixture(params=["sync", "async"])
+def app(request):
+    """The app's client of either flavour."""
+    flavour = LicenseClient if request.param == "sync" else AsyncLicenseClient
+    return flavour("https://licenses.example.com", **APP)
+
+
+@asynccontextmanager
+async def working(app, **options: object):
+    """Run a worker of either flavour for a block."""
+    worker = app.start(**options)
+    try:
+        yield worker
+    finally:
+        stopped = worker.stop()
+        if stopped is not None:
+            await stopped
+
+
+async def test_the_first_word_comes_from_the_disk(app, license_service, license_clock, eventually):
+    """Online or not, the app hears at once what is remembered, and then what is new."""
+    license_service.issue("Notes", activated=True)
+    told = []
+    async with working(app, on_status=told.append):
+        await eventually(lambda: told and told[-1].state is LicenseState.VALID)
+    assert [status.state for status in told] == [LicenseState.UNCONFIRMED, LicenseState.VALID]
+    license_service.go_offline()
+    license_clock.move(hours=20)
+    told.clear()
+    async with working(app, on_status=told.append):
+        await eventually(lambda: told)
+    assert told[0].state is LicenseState.VALID
+    assert license_service.count("verify") == 1
+
+
+async def test_it_verifies_once_a_day_and_not_all_at_once(app, license_service, license_clock, eventually):
+    """After the cache has run out, within half a day."""
+    license_service.issue("Notes", activated=True)
+    told = []
+    async with working(app, on_status=told.append):
+        # Not "when the service was asked": by then the client has not yet written down when that was.
+        await eventually(lambda: told and told[-1].state is LicenseState.VALID)
+        license_clock.move(hours=23, minutes=59)
+        await asyncio.sleep(0.2)
+        assert license_service.count("verify") == 1
+        license_clock.move(hours=12, minutes=2)
+        await eventually(lambda: license_service.count("verify") == 2)
+
+
+async def test_an_outage_from_beginning_to_end(app, license_service, license_clock, eventually):
+    """71 hours without the service: it runs on grace and says so; 73: it says so and asks; back: it recovers.
+
+    The hours are counted from when the cache ran out, which is when an outage begins to be felt.
+    """
+    license_service.issue("Notes", activated=True)
+    told = []
+
+    def states():
+        return [status.state for status in told]
+
+    async with working(app, on_status=told.append):
+        await eventually(lambda: states()[-1:] == [LicenseState.VALID])
+        license_service.go_offline()
+        license_clock.move(hours=24 + 12)
+        await eventually(lambda: states()[-1:] == [LicenseState.GRACE])
+        assert told[-1].grace_ends_at == told[-1].checked_at + timedelta(hours=96)
+        license_clock.move(hours=71 - 12)
+        await asyncio.sleep(0.2)
+        assert states()[-1] is LicenseState.GRACE
+        license_clock.move(hours=2)
+        await eventually(lambda: states()[-1:] == [LicenseState.UNCONFIRMED])
+        asked = license_service.count("verify")
+        for _ in range(60):  # an hour
+            license_clock.move(minutes=1)
+            await asyncio.sleep(0.03)
+        assert license_service.count("verify") > asked, "it goes on asking"
+        license_service.come_back()
+        license_clock.move(minutes=59)
+        await eventually(lambda: states()[-1:] == [LicenseState.VALID])
+
+
+async def test_a_revoked_license_is_noticed(app, license_service, license_clock, eventually):
+    """The next verify tells the app, with the reason; then it is not asked again and again."""
+    key = license_service.issue("Notes", activated=True)
+    told = []
+    async with working(app, on_status=told.append):
+        await eventually(lambda: told and told[-1].state is LicenseState.VALID)
+        license_service.revoke(key)
+        license_clock.move(hours=37)
+        await eventually(lambda: told[-1].state is LicenseState.REFUSED)
+        assert told[-1].reason.value == "revoked"
+        asked = license_service.count("verify")
+        license_clock.move(hours=20)
+        await asyncio.sleep(0.2)
+        assert license_service.count("verify") == asked
+
+
+async def test_an_update_is_told_once(app, license_service, license_clock, eventually):
+    """Found on the cadence, told once, also after a restart of the worker only once each."""
+    license_service.issue("Notes", activated=True)
+    told = []
+    async with working(app, on_update=told.append):
+        await eventually(lambda: license_service.count("update-check") == 1)
+        await asyncio.sleep(0.2)  # asked is not yet answered
+        license_service.publish("2.0")
+        license_clock.move(hours=11)
+        await asyncio.sleep(0.2)
+        assert told == []
+        license_clock.move(hours=15)
+        await eventually(lambda: told)
+        license_clock.move(hours=17)
+        await eventually(lambda: license_service.count("update-check") == 3)
+    assert [update.version for update in told] == ["2.0"]
+
+
+async def test_a_key_that_is_entered_while_it_works(app, license_service, eventually):
+    """No activation, no calls; then everything."""
+    key = license_service.issue("Notes")
+    told = []
+    async with working(app, on_status=told.append):
+        await eventually(lambda: told)
+        assert (told[0].state, license_service.count()) == (LicenseState.NOT_ACTIVATED, 0)
+        activated = app.activate(key)
+        if asyncio.iscoroutine(activated):
+            await activated
+        await eventually(lambda: told[-1].state is LicenseState.VALID)
+
+
+async def test_an_expiry_day_passes(app, license_service, license_clock, eventually):
+    """Days left count down, and after the last one the license is expired, with or without the service."""
+    license_service.issue("Notes", activated=True, expires=date(2030, 1, 16))
+    told = []
+    async with working(app, on_status=told.append):
+        await eventually(lambda: told and told[-1].days_left == 1)
+        license_clock.move(hours=13)
+        await eventually(lambda: told[-1].days_left == 0)
+        license_clock.move(days=1)
+        await eventually(lambda: told[-1].state is LicenseState.REFUSED)
+        assert told[-1].reason.value == "expired"
+
+
+async def test_one_worker_at_a_time(app, license_service):
+    """A second one would ask everything twice."""
+    async with working(app):
+        with pytest.raises(RuntimeError, match="runs already"):
+            app.start()
+    async with working(app) as worker:
+        assert worker.is_running
+    assert not worker.is_running
+
+
+def test_it_stops_within_a_second_in_the_middle_of_a_call(service, tmp_path, key):
+    """A service that does not answer holds up nobody's exit, and nobody is called back afterwards."""
+    hang = threading.Event()
+
+    def script(_request):
+        hang.wait(5)
+        return b""
+
+    service.grants()
+    client = LicenseClient(service.url, state_dir=tmp_path, timeout=5)
+    client.activate(key)
+    next(tmp_path.glob("license-*.state")).unlink()
+    service.script = script
+    told = []
+    client.start(on_status=told.append)
+    while service.count("verify") < 2:
+        time.sleep(0.01)
+    began, before = time.monotonic(), len(told)
+    client.close()
+    assert time.monotonic() - began < 1
+    hang.set()
+    time.sleep(0.3)
+    assert len(told) == before
+
+
+def test_an_app_that_forgets_to_stop_it_ends_all_the_same(service, tmp_path, key):
+    """The end of the process does not wait for the worker."""
+    code = (
+        "import sys, licclient\n"
+        f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
+        "client.start()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=10)
+
+
+async def test_a_callback_that_fails_ends_nothing(
+    app, license_service, license_clock, eventually, monkeypatch
+):
+    """The app hears of its own mistake where mistakes of threads and tasks are heard of."""
+    license_service.issue("Notes", activated=True)
+    heard = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: heard.append(told.exc_value))
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: heard.append(told["exception"]))
+    async with working(app, on_status=lambda _: 1 / 0):
+        await eventually(lambda: license_service.count("verify") == 1)
+    assert isinstance(heard[0], ZeroDivisionError)
+
+
+# --- on whose thread --------------------------------------------------------------------------
+
+
+async def test_in_an_event_loop(license_service, eventually):
+    """`to_loop` brings the synchronous client's callbacks into the loop."""
+    license_service.issue("Notes", activated=True)
+    threads = []
+    client = LicenseClient("https://licenses.example.com", **APP)
+    loop = asyncio.get_running_loop()
+    async with working(
+        client, on_status=lambda _: threads.append(threading.get_ident()), deliver=to_loop(loop)
+    ):
+        await eventually(lambda: len(threads) > 1)
+    assert set(threads) == {threading.get_ident()}
+    closed = asyncio.new_event_loop()
+    closed.close()
+    to_loop(closed)(lambda: 1 / 0)  # too late, and no mistake
+
+
+def test_in_tk(license_service):
+    """`to_tk` brings them into Tk's main loop, as long as there is one."""
+    tkinter = pytest.importorskip("tkinter", reason="this Python has no Tk")
+    root = tkinter.Tcl()  # the same loop, without a screen
+    license_service.issue("Notes", activated=True)
+    threads = []
+    client = LicenseClient("https://licenses.example.com", **APP)
+    with client.start(on_status=lambda _: threads.append(threading.get_ident()), deliver=to_tk(root)):
+        until = time.monotonic() + 10
+        while len(threads) < 2 and time.monotonic() < until:
+            root.update()
+            time.sleep(0.01)
+    assert len(threads) >= 2
+    assert set(threads) == {threading.get_ident()}
+
+
+def test_in_qt(license_service):
+    """`to_qt` brings them into Qt's main loop."""
+    core = pytest.importorskip("PySide6.QtCore", reason="PySide6 is not installed")
+    from licclient.deliver import to_qt  # noqa: PLC0415
+
+    app = core.QCoreApplication.instance() or core.QCoreApplication([])
+    license_service.issue("Notes", activated=True)
+    threads = []
+    client = LicenseClient("https://licenses.example.com", **APP)
+    with client.start(on_status=lambda _: threads.append(threading.get_ident()), deliver=to_qt()):
+        until = time.monotonic() + 10
+        while len(threads) < 2 and time.monotonic() < until:
+            app.processEvents()
+            time.sleep(0.01)
+    assert len(threads) >= 2
+    assert set(threads) == {threading.get_ident()}

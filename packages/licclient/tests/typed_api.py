@@ -1,0 +1,119 @@
+"""Never run: what type checkers must make of the public API. `nox -s types` shows it to mypy and pyright.
+
+A line with `type: ignore` must be an error; both checkers complain about an ignore that is not needed.
+"""
+
+from collections.abc import Callable, Coroutine
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, assert_type
+
+from licclient import (
+    AsyncLicenseClient,
+    Downloaded,
+    KeyFlaw,
+    LicclientError,
+    License,
+    LicenseClient,
+    LicenseRefused,
+    LicenseState,
+    LicenseStatus,
+    MistypedKey,
+    Reason,
+    Source,
+    Update,
+    explain,
+)
+from licclient.testing import LicenseClock, LicenseService, fake_service
+
+
+def synchronous(client: LicenseClient, update: Update) -> None:
+    """The synchronous client."""
+    assert_type(client.activate("CP-…"), License)
+    assert_type(client.verify(), License)
+    assert_type(client.verify("CP-…", recheck=True), License)
+    assert_type(client.check_for_update(), Update | None)
+    assert_type(client.download(update, "folder"), Downloaded)
+    assert_type(client.require(), License)
+    assert_type(client.status(), LicenseStatus)
+    assert_type(client.diagnose(), str)
+    client.deactivate_locally()
+    with client as entered:
+        assert_type(entered, LicenseClient)
+    client.verify(7)  # type: ignore[arg-type]
+    client.verify("CP-…", again=True)  # type: ignore[call-arg]
+
+
+async def asynchronous(client: AsyncLicenseClient, update: Update) -> None:
+    """The asynchronous client."""
+    assert_type(await client.activate("CP-…"), License)
+    assert_type(await client.verify(), License)
+    assert_type(await client.check_for_update(force=True), Update | None)
+    assert_type(await client.download(update, Path("folder"), progress=print), Downloaded)
+    assert_type(await client.require(), License)
+    assert_type(await client.status(), LicenseStatus)
+    await client.deactivate_locally()
+    async with client as entered:
+        assert_type(entered, AsyncLicenseClient)
+
+
+def gates(client: LicenseClient, twin: AsyncLicenseClient) -> None:
+    """A gated function has the signature that it had."""
+
+    @client.require
+    def export(path: str, *, dpi: int = 300) -> bytes:
+        return b""
+
+    assert_type(export("a.png", dpi=72), bytes)
+    export("a.png", dpi="72")  # type: ignore[arg-type]
+
+    @client.require(otherwise=explain)
+    def counted(path: str) -> int:
+        return 1
+
+    assert_type(counted("a.png"), int | str)
+    counted(1)  # type: ignore[arg-type]
+
+    @twin.require
+    async def sent(to: str) -> int:
+        return 1
+
+    also_sent: Callable[[str], Coroutine[Any, Any, int]] = sent
+    twin.require(lambda: 1)  # type: ignore[arg-type,return-value]
+    assert also_sent is not None
+
+
+def facts(license_: License, status: LicenseStatus, update: Update) -> None:
+    """What the records hold."""
+    assert_type(license_.expiry, date | None)
+    assert_type(license_.source, Source)
+    assert_type(status.state, LicenseState)
+    assert_type(status.next_check_at, datetime | None)
+    assert_type(status.reason, Reason | None)
+    assert_type(status.update, Update | None)
+    assert_type(update.version, str)
+    license_.product = "Mine"  # type: ignore[misc]
+
+
+def problems(problem: LicclientError) -> str:
+    """The errors narrow as they are told apart."""
+    match problem:
+        case LicenseRefused():
+            assert_type(problem.reason, Reason)
+            assert_type(problem.message, str)
+        case MistypedKey():
+            assert_type(problem.flaw, KeyFlaw)
+            assert_type(problem.errors, dict[str, list[str]])
+        case _:
+            pass
+    return explain(problem, "de")
+
+
+def fakes(clock: LicenseClock, make: Callable[[], LicenseClient]) -> None:
+    """What the tests of apps use."""
+    with fake_service(clock) as service:
+        assert_type(service, LicenseService)
+        assert_type(service.issue("Notes", expires=date(2030, 1, 1)), str)
+        service.misbehave("slow")
+        make().verify()
+        clock.move(days=1, hours=2)
