@@ -9,40 +9,60 @@ import os
 import subprocess
 import sys
 import tempfile
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import process_time
+from time import process_time, time
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 import licclient
-from licclient.testing import fake_service
+from licclient._ed25519 import PREFIX
+from licclient._signature import COMPONENTS, TAG, content_digest, signature_base
+from licclient._wire import Reply
 
 ROUNDS: Final = 25
 REPEATS: Final = 300
 SERVER: Final = "https://licenses.example.com"
 KEY: Final = "CP-BENCH0-BENCH0-BENCH0-BENCH0-BENCH0"
+BODY: Final = b'{"valid": true, "product": "Bench", "expiry": null, "lifetime": false}'
 
 IMPORTS: Final = {
     "import httpx": "import httpx",
     "import licclient": "import licclient",
 }
-TARGETS: Final = {"import licclient": 0.35, "an answer from the cache": 0.45}
-MOST_MICROSECONDS: Final = 25
+TARGETS: Final = {
+    "import licclient": 0.35,
+    "an answer from the cache": 0.45,
+    "the same, signature checked": 0.65,
+}
+MOST_MICROSECONDS: Final = {"unsigned": 25, "signed": 300}
 
 
 def main() -> int:
     """Measure and print; returns 1 when a figure is above what is promised."""
     with tempfile.TemporaryDirectory() as folder:
-        state = Path(folder)
-        _activate(state)
-        answer = f"import licclient; licclient.LicenseClient({SERVER!r}, state_dir={folder!r}).verify()"
-        programs = IMPORTS | {"an answer from the cache": answer}
+        unsigned, signed = Path(folder, "unsigned"), Path(folder, "signed")
+        key = Ed25519PrivateKey.generate()
+        pin = PREFIX + urlsafe_b64encode(key.public_key().public_bytes_raw()).rstrip(b"=").decode()
+        clients = {
+            "unsigned": licclient.LicenseClient(SERVER, state_dir=unsigned),
+            "signed": licclient.LicenseClient(SERVER, state_dir=signed, public_keys=[pin]),
+        }
+        for client in clients.values():
+            _activate(client, key)
+        program = "import licclient; licclient.LicenseClient({!r}, state_dir={!r}{}).verify()"
+        programs = IMPORTS | {
+            "an answer from the cache": program.format(SERVER, str(unsigned), ""),
+            "the same, signature checked": program.format(SERVER, str(signed), f", public_keys=[{pin!r}]"),
+        }
         taken: dict[str, list[float]] = {name: [] for name in programs}
         for _ in range(ROUNDS):
             for name, code in programs.items():
                 taken[name].append(_run(code))
-        figures = _in_one_process(licclient.LicenseClient(SERVER, state_dir=state))
+        figures = {name: _in_one_process(client) for name, client in clients.items()}
     base = median(taken["import httpx"])
     good = True
     for name, seconds in taken.items():
@@ -51,31 +71,29 @@ def main() -> int:
         good &= target is None or ratio <= target
         promised = f"  (at most {target})" if target else ""
         print(f"{name:28} {median(seconds) * 1000:7.1f} ms  {ratio:5.2f}{promised}")
-    for name, microseconds in figures.items():
-        good &= microseconds <= MOST_MICROSECONDS
-        print(f"{name:28} {microseconds:7.1f} us         (at most {MOST_MICROSECONDS})")
+    for kind, calls in figures.items():
+        for name, microseconds in calls.items():
+            good &= microseconds <= MOST_MICROSECONDS[kind]
+            print(f"{name:28} {microseconds:7.1f} us         (at most {MOST_MICROSECONDS[kind]}, {kind})")
     return 0 if good else 1
 
 
-def _activate(state: Path) -> None:
-    """Leave in a folder what an activation leaves."""
-    with fake_service() as service:
-        service.issue("Bench", key=KEY)
-    client = licclient.LicenseClient(SERVER, state_dir=state)
-    steps = client._steps  # noqa: SLF001 - as if the service had answered
+def _activate(client: licclient.LicenseClient, key: Ed25519PrivateKey) -> None:
+    """Leave in a client's folder what an activation leaves, as if the service had answered and signed."""
+    steps = client._steps  # noqa: SLF001 - there is no service
     asking = steps.begin_verify(KEY, recheck=False)
     assert not isinstance(asking, licclient.License)
-    with fake_service() as service:
-        service.issue("Bench", key=KEY)
-        body = service.answer("POST", "/api/v1/licenses/verify", body=_body(asking.domain)).body
-    from licclient._wire import Reply  # noqa: PLC0415
-
-    steps.end_verify(asking, steps.verify_call(asking, "127.0.0.1"), Reply(200, body))
+    call = steps.verify_call(asking, "127.0.0.1")
+    headers = {"content-type": "application/json", "content-digest": content_digest(BODY)}
+    if call.nonce is not None:
+        now, items = int(time()), " ".join(COMPONENTS)
+        told = f'({items});created={now};expires={now + 300};nonce="{call.nonce}";alg="ed25519"'
+        told += f';keyid="{steps.settings.public_keys[0].id}";tag="{TAG}"'
+        signature = key.sign(signature_base(call, Reply(200, BODY, headers), items, told))
+        headers["signature-input"] = f"sig={told}"
+        headers["signature"] = f"sig=:{b64encode(signature).decode()}:"
+    steps.end_verify(asking, call, Reply(200, BODY, headers))
     steps.remember_key(KEY)
-
-
-def _body(domain: str) -> bytes:
-    return f'{{"license_key": "{KEY}", "domain": "{domain}", "ip": "127.0.0.1"}}'.encode()
 
 
 def _run(code: str) -> float:

@@ -35,14 +35,14 @@ def test_what_was_promised_outlives_a_kill_of_the_database(durable: Postgres, tm
     }
 
     def vendor(*arguments: str) -> str:
-        done = run([str(SCRIPTS / "licserver"), *arguments], home, **environ)
+        done = run([str(SCRIPTS / "licserver"), *arguments], home, None, **environ)
         assert done.returncode == 0, done
         return done.stdout
 
     vendor("db", "upgrade")
     vendor("product", "add", "app", "--name", "App", "--environment", "domain")
     admitted = 0
-    with serving_process(["serve", "--port", "0"], home, **environ) as (process, printed):
+    with serving_process(["serve", "--port", "0"], home, None, **environ) as (process, printed):
         port = int(printed.rpartition(":")[2])
         for crash in range(CRASHES):
             issued = vendor("license", "issue", "app", "--slots", str(SLOTS), "--count", str(KEYS), "--json")

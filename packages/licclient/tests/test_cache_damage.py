@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from stage.damage import STRANGE, edits, never_granted, never_granted_by
+from stage.signing import SIGNER, grants_signed
 
 from licclient import LicclientError, License, LicenseClient, ServiceUnavailable
 from licclient._model import Held, Verified
@@ -14,25 +15,40 @@ from licclient._records import record_name, seal, unseal, write_held
 OTHER_KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO349"
 
 
+@pytest.fixture(params=["license", "signed"])
+def kind(request):
+    """What an app without pins remembers, and what one with a pinned key does (D-62)."""
+    return request.param
+
+
 @pytest.fixture
-def at(service, clock, key, tmp_path):
+def grants(kind, service, http_answer, clock):
+    """Makes the service grant every key, signed for an app with pins."""
+    if kind == "license":
+        return service.grants
+    return lambda product="Notes": grants_signed(service, http_answer, clock, product)
+
+
+@pytest.fixture
+def at(kind, service, clock, key, tmp_path):
     """Makes a client of these tests, of the service and folder at hand unless told otherwise."""
 
     def make(url=None, domain="d", **options: object):
-        options = {"state_dir": tmp_path, "clock": clock} | options
+        pins = {"public_keys": [SIGNER.text]} if kind == "signed" else {}
+        options = {"state_dir": tmp_path, "clock": clock} | pins | options
         return LicenseClient(url or service.url, domain=domain, **options)
 
     return make
 
 
 @pytest.fixture
-def cached(service, at, key, tmp_path):
+def cached(kind, service, grants, at, key, tmp_path):
     """The record of one success, whose service has gone down, and a way to ask like a new process."""
-    service.grants()
+    grants()
     with at() as client:
-        client.verify(key)
+        assert client.verify(key).authenticated is (kind == "signed")
     service.goes_down()
-    [record] = tmp_path.glob("license-*")
+    [record] = tmp_path.glob(f"{kind}-*.state")
 
     def ask():
         with at() as client:
@@ -63,12 +79,12 @@ def test_what_is_no_plain_file_is_not_believed(cached, name):
 
 
 @pytest.mark.parametrize("name", set(STRANGE) - {"a folder", "a folder with the record in it"})
-def test_what_is_no_plain_file_gives_way_to_the_next_success(cached, service, at, name, key):
+def test_what_is_no_plain_file_gives_way_to_the_next_success(cached, grants, at, name, key):
     """The next answer of the server takes its place; what a link led to is left alone."""
     record, ask = cached
     good = record.read_bytes()
     never_granted_by(name, record, ask)
-    service.grants("New")
+    grants("New")
     with at() as client:
         client.verify(key)
     assert ask()
@@ -88,12 +104,12 @@ OTHERS = {
 
 @pytest.mark.parametrize("how", ["copied", "moved", "swapped", "hard link"])
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
-def test_a_record_in_anothers_place_is_not_believed(cached, service, at, tmp_path, key, how, other):
+def test_a_record_in_anothers_place_is_not_believed(kind, cached, service, at, tmp_path, key, how, other):
     """What was granted to one key, domain and server cannot be given to another by renaming a file."""
     record, _ = cached
     url = other.get("url", service.url + other.get("path", ""))
     its_key, its_domain = other.get("key", key), other.get("domain", "d")
-    place = tmp_path / f"{record_name('license', url, its_key, its_domain)}.state"
+    place = tmp_path / f"{record_name(kind, url, its_key, its_domain)}.state"
     place.write_bytes(seal(place.stem, {"nothing": "yet"}))
     if how == "copied":
         shutil.copy(record, place)

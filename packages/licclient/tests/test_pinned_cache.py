@@ -1,7 +1,9 @@
-"""What a client with pinned keys remembers: believed only while its signature holds, at every read (D-62)."""
+"""What a client with pinned keys remembers: believed only while its signature holds, at every read (D-62).
+
+What vandals do to it, who know nothing of sums, is in `test_cache_damage`.
+"""
 
 import json
-import os
 import threading
 from base64 import b64decode, b64encode
 from datetime import timedelta
@@ -9,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from stage.signing import SIGNER, grants_signed
 
 from harness.oracle import Answered, Asked, Signer, digest
 from licclient import License, LicenseClient, ServiceUnavailable, Source
@@ -21,23 +24,12 @@ from licclient._steps import Asking
 from licclient._wire import Reply
 
 OTHER_KEY = "CP-ZZZZZZ-DEF456-GHI789-JKL012-MNO345"
-SIGNER = Signer()
 
 
 @pytest.fixture
 def signing(service, http_answer, clock):
     """A service that signs; its answers name the product `Notes` and a day."""
-
-    def script(request, product="Notes"):
-        body = {"valid": True, "product": product, "expiry": "2026-12-31", "lifetime": False}
-        asked = Asked(request.method, service.url + request.target, request.headers, request.body)
-        answered = Answered(asked, 200, {"Content-Type": "application/json"}, json.dumps(body).encode())
-        label, nonce = SIGNER.wish(request.headers)
-        SIGNER.sign(answered, nonce, clock(), label=label)
-        headers = {name.replace("-", "_"): value for name, value in answered.headers.items()}
-        return http_answer(200, answered.body, **headers)
-
-    service.script = script
+    grants_signed(service, http_answer, clock)
     return service
 
 
@@ -193,44 +185,6 @@ def test_only_what_was_signed_is_kept_as_signed(clock):
     held = Held(Verified("Notes", None, lifetime=False), clock(), clock())
     with pytest.raises(ValueError, match="signed"):
         write_proved(held)
-
-
-# --- vandals ----------------------------------------------------------------------------------
-
-
-def test_every_truncation_and_every_changed_byte_is_a_miss(record, make, key):
-    """Damage anywhere is a miss, quickly."""
-    good = record.read_bytes()
-    damaged = [good[:length] for length in range(len(good))]
-    damaged += [good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] for at in range(len(good))]
-    started = monotonic()
-    for raw in damaged:
-        record.write_bytes(raw)
-        assert recalled(make(), key) is None
-    assert monotonic() - started < 0.1 * len(damaged)
-
-
-@pytest.mark.parametrize("what", ["symlink", "fifo", "folder", "huge", "empty", "device"])
-def test_what_is_no_plain_file_is_a_miss(record, make, key, tmp_path, what):
-    """Links, pipes, folders and giants are not read, and nobody waits for them."""
-    good = tmp_path / "good"
-    record.rename(good)
-    match what:
-        case "symlink":
-            record.symlink_to(good)
-        case "fifo":
-            os.mkfifo(record)
-        case "folder":
-            record.mkdir()
-        case "huge":
-            record.write_bytes(good.read_bytes() + b" " * 5_000_000)
-        case "empty":
-            record.touch()
-        case "device":
-            record.symlink_to("/dev/zero")
-    started = monotonic()
-    assert recalled(make(), key) is None
-    assert monotonic() - started < 0.1
 
 
 # --- records of others ------------------------------------------------------------------------

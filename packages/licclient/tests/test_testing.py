@@ -129,9 +129,8 @@ async def test_an_update_is_offered_and_downloaded(app, license_service, license
     assert (path.name, path.read_bytes()) == ("notes.zip", b"1.5" * 1000)
 
 
-async def test_a_download_is_cut_and_goes_on(app, license_service, tmp_path, monkeypatch):
+async def test_a_download_is_cut_and_goes_on(app, license_service, tmp_path):
     """Half of it comes each time; and a file with other bytes is refused."""
-    monkeypatch.setattr("licclient._download.Job.retry_after", lambda *_: 0)
     license_service.issue("Notes Pro", activated=True)
     license_service.publish("1.5.0", content=b"abcdefgh")
     update = await app.check_for_update(force=True)
@@ -142,6 +141,49 @@ async def test_a_download_is_cut_and_goes_on(app, license_service, tmp_path, mon
     assert (await app.download(update, tmp_path)).path.read_bytes() == b"abcdefgh"
     ranges = [request.headers.get("range") for request in license_service.requests]
     assert ranges[-3:] == ["bytes=4-", "bytes=6-", "bytes=7-"]
+
+
+# --- apps that pin keys -----------------------------------------------------------------------
+
+VENDOR, RELEASES = (f"ed25519:{letter * 42}A" for letter in "vr")  # whose private halves nobody here has
+
+
+@pytest.fixture(params=["sync", "async"])
+def pinned(request, drive):
+    """An app that pins the vendor's keys, as it ships."""
+    flavour = LicenseClient if request.param == "sync" else AsyncLicenseClient
+    told = {"slug": "notes-pro", "version": "1.4.0", "public_keys": [VENDOR], "release_keys": [RELEASES]}
+    return drive(flavour("https://licenses.example.com/shop", product="Notes Pro", **told))
+
+
+async def test_an_app_that_pins_keys_is_tested_as_it_is(pinned, license_service, license_clock, tmp_path):
+    """License, cache, grace, offer and file are all authenticated, and refusals are believed."""
+    key = license_service.issue("Notes Pro", activated=True)
+    license_service.publish("1.5.0", content=b"new")
+    for source in (Source.SERVER, Source.CACHE):
+        found = await pinned.verify()
+        assert (found.source, found.authenticated) == (source, True)
+    update = await pinned.check_for_update()
+    assert update.authenticated
+    assert (await pinned.download(update, tmp_path)).path.read_bytes() == b"new"
+    license_clock.move(hours=30)
+    with license_service.offline():
+        assert (await pinned.verify()).source is Source.GRACE
+    license_service.revoke(key)
+    with pytest.raises(licclient.LicenseRefused):
+        await pinned.verify()
+
+
+async def test_an_app_that_pins_keys_sees_through_what_is_not_signed(pinned, license_service):
+    """Nothing that is unsigned is a license or an update; an app without pins sees no difference."""
+    license_service.issue("Notes Pro", activated=True)
+    license_service.publish("1.5.0")
+    license_service.misbehave("unsigned")
+    with pytest.raises(licclient.UntrustedAnswer):
+        await pinned.verify()
+    assert await pinned.check_for_update(force=True) is None
+    assert not APP.verify().authenticated
+    assert APP.check_for_update(force=True).version == "1.5.0"
 
 
 async def test_support_can_end(app, license_service):
