@@ -10,7 +10,7 @@ from harness.engines import postgresql_only
 from licserver.errors import StoreUnavailable
 from licserver.model import Environment, Halves
 from licserver.rules import Valid, VerifyRefusal, judge_verify
-from licserver.store import BatchStore, Claim, Sighting, UpdateAsk, batch
+from licserver.store import BatchStore, Claim, Sighting, UpdateAsk, statements
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, en
     asks = [(world.vendor.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
 
     def explain(connection):
-        for table, width in ((batch._SIGHTINGS, 3), (batch._LOCKS, 1), (batch._LICENSES, 1)):
+        for table, width in ((statements.SIGHTINGS, 3), (statements.LOCKS, 1), (statements.LICENSES, 1)):
             sql, _ = table._statement(connection, len(asks))
             values = [value for ask in asks for value in ask[:width]]
             cursor = connection.connection.cursor()

@@ -6,32 +6,18 @@ has the last word on the locked record.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import (
-    CTE,
-    ColumnElement,
-    Connection,
-    Integer,
-    LargeBinary,
-    ScalarSelect,
-    Select,
-    Text,
-    and_,
-    case,
-    column,
-    func,
-    literal_column,
-    select,
-)
+from sqlalchemy import Connection, literal_column, select
 
 from licserver.model import Environment, EnvironmentPolicy, Halves, License, Product, Release
 from licserver.rules import Valid, VerifyVerdict
-from licserver.store.asks import AskTable, Row, RowWriter
+from licserver.store import statements
+from licserver.store.asks import Row
 from licserver.store.engine import Database
 from licserver.store.lanes import Lane
 from licserver.store.rows import newest_manifest, read_release, split_entries
-from licserver.store.tables import activations, licenses, manifests, products, releases
+from licserver.store.tables import manifests, releases
 
 
 class Sighting(NamedTuple):
@@ -60,115 +46,6 @@ class UpdateAsk(NamedTuple):
 
     license_id: bytes | None
     slug: str
-
-
-# In the order of License's fields.
-_LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
-    licenses.c.id,
-    licenses.c.product_id,
-    licenses.c.product_name,
-    products.c.environment_policy,
-    licenses.c.expires_on,
-    licenses.c.lifetime,
-    licenses.c.revoked_at,
-    licenses.c.slots,
-    licenses.c.allowed,
-    licenses.c.subscription_ended_at,
-    licenses.c.support_until,
-]
-
-
-def _number(value: int) -> ColumnElement[int]:
-    """Write a number into the statement itself: see `AskTable`."""
-    return literal_column(str(value), Integer)
-
-
-def _sightings(asked: CTE) -> Select[Any]:
-    """Each license with how full it is, and which halves of the asker's environment it knows.
-
-    Most askers are known as a pair, and then that is all that is looked up. Only for the others are the
-    license's activations read through, once: the last column is their number times four, and two when the
-    domain is among them, and one when the address is.
-    """
-    pair, other = activations.alias("pair"), activations.alias("other")
-    # Not EXISTS: for a batch PostgreSQL may answer that by reading all activations into a hash.
-    held: ScalarSelect[int] = (
-        select(
-            func.count() * _number(4)
-            + func.max(case((other.c.domain == asked.c.domain, _number(2)), else_=_number(0)))
-            + func.max(case((other.c.ip == asked.c.ip, _number(1)), else_=_number(0)))
-        )
-        .where(other.c.license_id == licenses.c.id)
-        .scalar_subquery()
-    )
-    return (
-        select(
-            asked.c.n,
-            *_LICENSE_COLUMNS,
-            case((pair.c.license_id.is_not(None), _number(3)), else_=func.coalesce(held, _number(0))),
-        )
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
-        .join(products, products.c.id == licenses.c.product_id)
-        .outerjoin(
-            pair,
-            and_(
-                pair.c.license_id == licenses.c.id,
-                pair.c.domain == asked.c.domain,
-                pair.c.ip == asked.c.ip,
-            ),
-        )
-    )
-
-
-def _locks(asked: CTE) -> Select[Any]:
-    """The licenses, locked; in order, so that no two transactions wait for each other."""
-    return (
-        select(asked.c.n, licenses.c.id)
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
-        .order_by(licenses.c.id)
-        .with_for_update(of=licenses)
-    )
-
-
-def _update_asks(asked: CTE) -> Select[Any]:
-    """Each license, and the product that was named beside it."""
-    named = products.alias("named")
-    return (
-        select(
-            asked.c.n,
-            *_LICENSE_COLUMNS,
-            named.c.id,
-            named.c.name,
-            named.c.environment_policy,
-            named.c.has_support_policy,
-            named.c.latest_release_id,
-            named.c.latest_manifest_id,
-        )
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
-        .join(products, products.c.id == licenses.c.product_id)
-        .outerjoin(named, named.c.slug == asked.c.slug)
-    )
-
-
-def _licenses(asked: CTE) -> Select[Any]:
-    """Each license alone."""
-    return (
-        select(asked.c.n, *_LICENSE_COLUMNS)
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
-        .join(products, products.c.id == licenses.c.product_id)
-    )
-
-
-_ID: Final = column("id", LargeBinary)
-_SIGHTINGS: Final = AskTable([_ID, column("domain", Text), column("ip", Text)], _sightings)
-_LOCKS: Final = AskTable([_ID], _locks)
-_UPDATE_ASKS: Final = AskTable([_ID, column("slug", Text)], _update_asks)
-_LICENSES: Final = AskTable([_ID], _licenses)
-_ACTIVATIONS: Final = RowWriter(activations)
 
 
 _Latest = tuple[int, int | None]
@@ -231,7 +108,7 @@ class BatchStore:
         if self._database.locks_rows:
             # A statement of its own: what a statement reads beside the rows that it waited for
             # may be older than the lock.
-            _LOCKS.rows(connection, [(sighting.license_id,) for sighting in sightings])
+            statements.LOCKS.rows(connection, [(sighting.license_id,) for sighting in sightings])
         for claim, license_ in zip(claims, _look_up(connection, sightings), strict=True):
             try:
                 verdict = claim.judge(granted.seen_by(claim.sighting, license_))
@@ -242,7 +119,7 @@ class BatchStore:
             if isinstance(verdict, Valid) and verdict.takes_slot:
                 granted.add(claim)
         if granted.rows:
-            _ACTIVATIONS.write(connection, granted.rows)
+            statements.ACTIVATIONS.write(connection, granted.rows)
         return verdicts
 
     def look_up_updates(self, asks: Sequence[UpdateAsk]) -> list[tuple[License | None, Product | None]]:
@@ -259,7 +136,7 @@ class BatchStore:
             return answers
 
         def load(connection: Connection) -> tuple[list[Row], dict[_Latest, Release]]:
-            rows = _UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
+            rows = statements.UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
             return rows, self._load_releases(connection, {row[-2:] for row in rows if row[-2] is not None})
 
         rows, latest = self._update_lane.run(load)
@@ -276,7 +153,7 @@ class BatchStore:
         """
 
         def load(connection: Connection) -> tuple[list[Row], Release | None]:
-            rows = _LICENSES.rows(connection, [(license_id,)])
+            rows = statements.LICENSES.rows(connection, [(license_id,)])
             query = select(releases, newest_manifest().label("manifest")).where(releases.c.id == release_id)
             found = connection.execute(query).first()
             return rows, None if found is None else read_release(found)
@@ -391,7 +268,7 @@ class _Granted:
 
 def _look_up(connection: Connection, sightings: Sequence[Sighting]) -> list[License | None]:
     found: list[License | None] = [None] * len(sightings)
-    for row in _SIGHTINGS.rows(connection, [(license_id, *here) for license_id, here in sightings]):
+    for row in statements.SIGHTINGS.rows(connection, [(license_id, *here) for license_id, here in sightings]):
         found[row[0]] = _read_license(row, row[-1] >> 2, _HALVES[row[-1] & 3])
     return found
 
@@ -402,7 +279,7 @@ _NOTHING_KNOWN: Final = Halves()
 
 
 def _read_license(row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KNOWN) -> License:
-    """Read the license out of a row that begins with the ask's number and `_LICENSE_COLUMNS`."""
+    """Read the license out of a row that begins with the ask's number and the columns of a license."""
     return License(
         row[1],
         row[2],
@@ -421,7 +298,7 @@ def _read_license(row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KN
 
 
 def _read_product(row: Row, slug: str, latest: dict[_Latest, Release]) -> Product | None:
-    """Read the product out of the end of a row of `_update_asks`."""
+    """Read the product out of the end of a row of `statements.UPDATE_ASKS`."""
     product_id, name, policy, has_support_policy, release_id, _ = row[-6:]
     if product_id is None:
         return None

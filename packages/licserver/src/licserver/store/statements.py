@@ -1,0 +1,130 @@
+"""The statements of the hot paths: about many licenses at once, each found by its id."""
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Integer,
+    LargeBinary,
+    ScalarSelect,
+    Select,
+    Text,
+    and_,
+    case,
+    column,
+    func,
+    literal_column,
+    select,
+)
+
+from licserver.store.asks import AskTable, RowWriter
+from licserver.store.tables import activations, licenses, products
+
+# In the order of License's fields, without what is counted: slots_used, and which halves are activated.
+_LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
+    licenses.c.id,
+    licenses.c.product_id,
+    licenses.c.product_name,
+    products.c.environment_policy,
+    licenses.c.expires_on,
+    licenses.c.lifetime,
+    licenses.c.revoked_at,
+    licenses.c.slots,
+    licenses.c.allowed,
+    licenses.c.subscription_ended_at,
+    licenses.c.support_until,
+]
+
+
+def _number(value: int) -> ColumnElement[int]:
+    """Write a number into the statement itself: see `AskTable`."""
+    return literal_column(str(value), Integer)
+
+
+def _sightings(asked: CTE) -> Select[Any]:
+    """Each license with how full it is, and which halves of the asker's environment it knows.
+
+    Most askers are known as a pair, and then that is all that is looked up. Only for the others are the
+    license's activations read through, once: the last column is their number times four, and two when the
+    domain is among them, and one when the address is.
+    """
+    pair, other = activations.alias("pair"), activations.alias("other")
+    # Not EXISTS: for a batch PostgreSQL may answer that by reading all activations into a hash.
+    held: ScalarSelect[int] = (
+        select(
+            func.count() * _number(4)
+            + func.max(case((other.c.domain == asked.c.domain, _number(2)), else_=_number(0)))
+            + func.max(case((other.c.ip == asked.c.ip, _number(1)), else_=_number(0)))
+        )
+        .where(other.c.license_id == licenses.c.id)
+        .scalar_subquery()
+    )
+    return (
+        select(
+            asked.c.n,
+            *_LICENSE_COLUMNS,
+            case((pair.c.license_id.is_not(None), _number(3)), else_=func.coalesce(held, _number(0))),
+        )
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+        .outerjoin(
+            pair,
+            and_(
+                pair.c.license_id == licenses.c.id,
+                pair.c.domain == asked.c.domain,
+                pair.c.ip == asked.c.ip,
+            ),
+        )
+    )
+
+
+def _locks(asked: CTE) -> Select[Any]:
+    """The licenses, locked; in order, so that no two transactions wait for each other."""
+    return (
+        select(asked.c.n, licenses.c.id)
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .order_by(licenses.c.id)
+        .with_for_update(of=licenses)
+    )
+
+
+def _update_asks(asked: CTE) -> Select[Any]:
+    """Each license, and the product that was named beside it."""
+    named = products.alias("named")
+    return (
+        select(
+            asked.c.n,
+            *_LICENSE_COLUMNS,
+            named.c.id,
+            named.c.name,
+            named.c.environment_policy,
+            named.c.has_support_policy,
+            named.c.latest_release_id,
+            named.c.latest_manifest_id,
+        )
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+        .outerjoin(named, named.c.slug == asked.c.slug)
+    )
+
+
+def _licenses(asked: CTE) -> Select[Any]:
+    """Each license alone."""
+    return (
+        select(asked.c.n, *_LICENSE_COLUMNS)
+        .select_from(asked)
+        .join(licenses, licenses.c.id == asked.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+    )
+
+
+_ID: Final = column("id", LargeBinary)
+SIGHTINGS: Final = AskTable([_ID, column("domain", Text), column("ip", Text)], _sightings)
+LOCKS: Final = AskTable([_ID], _locks)
+UPDATE_ASKS: Final = AskTable([_ID, column("slug", Text)], _update_asks)
+LICENSES: Final = AskTable([_ID], _licenses)
+ACTIVATIONS: Final = RowWriter(activations)
