@@ -1,30 +1,23 @@
 """Pinned release keys: whatever a server does, only what was signed is offered and gets its name."""
 
-import json
 import logging
 import os
-import random
 import stat
-from base64 import b64encode, urlsafe_b64encode
 from dataclasses import replace
 from datetime import timedelta
-from hashlib import sha256
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
+from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, SignedStore, document, named, said, word
 
-from licclient import LicclientError, ServiceUnavailable, UntrustedAnswer, Update
-from licclient._ed25519 import PREFIX, read_public_key
+from licclient import ServiceUnavailable, UntrustedAnswer, Update
+from licclient._ed25519 import read_public_key
 from licclient._manifest import MAX_HEADER, judge_manifest, read_manifest
 from licclient._model import Listing, Manifest
 from licclient._releases import SignedReleases
 from licclient._settings import read_settings
 
-CONTENT = random.Random(2).randbytes(50_000)
-OTHER = random.Random(3).randbytes(50_000)
-TYPE = "release-manifest+json"
 NO_SETTINGS = dict.fromkeys(["product", "slug", "version", "domain"]) | {
     "cache_for": timedelta(hours=24),
     "grace": timedelta(0),
@@ -33,109 +26,16 @@ NO_SETTINGS = dict.fromkeys(["product", "slug", "version", "domain"]) | {
 }
 
 
-def word(raw):
-    """Write base64url without padding."""
-    return (
-        urlsafe_b64encode(raw if isinstance(raw, bytes) else json.dumps(raw).encode()).rstrip(b"=").decode()
-    )
-
-
-class Signer:
-    """A vendor's release key."""
-
-    def __init__(self, seed: bytes) -> None:
-        self._key = Ed25519PrivateKey.from_private_bytes(seed)
-        self.pin = PREFIX + word(self._key.public_key().public_bytes_raw())
-        self.id = read_public_key(self.pin).id
-
-    def sign(self, payload, **head: object):
-        """Sign a payload as one signature of a general JWS."""
-        protected = word({"alg": "EdDSA", "kid": self.id, "typ": TYPE} | head)
-        signature = word(self._key.sign(f"{protected}.{payload}".encode()))
-        return {"protected": protected, "signature": signature}
-
-
-ALICE, BOB, EVE = (Signer(bytes([number]) * 32) for number in (1, 2, 3))
-
-
-def said(content=CONTENT, **changes: object):
-    """What a manifest says."""
-    told = {"slug": "notes", "version": "2.0", "size": len(content), "sha256": sha256(content).hexdigest()}
-    instants = {"published_at": "2026-11-20T10:00:00Z", "expires_at": "2027-05-20T10:00:00Z"}
-    return told | instants | changes
-
-
-def document(*signers: Signer, payload=None, **changes: object):
-    """A signed manifest, as a JSON object."""
-    payload = word(payload if payload is not None else said(**changes))
-    return {"payload": payload, "signatures": [signer.sign(payload) for signer in signers or (ALICE,)]}
-
-
-class Store:
-    """An update check that carries a manifest, and the file behind it."""
-
-    def __init__(self, service, answer) -> None:
-        self.service, self.answer = service, answer
-        self.version, self.header, self.content, self.digest = "2.0", word(document()), CONTENT, CONTENT
-        self.cuts: list[int] = []
-        self.statuses: list[int] = []
-        self.length: int | None = None
-        service.script = self.reply
-
-    def reply(self, request):
-        """Answer checks and downloads."""
-        if request.path.endswith("update-check"):
-            return self.answer(200, self.service.listing(self.version), Release_Manifest=self.header)
-        if self.statuses:
-            return self.answer(self.statuses.pop(0), {"error": "link_expired", "message": "Late."})
-        first, status, headers = 0, 200, {}
-        if (wanted := request.headers.get("range")) is not None:
-            first, status = int(wanted.removeprefix("bytes=").removesuffix("-")), 206
-            headers["Content_Range"] = f"bytes {first}-{len(self.content) - 1}/{len(self.content)}"
-        if self.length is not None:
-            headers["Content_Length"] = str(self.length) if self.length >= 0 else ""
-        if self.digest is not None:
-            headers["Repr_Digest"] = f"sha-256=:{b64encode(sha256(self.digest).digest()).decode()}:"
-        raw = self.answer(
-            status,
-            self.content[first:],
-            Content_Type="application/zip",
-            ETag='"v"',
-            Content_Disposition='attachment; filename="notes.zip"',
-            **headers,
-        )
-        return raw[: len(raw) - len(self.content[first:]) + self.cuts.pop(0)] if self.cuts else raw
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    """Tries follow each other at once."""
-    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
-
-
 @pytest.fixture
 def store(service, http_answer):
     """A store that sells Notes 2.0, signed by Alice."""
-    return Store(service, http_answer)
+    return SignedStore(service, http_answer)
 
 
 @pytest.fixture
 def pinned(make_client):
     """A client that pins Alice's key."""
     return make_client(release_keys=[ALICE.pin])
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Where downloads go."""
-    return tmp_path / "downloads"
-
-
-def named(folder):
-    """The files that have got a name."""
-    return (
-        [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.exists() else []
-    )
 
 
 # --- what is signed -----------------------------------------------------------------------------
@@ -324,150 +224,6 @@ def test_what_another_process_has_seen_meanwhile_counts(clock):
     listing = Listing("Notes", "notes", "2.0", "", clock(), None, word(document()))
     judged = SignedReleases(settings, Racing()).vouch(listing, clock())
     assert isinstance(judged, UntrustedAnswer)
-
-
-# --- no file gets its name ----------------------------------------------------------------------
-
-FILES = {
-    "short, and says so": {"content": CONTENT[:-1], "digest": CONTENT[:-1]},
-    "short, and says nothing": {"content": CONTENT[:-1], "digest": None, "length": -1},
-    "long, and says so": {"content": CONTENT + b"x", "digest": CONTENT + b"x"},
-    "long, and says nothing": {"content": CONTENT + b"x" * 10_000_000, "digest": None, "length": -1},
-    "long, and says otherwise": {"content": CONTENT + b"x", "digest": None, "length": len(CONTENT) + 1},
-    "empty": {"content": b"", "digest": b""},
-    "another file of that length": {"content": OTHER, "digest": OTHER},
-    "another file that says nothing": {"content": OTHER, "digest": None},
-    "another file in its name": {"content": OTHER, "digest": CONTENT},
-    "one bit changed": {"content": CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), "digest": None},
-    "a digest of another": {"digest": OTHER},
-}
-
-
-@pytest.mark.parametrize("changes", FILES.values(), ids=FILES)
-async def test_another_file_than_the_signed_one_gets_no_name(pinned, store, folder, key, changes):
-    """Size, digest and signature must all hold, whatever the server says of its file."""
-    update = await pinned.check_for_update(key)
-    for name, value in changes.items():
-        setattr(store, name, value)
-    with pytest.raises(LicclientError):
-        await pinned.download(update, folder)
-    assert named(folder) == []
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= len(CONTENT) + 2000
-
-
-@pytest.mark.parametrize("tenth", range(10))
-async def test_cut_at_every_tenth(pinned, store, folder, key, tenth):
-    """A file that always breaks off there never gets its name; then it goes on, and does."""
-    at = len(CONTENT) * tenth // 10
-    store.cuts = [at] + [0] * 30
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(await pinned.check_for_update(key), folder)
-    assert named(folder) == []
-    store.cuts = []
-    assert (await pinned.download(await pinned.check_for_update(key), folder)).path.read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("tenth", range(1, 10))
-async def test_a_file_that_changes_half_way(pinned, store, folder, key, tenth):
-    """The rest of another file is no rest; nothing of the mixture is kept under its name."""
-    update = await pinned.check_for_update(key)
-    store.cuts = [len(CONTENT) * tenth // 10, 0, 0, 0]
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(update, folder)
-    store.cuts, store.content, store.digest = [], OTHER, None
-    with pytest.raises(LicclientError):
-        await pinned.download(update, folder)
-    assert named(folder) == []
-
-
-async def test_a_whole_part_with_a_forged_note_is_not_believed(pinned, store, folder, key):
-    """Who puts another file into the folder as if it had been downloaded gets it no name."""
-    from licclient._records import seal, unseal  # noqa: PLC0415 - only here
-
-    update = await pinned.check_for_update(key)
-    store.cuts = [20_000, 0, 0, 0]
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(update, folder)
-    [part], [note] = folder.glob(".*.part"), folder.glob(".*.note")
-    forged = unseal(note.stem, note.read_bytes()) | {
-        "size": len(OTHER),
-        "sha256": sha256(OTHER).hexdigest(),
-    }
-    part.write_bytes(OTHER)
-    note.write_bytes(seal(note.stem, forged))
-    path = (await pinned.download(update, folder)).path
-    assert path.read_bytes() == CONTENT
-
-
-async def test_a_whole_part_is_not_believed_before_it_is_known_what_was_signed(pinned, store, folder, key):
-    """The same when the update itself came without a manifest: first the fresh one, then the part."""
-    from licclient._records import seal, unseal  # noqa: PLC0415 - only here
-
-    update = await pinned.check_for_update(key)
-    store.cuts = [20_000, 0, 0, 0]
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(update, folder)
-    [part], [note] = folder.glob(".*.part"), folder.glob(".*.note")
-    forged = {"size": len(OTHER), "sha256": sha256(OTHER).hexdigest()}
-    note.write_bytes(seal(note.stem, unseal(note.stem, note.read_bytes()) | forged))
-    part.write_bytes(OTHER)
-    path = await pinned.download(replace(update, manifest=None), folder)
-    assert path.read_bytes() == CONTENT
-
-
-async def test_a_fresh_link_to_a_newer_version_is_not_answered_with_the_older_file(
-    pinned, store, folder, key
-):
-    """Half of 2.0 is there, 2.1 is signed by now, and the rest of 2.0 comes: nothing gets a name."""
-    update = await pinned.check_for_update(key)
-    store.cuts = [20_000, 0, 0, 0]
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(update, folder)
-    store.cuts, store.version, store.digest = [], "2.1", None
-    store.header = word(document(content=OTHER, version="2.1"))
-    with pytest.raises(UntrustedAnswer):
-        await pinned.download(replace(update, download_url=None), folder)
-    assert named(folder) == []
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
-@pytest.mark.parametrize("how", ["writable", "linked", "a link"])
-async def test_a_part_that_others_can_change_is_not_taken_up(pinned, store, folder, key, how):
-    """What somebody else could still write into while it is verified is fetched anew."""
-    update = await pinned.check_for_update(key)
-    store.cuts = [20_000, 0, 0, 0]
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(update, folder)
-    [part] = folder.glob(".*.part")
-    if how == "writable":
-        part.chmod(0o666)
-    elif how == "linked":
-        (folder / ".elsewhere").hardlink_to(part)
-    else:
-        part.rename(folder / ".elsewhere")
-        part.symlink_to(folder / ".elsewhere")
-    path = (await pinned.download(update, folder)).path
-    assert path.read_bytes() == CONTENT
-    assert not path.is_symlink()
-    assert "range" not in store.service.requests[-1].headers
-
-
-async def test_a_fresh_link_to_a_newer_version(pinned, store, folder, key):
-    """A link that ran out is replaced by one for a newer version: then that one must be signed (D-48)."""
-    update = await pinned.check_for_update(key)
-    store.statuses, store.version, store.content, store.digest = [403], "2.1", OTHER, OTHER
-    store.header = word(document(content=OTHER, version="2.1"))
-    assert (await pinned.download(update, folder)).path.read_bytes() == OTHER
-
-
-async def test_a_fresh_link_to_a_lower_version(pinned, store, folder, key):
-    """The same with a version that was signed once and is lower: nothing is downloaded."""
-    update = await pinned.check_for_update(key)
-    store.statuses, store.version, store.content = [403], "1.9", OTHER
-    store.header = word(document(content=OTHER, version="1.9"))
-    with pytest.raises(UntrustedAnswer, match="higher version"):
-        await pinned.download(update, folder)
-    assert named(folder) == []
 
 
 # --- the pure room ------------------------------------------------------------------------------

@@ -172,12 +172,14 @@ def _tls(server: str) -> Iterator[Finding]:
 
 
 def _service(settings: Settings, agent: str, now: datetime) -> Iterator[Finding]:
-    from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
+    from licclient._incoming import Incoming  # noqa: PLC0415 - loads httpx
+    from licclient._transport import Transport  # noqa: PLC0415 - as above
 
     transport = Transport(settings, agent)
     try:
         # Nothing is asked about a key, so a service that is well says what is missing: 422.
-        with transport.open(settings.server + UPDATE_CHECK_PATH, {"Accept": "application/json"}) as incoming:
+        link = settings.server + UPDATE_CHECK_PATH
+        with Incoming(transport, link, {"Accept": "application/json"}) as incoming:
             head = incoming.head(settings.timeout.total_seconds())
         if head is None:
             yield _wrong("service", "does not answer in time")

@@ -9,28 +9,36 @@ A `Job` never talks to the network; a client drives it (D-48)::
             begin(head) → write(chunk)… → end()      or, when the connection breaks: pause_after(cut)
         job.finish()
 
-Beside the part lies a sealed note of what the server said about the file, so that a later run, after a crash
-or a `kill`, asks only for the rest. Both are locked while in use: a second download of the same file at the
-same time works on a part of its own. `OSError` from the target folder is the app's matter and escapes.
+What lies on the disk meanwhile is told in `_part`. `OSError` from the target folder is the app's matter and
+escapes.
 """
 
 import errno
 import os
 import random
-import stat
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from licclient._cache import read_private, replace_file
 from licclient._errors import LicenseRefused, ServiceUnavailable, UntrustedAnswer
-from licclient._headers import file_name, read_content_range, read_length, read_sha256, safe_name, strong_etag
+from licclient._headers import read_content_range
 from licclient._model import Manifest, Reason
 from licclient._pace import MAX_RETRIES, retry_pause
-from licclient._records import seal, unseal
+from licclient._part import (
+    Note,
+    is_our_file,
+    lock_a_slot,
+    make_part,
+    open_part,
+    open_up,
+    read_note,
+    read_sealed_note,
+)
+from licclient._records import seal
 from licclient._wire import Head, Reply, no_word, read_refusal
 
 MAX_TRIES: Final = 20
@@ -39,7 +47,6 @@ MAX_TRIES: Final = 20
 SPARE_BYTES: Final = 16 * 1024 * 1024
 """What a download leaves free on the disk: filling it to the last byte would harm everything else."""
 
-_PARALLEL: Final = 8
 _HASH_BLOCK: Final = 1024 * 1024
 
 
@@ -64,21 +71,6 @@ class Downloaded:
         return str(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """What the server said about the file: enough to ask for the rest of the same file."""
-
-    name: str
-    size: int | None
-    sha256: str | None
-    etag: str | None
-
-    @property
-    def resumable(self) -> bool:
-        """A strong entity tag tells that the rest fits what is there; a size, when it is all."""
-        return self.etag is not None and self.size is not None
-
-
 @contextmanager
 def open_job(
     folder: Path, part: str, link: str | None, fallback_name: str, license_key: str
@@ -97,41 +89,10 @@ def open_job(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        slot = _lock_a_slot(folder, part, stack)
+        slot = lock_a_slot(folder, part, stack)
         job = Job(folder, slot, link, fallback_name, license_key)
         stack.callback(job.close)
         yield job
-
-
-def _lock_a_slot(folder: Path, part: str, stack: ExitStack) -> str:
-    """Return a part name that is ours alone until the stack ends."""
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - only downloads need it
-
-    for number in range(_PARALLEL):
-        slot = f".licclient-{part}-{number}"
-        # Not bound to a thread: the asynchronous client hands the job from one to another.
-        path = folder / f"{slot}.lock"
-        lock = FileLock(path, timeout=0, thread_local=False)
-        try:
-            lock.acquire()
-        except Timeout:
-            continue
-        except (OSError, NotImplementedError):
-            break  # no locks here; if the folder cannot be written at all, opening the part will say so
-        stack.callback(_unlock, lock, path)
-        return slot
-    return f".licclient-{part}-{os.urandom(8).hex()}"
-
-
-def _unlock(lock: Any, path: Path) -> None:
-    with suppress(OSError):
-        # While it is held: who waits for it then finds it gone, and makes a new one.
-        path.unlink()
-    with suppress(OSError):
-        lock.release()
-    if os.name == "nt":
-        with suppress(OSError):
-            path.unlink()  # Windows removes no open file, and here nobody loses a lock by it
 
 
 class Job:
@@ -153,7 +114,7 @@ class Job:
         self._fallback_name = fallback_name
         self._license_key = license_key
         self._expected: Manifest | None = None
-        self._note: _Note | None = None
+        self._note: Note | None = None
         self._file: BinaryIO | None = None
         self._hash = sha256()
         self._resumed = False
@@ -184,16 +145,16 @@ class Job:
             return
         self.close()
         self._hash, self.done = sha256(), 0
-        self._note = _read_sealed_note(self._slot, read_private(self._note_path))
+        self._note = read_sealed_note(self._slot, read_private(self._note_path))
         if (
             self._note is None
             or not self._note.resumable
             or not self._is_expected(self._note)
-            or not _is_our_file(self._part)
+            or not is_our_file(self._part)
         ):
             self._start_over()
             return
-        self._file = _open_part(self._part)
+        self._file = open_part(self._part)
         while block := self._file.read(_HASH_BLOCK):
             self._hash.update(block)
             self.done += len(block)
@@ -212,7 +173,7 @@ class Job:
             if known is None or (known.size, known.sha256) != (expected.size, expected.sha256):
                 self.take_up(expected, pinned=True)
 
-    def _is_expected(self, told: "_Note") -> bool:
+    def _is_expected(self, told: Note) -> bool:
         """Whether what is told of the file agrees with what the vendor signed; what is not told does."""
         if self._expected is None:
             return True
@@ -257,7 +218,7 @@ class Job:
                 raise no_word(head.status, head.retry_after)
 
     def _begin_whole(self, head: Head) -> None:
-        told = _read_note(head, self._fallback_name)
+        told = read_note(head, self._fallback_name)
         if not self._is_expected(told):
             self._start_over()
             raise UntrustedAnswer("The service has another file than the one that the vendor signed.")
@@ -269,14 +230,14 @@ class Job:
         self._start_over()
         self._demand_room(told.size)
         self._note = told
-        self._file = _make_part(self._part)
+        self._file = make_part(self._part)
         if told.resumable:
             self._note_path.write_bytes(seal(self._slot, asdict(told)))
         self._receiving = True
 
     def _begin_rest(self, head: Head) -> None:
         told, span = (
-            _read_note(head, self._fallback_name),
+            read_note(head, self._fallback_name),
             read_content_range(head.headers.get("Content-Range")),
         )
         note = self._note
@@ -384,7 +345,7 @@ class Job:
         """
         if self._file is not None:
             os.fsync(self._file.fileno())
-            _open_up(self._part, self._folder)
+            open_up(self._part, self._folder)
         self.close()
         target = self._folder / (self._note.name if self._note else self._fallback_name)
         replace_file(self._part, target)
@@ -396,51 +357,3 @@ class Job:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def _read_note(head: Head, fallback_name: str) -> _Note:
-    told = head.headers
-    return _Note(
-        name=file_name(told.get("Content-Disposition"), fallback_name),
-        size=read_length(told.get("Content-Length")),
-        sha256=read_sha256(told.get("Repr-Digest")),
-        etag=strong_etag(told.get("ETag")),
-    )
-
-
-def _read_sealed_note(slot: str, raw: bytes | None) -> _Note | None:
-    match unseal(slot, raw or b""):
-        case {"name": str(name), "size": int(size), "sha256": str() | None as digest, "etag": str(etag)}:
-            return _Note(safe_name(name), size, digest, etag)
-        case _:
-            return None
-
-
-_PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-
-
-def _make_part(path: Path) -> BinaryIO:
-    """Make a part that is ours alone: nobody else may write into what is being verified."""
-    handle = os.open(path, _PART_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
-    return open(handle, "r+b")  # noqa: PTH123 - a descriptor; `close` closes it
-
-
-def _open_part(path: Path) -> BinaryIO:
-    return open(os.open(path, _PART_FLAGS), "r+b")  # noqa: PTH123 - the same
-
-
-def _is_our_file(path: Path) -> bool:
-    """Whether it is a plain file that nobody else has under another name, or the means to change."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-        return False
-    return os.name == "nt" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
-
-
-def _open_up(part: Path, folder: Path) -> None:
-    """Let those read a verified file who may look into its folder."""
-    if os.name != "nt":
-        part.chmod(0o600 | (folder.stat().st_mode & 0o044))

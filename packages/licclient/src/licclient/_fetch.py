@@ -7,17 +7,16 @@ hashing and writing.
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from licclient._download import Downloaded, Job
 from licclient._errors import DownloadCancelled, ServiceUnavailable
+from licclient._incoming import Incoming
 from licclient._model import Update
 from licclient._pace import Patience, Speed
 from licclient._sockets import GLANCE_SECONDS, nap
+from licclient._transport import Transport
 from licclient._update_steps import UpdateSteps
-
-if TYPE_CHECKING:
-    from licclient._transport import Transport
 
 PROGRESS_SECONDS: Final = 0.05
 """How often the app is told how far a download is: more often than this nobody can see."""
@@ -38,7 +37,7 @@ class Cancel(Protocol):
 
 def fetch(
     steps: UpdateSteps,
-    transport: "Transport",
+    transport: Transport,
     update: Update,
     to: Path,
     progress: Progress | None = None,
@@ -55,7 +54,7 @@ class _Fetch:
     def __init__(
         self,
         steps: UpdateSteps,
-        transport: "Transport",
+        transport: Transport,
         update: Update,
         job: Job,
         progress: Progress | None,
@@ -88,7 +87,7 @@ class _Fetch:
 
     def _try(self, link: str) -> None:
         job = self._job
-        with self._transport.open(link, job.headers()) as incoming:
+        with Incoming(self._transport, link, job.headers()) as incoming:
             job.begin(self._await(incoming.head, None, self._seconds))
             self._patience.came(job.done)  # none, if the server sends all of it once more
             # Half of the patience, so that a new connection has a chance in the other half.

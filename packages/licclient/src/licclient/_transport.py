@@ -12,14 +12,12 @@ waits cuts the connection when time is up.
 import asyncio
 import random
 import ssl
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx
 import truststore
@@ -31,11 +29,8 @@ from licclient._links import redirect_target
 from licclient._model import Settings
 from licclient._pace import PASSING, retry_pause
 from licclient._quiet import unlogged
-from licclient._sockets import Line, Pipe, nap, own_ip, start_thread, within
-from licclient._wire import Call, Head, Reply, no_word, shown_ip
-
-MAX_REFUSAL_BYTES: Final = 64 * 1024
-"""Longest body of a refused download that is read."""
+from licclient._sockets import Line, nap, own_ip, within
+from licclient._wire import Call, Reply, no_word, shown_ip
 
 MAX_REDIRECTS: Final = 3
 """Downloads only: a store may keep its files elsewhere. The two endpoints are never redirected (D-40)."""
@@ -43,10 +38,6 @@ MAX_REDIRECTS: Final = 3
 LOOK_UP_SECONDS: Final = 2.0
 """How long finding our own address may take: it is checked for its form only (D-05)."""
 
-READ_AHEAD_BYTES: Final = 512 * 1024
-"""How much of a download may wait in memory for the disk: more does not fit a processor's cache."""
-
-_OK: Final = frozenset({200, 206})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -94,10 +85,10 @@ def _answered(response: httpx.Response, body: bytes) -> _Outcome:
 def _failed(problem: BaseException) -> _Outcome:
     broken = isinstance(problem, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
     refused = isinstance(problem, httpx.ConnectError) and _has_cause(problem, ConnectionError)
-    return _Outcome(_failure(problem), passing=broken or refused)
+    return _Outcome(failure(problem), passing=broken or refused)
 
 
-def _failure(problem: BaseException) -> ServiceUnavailable:
+def failure(problem: BaseException) -> ServiceUnavailable:
     """Say what went wrong without saying where: the address is a credential."""
     match problem:
         case ServiceUnavailable():
@@ -121,7 +112,7 @@ def _has_cause(problem: BaseException | None, kind: type[BaseException]) -> bool
     return False
 
 
-def _demand_plain(response: httpx.Response) -> None:
+def demand_plain(response: httpx.Response) -> None:
     """Refuse encodings: we ask for none, and few bytes can be made to unpack into many."""
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise no_word(response.status_code)
@@ -172,13 +163,13 @@ class Transport:
             is_off: As for `within`.
         """
         deadline = monotonic() + min(self._seconds, self._seconds if seconds is None else seconds)
-        for retry in count():
+        retries = count()
+        while True:
             outcome = self._try(call, deadline, is_off)
-            pause = retry_pause(retry, outcome.told, _spread(), deadline - monotonic())
+            pause = retry_pause(next(retries), outcome.told, _spread(), deadline - monotonic())
             if pause is None or not outcome.passing:
-                break
+                return outcome.result
             nap(pause, is_off)
-        return outcome.result
 
     def _try(self, call: Call, deadline: float, is_off: Callable[[], bool] | None) -> _Outcome:
         line = Line()
@@ -189,7 +180,7 @@ class Transport:
             with unlogged():
                 response = self._send(line, call.method, call.url, call.headers, call.body)
                 try:
-                    return _answered(response, _read(response, call.max_bytes, deadline))
+                    return _answered(response, read_body(response, call.max_bytes, deadline))
                 finally:
                     response.close()
 
@@ -197,10 +188,6 @@ class Transport:
             return within(deadline - monotonic(), work, line.cut, is_off)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
             return _failed(problem)
-
-    def open(self, link: str, headers: Mapping[str, str]) -> "Incoming":
-        """Ask for a file; what comes is read on a thread of its own. Never waits, never raises."""
-        return Incoming(self, link, headers)
 
     def follow(
         self, line: Line, link: str, headers: Mapping[str, str]
@@ -236,14 +223,14 @@ class Transport:
             self._http.close()
 
 
-def _read(response: httpx.Response, most: int, deadline: float = float("inf")) -> bytes:
+def read_body(response: httpx.Response, most: int, deadline: float = float("inf")) -> bytes:
     """Read a small body.
 
     Raises:
         ServiceUnavailable: It is too long, or encoded.
         TimeoutError: It is too slow.
     """
-    _demand_plain(response)
+    demand_plain(response)
     body = bytearray()
     for chunk in response.iter_raw():
         body += chunk
@@ -252,85 +239,6 @@ def _read(response: httpx.Response, most: int, deadline: float = float("inf")) -
         if monotonic() > deadline:
             raise TimeoutError
     return bytes(body)
-
-
-class Incoming:
-    """The answer to one request for a file, as far as it has come. Leave it, and the connection is cut.
-
-    How long to wait for it is for whoever takes it to decide: every wait here is as long as it is told to be.
-    """
-
-    def __init__(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
-        self._transport = transport
-        self._line = Line()
-        self._pipe = Pipe(READ_AHEAD_BYTES)
-        self._head: Head | None = None
-        self._shown = threading.Event()
-        self._thread = start_thread(lambda: self._run(link, headers))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pipe.close()
-        if self._thread.is_alive():
-            self._line.cut()
-
-    def head(self, seconds: float) -> Head | None:
-        """Wait for the head; None when it did not come in time.
-
-        Raises:
-            ServiceUnavailable: It will not come.
-        """
-        if self._shown.wait(seconds) and self._head is None:
-            self._pipe.take(0)  # raises
-        return self._head
-
-    def take(self, seconds: float) -> bytes | None:
-        """Wait for more of the file, and take all that has come.
-
-        Returns:
-            None at the end; `b""` when nothing came in time.
-
-        Raises:
-            ServiceUnavailable: The connection broke; after everything that came before.
-        """
-        return self._pipe.take(seconds)
-
-    def _run(self, link: str, headers: Mapping[str, str]) -> None:
-        try:
-            with unlogged():
-                self._receive(link, headers)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
-            self._pipe.end(_failure(problem))
-        else:
-            self._pipe.end()
-        finally:
-            self._shown.set()
-
-    def _receive(self, link: str, headers: Mapping[str, str]) -> None:
-        response, promised = self._transport.follow(self._line, link, headers)
-        try:
-            told = response.headers.copy()
-            wait = read_retry_after(told)
-            if response.status_code not in _OK:
-                refusal = _read(response, MAX_REFUSAL_BYTES)
-                self._show(Head(response.status_code, told, refusal, wait))
-                return
-            _demand_plain(response)
-            # What the service promised goes before what the place says to which it sent us (D-34).
-            told.update(promised)
-            self._show(Head(response.status_code, told))
-            for chunk in response.iter_raw():
-                if not self._pipe.put(chunk):
-                    return
-        finally:
-            with suppress(Exception):
-                response.close()
-
-    def _show(self, head: Head) -> None:
-        self._head = head
-        self._shown.set()
 
 
 # --- async ------------------------------------------------------------------------------------
@@ -359,13 +267,13 @@ class AsyncTransport:
     async def send(self, call: Call) -> Reply | ServiceUnavailable:
         """Make one call, and again when that may help; never raises."""
         deadline = monotonic() + self._seconds
-        for retry in count():
+        retries = count()
+        while True:
             outcome = await self._try(call, deadline)
-            pause = retry_pause(retry, outcome.told, _spread(), deadline - monotonic())
+            pause = retry_pause(next(retries), outcome.told, _spread(), deadline - monotonic())
             if pause is None or not outcome.passing:
-                break
+                return outcome.result
             await asyncio.sleep(pause)
-        return outcome.result
 
     async def _try(self, call: Call, deadline: float) -> _Outcome:
         handshake = Handshake()
@@ -397,8 +305,8 @@ class AsyncTransport:
 
 
 async def _aread(response: httpx.Response, most: int) -> bytes:
-    """Read a small body; as `_read`, with the deadline around it."""
-    _demand_plain(response)
+    """Read a small body; as `read_body`, with the deadline around it."""
+    demand_plain(response)
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk

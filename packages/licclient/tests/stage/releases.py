@@ -1,0 +1,95 @@
+"""A vendor who signs releases, and a store that hands them out, as well or as badly as it is told to."""
+
+import json
+import random
+from base64 import b64encode, urlsafe_b64encode
+from hashlib import sha256
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from licclient._ed25519 import PREFIX, read_public_key
+
+CONTENT = random.Random(2).randbytes(50_000)
+OTHER = random.Random(3).randbytes(50_000)
+TYPE = "release-manifest+json"
+
+
+def word(raw):
+    """Write base64url without padding."""
+    return (
+        urlsafe_b64encode(raw if isinstance(raw, bytes) else json.dumps(raw).encode()).rstrip(b"=").decode()
+    )
+
+
+class Signer:
+    """A vendor's release key."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(seed)
+        self.pin = PREFIX + word(self._key.public_key().public_bytes_raw())
+        self.id = read_public_key(self.pin).id
+
+    def sign(self, payload, **head: object):
+        """Sign a payload as one signature of a general JWS."""
+        protected = word({"alg": "EdDSA", "kid": self.id, "typ": TYPE} | head)
+        signature = word(self._key.sign(f"{protected}.{payload}".encode()))
+        return {"protected": protected, "signature": signature}
+
+
+ALICE, BOB, EVE = (Signer(bytes([number]) * 32) for number in (1, 2, 3))
+
+
+def said(content=CONTENT, **changes: object):
+    """What a manifest says."""
+    told = {"slug": "notes", "version": "2.0", "size": len(content), "sha256": sha256(content).hexdigest()}
+    instants = {"published_at": "2026-11-20T10:00:00Z", "expires_at": "2027-05-20T10:00:00Z"}
+    return told | instants | changes
+
+
+def document(*signers: Signer, payload=None, **changes: object):
+    """A signed manifest, as a JSON object."""
+    payload = word(payload if payload is not None else said(**changes))
+    return {"payload": payload, "signatures": [signer.sign(payload) for signer in signers or (ALICE,)]}
+
+
+class SignedStore:
+    """An update check that carries a manifest, and the file behind it."""
+
+    def __init__(self, service, answer) -> None:
+        self.service, self.answer = service, answer
+        self.version, self.header, self.content, self.digest = "2.0", word(document()), CONTENT, CONTENT
+        self.cuts: list[int] = []
+        self.statuses: list[int] = []
+        self.length: int | None = None
+        service.script = self.reply
+
+    def reply(self, request):
+        """Answer checks and downloads."""
+        if request.path.endswith("update-check"):
+            return self.answer(200, self.service.listing(self.version), Release_Manifest=self.header)
+        if self.statuses:
+            return self.answer(self.statuses.pop(0), {"error": "link_expired", "message": "Late."})
+        first, status, headers = 0, 200, {}
+        if (wanted := request.headers.get("range")) is not None:
+            first, status = int(wanted.removeprefix("bytes=").removesuffix("-")), 206
+            headers["Content_Range"] = f"bytes {first}-{len(self.content) - 1}/{len(self.content)}"
+        if self.length is not None:
+            headers["Content_Length"] = str(self.length) if self.length >= 0 else ""
+        if self.digest is not None:
+            headers["Repr_Digest"] = f"sha-256=:{b64encode(sha256(self.digest).digest()).decode()}:"
+        raw = self.answer(
+            status,
+            self.content[first:],
+            Content_Type="application/zip",
+            ETag='"v"',
+            Content_Disposition='attachment; filename="notes.zip"',
+            **headers,
+        )
+        return raw[: len(raw) - len(self.content[first:]) + self.cuts.pop(0)] if self.cuts else raw
+
+
+def named(folder):
+    """The files that have got a name."""
+    return (
+        [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.exists() else []
+    )
