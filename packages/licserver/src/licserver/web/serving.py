@@ -72,9 +72,11 @@ class DrainingRunner(Runner):
         for site in list(self.sites):
             await site.stop()
         deadline = time.monotonic() + _LINGER
-        # aiohttp has no event for it
-        while self.server is not None and self.server.connections and time.monotonic() < deadline:  # noqa: ASYNC110
+        while True:  # aiohttp has no event for it
+            # First of all: who was accepted a moment ago is not among the connections yet.
             await asyncio.sleep(_LINGER / 40)
+            if self.server is None or not self.server.connections or time.monotonic() >= deadline:
+                break
         await super().cleanup()
 
 
