@@ -317,7 +317,7 @@ def test_what_was_read_once_is_not_read_again(world, zip_file):
         assert found[0] is found[1] is found[2]
         world.vendor.renew_manifest("app", "1.0", sealed_by_keys([OTHER]))
         renewed = store.look_up_updates([ask_again])[0][1].latest
-        assert renewed == replace(found[0], manifest=renewed.manifest) != found[0]
+        assert renewed == found[0]._replace(manifest=renewed.manifest) != found[0]
     finally:
         store.close()
 
