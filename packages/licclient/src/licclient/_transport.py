@@ -15,7 +15,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from time import monotonic
 from typing import Any, Final
 
@@ -163,13 +162,14 @@ class Transport:
             is_off: As for `within`.
         """
         deadline = monotonic() + min(self._seconds, self._seconds if seconds is None else seconds)
-        for retry in count():
+        retry = 0
+        while True:
             outcome = self._try(call, deadline, is_off)
             pause = retry_pause(retry, outcome.told, _spread(), deadline - monotonic())
             if pause is None or not outcome.passing:
-                break
+                return outcome.result
             nap(pause, is_off)
-        return outcome.result
+            retry += 1
 
     def _try(self, call: Call, deadline: float, is_off: Callable[[], bool] | None) -> _Outcome:
         line = Line()
@@ -267,13 +267,14 @@ class AsyncTransport:
     async def send(self, call: Call) -> Reply | ServiceUnavailable:
         """Make one call, and again when that may help; never raises."""
         deadline = monotonic() + self._seconds
-        for retry in count():
+        retry = 0
+        while True:
             outcome = await self._try(call, deadline)
             pause = retry_pause(retry, outcome.told, _spread(), deadline - monotonic())
             if pause is None or not outcome.passing:
-                break
+                return outcome.result
             await asyncio.sleep(pause)
-        return outcome.result
+            retry += 1
 
     async def _try(self, call: Call, deadline: float) -> _Outcome:
         handshake = Handshake()
