@@ -41,10 +41,14 @@ class Vendor:
         return raw
 
     def says(self, status: int = 200, body: Any = GOOD, **bent: Any) -> None:
-        """Answer everything so from now on, signed."""
-        self.service.script = lambda request: self.write(
-            self.sign(self.answered(request, status, body), **bent)
-        )
+        """Answer everything so from now on, signed for who asks for it."""
+
+        def script(request: Any) -> bytes:
+            answered = self.answered(request, status, body)
+            wanted = "accept-signature" in request.headers
+            return self.write(self.sign(answered, **bent) if wanted else answered)
+
+        self.service.script = script
 
 
 def grants_signed(service: Any, http_answer: Any, clock: Any, product: str = "Notes") -> None:
