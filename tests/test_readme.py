@@ -77,7 +77,7 @@ def test_every_command_in_the_documents_exists(page: str, tmp_path: Path) -> Non
     """Each `licserver …` line that a reader can paste is one that the program knows."""
     text = (ROOT / page).read_text(encoding="utf-8")
     commands = {
-        tuple(word for word in shlex.split(line, comments=True)[1:3] if re.fullmatch(r"[a-z]+", word))
+        tuple(word for word in shlex.split(line, comments=True)[1:3] if re.fullmatch(r"[a-z][a-z-]*", word))
         for line in re.findall(r"^licserver .*$", text, re.MULTILINE)
     }
     assert commands

@@ -104,6 +104,9 @@ async def test_a_pinned_app_asks_the_keyring_for_what_was_signed(
     found = await make_client(public_keys=[SIGNER.text]).verify()
     assert (found.source, found.authenticated, service.count()) == (Source.CACHE, True, calls)
     assert (await make_client(public_keys=[SIGNER.text]).status()).product == "Notes"
-    backend.kept.clear()
+    kept, backend.kept = backend.kept, {}
+    client = make_client(public_keys=[SIGNER.text])
     with pytest.raises(ServiceUnavailable, match="keyring"):
-        await make_client(public_keys=[SIGNER.text]).verify()
+        await client.verify()
+    backend.kept = kept  # unlocked
+    assert (await client.verify()).source is Source.CACHE
