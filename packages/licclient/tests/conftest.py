@@ -142,6 +142,21 @@ def _no_keyring(monkeypatch):
 
 
 @pytest.fixture
+def use_keyring():
+    """Put a keyring of our making into the place of the system's."""
+    import keyring  # noqa: PLC0415 - few tests need it
+
+    before = keyring.get_keyring()
+
+    def use(backend):
+        keyring.set_keyring(backend)
+        return backend
+
+    yield use
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
 def service():
     """A running service; `.url` is its base URL."""
     with _Server(("127.0.0.1", 0), _Handler) as server:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.oracle import Signer
 from licclient import _doctor
 from licclient._cli import main
 
@@ -50,6 +51,13 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     assert f"key CP-…{key[-2:]}; Notes, lifetime" in lines["license"][1]
     assert key not in report
     assert well.requests[-1].query == {}, "a diagnosis asks nothing about the key"
+
+
+async def test_pinned_keys_are_named(make_client, well):
+    """By their ids, which support can compare with what the vendor's server has."""
+    signer = Signer()
+    lines = _lines(await make_client(public_keys=[signer.text], release_keys=[signer.text]).diagnose())
+    assert lines["pinned keys"] == ("", f"answers {signer.id}, updates {signer.id}")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient import (
+    DownloadCancelled,
     InvalidRequest,
     KeyFlaw,
     LicenseRefused,
@@ -27,6 +28,7 @@ EVERYTHING = [
     InvalidRequest({}),
     ServiceUnavailable(),
     UntrustedAnswer(),
+    DownloadCancelled(),
     *(LicenseStatus(state) for state in LicenseState),
 ]
 
@@ -49,10 +51,16 @@ def test_translations_are_complete(code):
     assert len(blanks) == 1
 
 
+def test_who_cancels_is_not_told_of_an_outage():
+    """A download that the app itself stopped went as it should."""
+    assert explain(DownloadCancelled(), "de") == "Der Download wurde abgebrochen."
+
+
 def test_no_line_is_left_over():
     """Every line of the table belongs to a reason, a flaw or a kind of error."""
     codes = {f"reason.{reason.value}" for reason in Reason} | {f"flaw.{flaw.value}" for flaw in KeyFlaw}
-    codes |= {f"error.{kind}" for kind in ("not_activated", "invalid_request", "unavailable", "untrusted")}
+    kinds = ("not_activated", "invalid_request", "unavailable", "untrusted", "cancelled")
+    codes |= {f"error.{kind}" for kind in kinds}
     assert set(TEXTS) == codes | {"state.valid", "state.grace"}
 
 

@@ -1,55 +1,16 @@
 """Pinned keys: what is not signed by one of them, for this very call, is never a license (D-62)."""
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from stage.signing import GOOD, Vendor
 
 from harness.oracle import COVERED, Answered, Asked, Signer, digest
 from licclient import InvalidRequest, LicenseRefused, ServiceUnavailable, Source, UntrustedAnswer
 
-GOOD = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
 DAY = timedelta(days=1)
-
-
-@dataclass
-class Vendor:
-    """A scripted service that signs."""
-
-    service: Any
-    http_answer: Any
-    clock: Any
-    signer: Signer = field(default_factory=Signer)
-
-    def answered(self, request: Any, status: int = 200, body: Any = GOOD) -> Answered:
-        """An answer to a request, not yet signed."""
-        asked = Asked(request.method, self.service.url + request.target, request.headers, request.body)
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return Answered(asked, status, {"Content-Type": "application/json"}, raw)
-
-    def sign(self, answered: Answered, signer: Signer | None = None, **bent: Any) -> Answered:
-        """Sign it as it was asked for, but for what is bent."""
-        wish = self.signer.wish(answered.request.headers)
-        assert wish is not None
-        label, nonce = wish
-        told = {"nonce": nonce, "created": self.clock(), "label": label, **bent}
-        (signer or self.signer).sign(answered, **told)
-        return answered
-
-    def write(self, answered: Answered) -> bytes:
-        """Put it on the wire."""
-        headers = {name.replace("-", "_"): value for name, value in answered.headers.items()}
-        raw: bytes = self.http_answer(answered.status_code, answered.body, **headers)
-        return raw
-
-    def says(self, status: int = 200, body: Any = GOOD, **bent: Any) -> None:
-        """Answer everything so from now on, signed."""
-        self.service.script = lambda request: self.write(
-            self.sign(self.answered(request, status, body), **bent)
-        )
 
 
 @pytest.fixture

@@ -182,6 +182,8 @@ async def test_an_app_that_pins_keys_sees_through_what_is_not_signed(pinned, lic
     with pytest.raises(licclient.UntrustedAnswer):
         await pinned.verify()
     assert await pinned.check_for_update(force=True) is None
+    told = {"slug": "notes-pro", "version": "1.4.0", "release_keys": [RELEASES]}
+    assert LicenseClient("https://licenses.example.com", **told).check_for_update(force=True) is None
     assert not APP.verify().authenticated
     assert APP.check_for_update(force=True).version == "1.5.0"
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from licclient._errors import (
+    DownloadCancelled,
     InvalidRequest,
     LicclientError,
     LicenseRefused,
@@ -46,6 +47,8 @@ def explain(what: "LicclientError | Reason | LicenseStatus", language: str | Non
             return text_of("error.invalid_request", tongue)
         case UntrustedAnswer():
             return text_of("error.untrusted", tongue)
+        case DownloadCancelled():
+            return text_of("error.cancelled", tongue)
         case LicclientError():
             return text_of("error.unavailable", tongue)
 

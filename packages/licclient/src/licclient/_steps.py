@@ -227,7 +227,7 @@ def raised(result: License | LicclientError) -> License:
 
 def call_name(success_name: str) -> str:
     """Name the record of the last call after that of the success: for one there is always the other."""
-    return f"call-{success_name}"
+    return "call-" + success_name.partition("-")[2]
 
 
 def _random_name() -> str:

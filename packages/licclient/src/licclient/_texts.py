@@ -144,12 +144,20 @@ TEXTS: Final[dict[str, _Row]] = {
         "无法确认许可证。请连接网络后重试。",
     ),
     "error.untrusted": (
-        "The answer did not come from the license service. Please check your network, and contact support.",
-        "Die Antwort kam nicht vom Lizenzdienst. Bitte prüfen Sie Ihr Netzwerk und fragen Sie den Support.",
-        "La réponse ne provient pas du service de licences. Vérifiez votre réseau et contactez l’assistance.",
-        "La respuesta no procede del servicio de licencias. Compruebe su red y consulte al soporte.",
-        "応答はライセンスサービスからのものではありません。ネットワークを確認し、サポートにお問い合わせください。",
-        "该响应并非来自许可证服务。请检查网络并联系技术支持。",
+        "What arrived is not vouched for by the license service or the vendor. Please contact support.",
+        "Was ankam, dafür steht weder Lizenzdienst noch Hersteller ein. Bitte fragen Sie den Support.",
+        "Ni le service de licences ni l’éditeur ne garantissent ce qui est arrivé. Contactez l’assistance.",
+        "Lo recibido no está avalado por el servicio de licencias ni por el fabricante. Consulte al soporte.",
+        "受信した内容が正規のものであることを確認できません。サポートにお問い合わせください。",
+        "无法确认收到的内容来自许可证服务或开发商。请联系技术支持。",
+    ),
+    "error.cancelled": (
+        "The download was cancelled.",
+        "Der Download wurde abgebrochen.",
+        "Le téléchargement a été annulé.",
+        "La descarga se ha cancelado.",
+        "ダウンロードはキャンセルされました。",
+        "下载已取消。",
     ),
     # --- LicenseState: the first line of a settings page; {detail} is a date ---
     "state.valid": (

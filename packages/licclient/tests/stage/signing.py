@@ -1,26 +1,57 @@
-"""A service that signs what it grants, as the oracle does it."""
+"""A service that signs its answers, as the oracle does it."""
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.oracle import Answered, Asked, Signer
 
 SIGNER = Signer()
+GOOD = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
+
+
+@dataclass
+class Vendor:
+    """A scripted service that signs."""
+
+    service: Any
+    http_answer: Any
+    clock: Any
+    signer: Signer = field(default_factory=Signer)
+
+    def answered(self, request: Any, status: int = 200, body: Any = GOOD) -> Answered:
+        """An answer to a request, not yet signed."""
+        asked = Asked(request.method, self.service.url + request.target, request.headers, request.body)
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return Answered(asked, status, {"Content-Type": "application/json"}, raw)
+
+    def sign(self, answered: Answered, signer: Signer | None = None, **bent: Any) -> Answered:
+        """Sign it as it was asked for, but for what is bent."""
+        wish = self.signer.wish(answered.request.headers)
+        assert wish is not None
+        label, nonce = wish
+        told = {"nonce": nonce, "created": self.clock(), "label": label, **bent}
+        (signer or self.signer).sign(answered, **told)
+        return answered
+
+    def write(self, answered: Answered) -> bytes:
+        """Put it on the wire."""
+        headers = {name.replace("-", "_"): value for name, value in answered.headers.items()}
+        raw: bytes = self.http_answer(answered.status_code, answered.body, **headers)
+        return raw
+
+    def says(self, status: int = 200, body: Any = GOOD, **bent: Any) -> None:
+        """Answer everything so from now on, signed for who asks for it."""
+
+        def script(request: Any) -> bytes:
+            answered = self.answered(request, status, body)
+            wanted = "accept-signature" in request.headers
+            return self.write(self.sign(answered, **bent) if wanted else answered)
+
+        self.service.script = script
 
 
 def grants_signed(service: Any, http_answer: Any, clock: Any, product: str = "Notes") -> None:
     """Grant every key from now on, through a day, and sign it by `SIGNER`."""
-
-    def script(request: Any) -> bytes:
-        body = {"valid": True, "product": product, "expiry": "2026-12-31", "lifetime": False}
-        asked = Asked(request.method, service.url + request.target, request.headers, request.body)
-        answered = Answered(asked, 200, {"Content-Type": "application/json"}, json.dumps(body).encode())
-        wish = SIGNER.wish(request.headers)
-        assert wish is not None
-        label, nonce = wish
-        SIGNER.sign(answered, nonce, clock(), label=label)
-        headers = {name.replace("-", "_"): value for name, value in answered.headers.items()}
-        raw: bytes = http_answer(200, answered.body, **headers)
-        return raw
-
-    service.script = script
+    body = GOOD | {"product": product, "expiry": "2026-12-31"}
+    Vendor(service, http_answer, clock, SIGNER).says(body=body)
