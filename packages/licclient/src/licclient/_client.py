@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Self
 import licclient
 from licclient._clock import Clock, real_clock
 from licclient._errors import LicclientError
-from licclient._key_steps import KeySteps
 from licclient._life import AsyncLife, Life
 from licclient._model import License, Settings, Update
-from licclient._settings import read_settings
 from licclient._threads import in_thread
-from licclient._update_steps import NoUpdate
 
 if TYPE_CHECKING:
     from licclient._download import Downloaded
     from licclient._fetch import Cancel, Progress
     from licclient._transport import AsyncTransport, Transport
+    from licclient._update_steps import NoUpdate
 
 
 class _Client:
@@ -49,6 +47,10 @@ class _Client:
         download_origins: Iterable[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        # Here, so that importing costs an app next to nothing that makes its client later, or never.
+        from licclient._key_steps import KeySteps  # noqa: PLC0415 - as told
+        from licclient._settings import read_settings  # noqa: PLC0415 - as told
+
         settings = read_settings(
             base_url,
             product=product,
@@ -221,7 +223,9 @@ class LicenseClient(_Client, Life):
                 self._open_transport = Transport(*self._transport_options())
             return self._open_transport
 
-    def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
+    def _look_for_update(self, key: str | None, *, force: bool) -> "Update | NoUpdate | LicclientError":
+        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
+
         known = self._steps.begin_check(key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known
@@ -310,7 +314,9 @@ class AsyncLicenseClient(_Client, AsyncLife):
                 self._open_files = Transport(*self._transport_options())
             return self._open_files
 
-    async def _look_for_update(self, key: str | None, *, force: bool) -> Update | NoUpdate | LicclientError:
+    async def _look_for_update(self, key: str | None, *, force: bool) -> "Update | NoUpdate | LicclientError":
+        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
+
         known = await in_thread(self._steps.begin_check, key, force=force)
         if isinstance(known, (Update, NoUpdate, LicclientError)):
             return known

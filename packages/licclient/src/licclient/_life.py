@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Never, overload
 
 from licclient._errors import LicclientError
 from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co
-from licclient._key_steps import KeySteps
 from licclient._model import License, Update
 from licclient._threads import in_thread
 
 if TYPE_CHECKING:
     import asyncio
 
+    from licclient._key_steps import KeySteps
     from licclient._status import LicenseStatus
     from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate, Worker
 
@@ -29,7 +29,7 @@ BEHIND_EVERY: Final = 60.0
 class Life:
     """The half of `LicenseClient` that remembers a key."""
 
-    _steps: KeySteps
+    _steps: "KeySteps"
     _agent: str
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class Life:
 class AsyncLife:
     """The twin of `Life`."""
 
-    _steps: KeySteps
+    _steps: "KeySteps"
     _agent: str
 
     def __init__(self) -> None:
@@ -305,7 +305,7 @@ class AsyncLife:
             await self.verify()
 
 
-def _report(steps: KeySteps, agent: str) -> str:
+def _report(steps: "KeySteps", agent: str) -> str:
     from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
 
     return write_report(examine(steps, agent), steps.now())

@@ -1,6 +1,5 @@
 """Pure: where a file may be fetched from (D-53)."""
 
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
@@ -55,6 +54,8 @@ def redirect_target(link: str, location: str, settings: Settings) -> str | None:
 
 def is_loopback(host: str) -> bool:
     """Tell whether a host is this machine, without asking anybody for its address."""
+    from ipaddress import ip_address  # noqa: PLC0415 - for a file only
+
     try:
         return ip_address(host).is_loopback
     except ValueError:

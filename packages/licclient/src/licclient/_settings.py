@@ -29,7 +29,7 @@ MAX_PUBLIC_KEYS: Final = 16
 """Each pinned key makes every request longer by some 250 bytes, and servers take only so much."""
 
 # What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
-_PLAIN_URL: Final = re.compile(r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+")
+_PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -143,7 +143,7 @@ def _public_keys(texts: Iterable[str] | None, server: str) -> "tuple[PublicKey, 
     keys = _keys("public_keys", texts)
     if not keys:
         return ()
-    if not _PLAIN_URL.fullmatch(server) or "/." in server:
+    if not re.fullmatch(_PLAIN_URL, server) or "/." in server:
         raise ValueError(
             "with public_keys, base_url must be plain ASCII (xn--… for the host), without /. in it"
         )

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -34,7 +33,8 @@ MIN_MASKED: Final = 10
 
 _WORDS: Final = frozenset({200, 401, 403, 404, 422})
 
-_KEY_SHAPE: Final = re.compile(r"CP(?:-|%2D)[A-Z0-9]{6}(?:(?:-|%2D)[A-Z0-9]{6}){4}", re.IGNORECASE)
+# Compiled when it is needed: that takes longer than anything else here.
+_KEY_SHAPE: Final = r"CP(?:-|%2D)[A-Z0-9]{6}(?:(?:-|%2D)[A-Z0-9]{6}){4}"
 
 _JSON_HEADERS: Final = {"Accept": "application/json"}
 
@@ -141,6 +141,8 @@ def update_call(settings: Settings, key: str, slug: str, version: str, domain: s
 
 def shown_ip(address: str) -> str:
     """Write a socket's address as the `ip` of a verify: without a zone, `0.0.0.0` when it is none (D-45)."""
+    from ipaddress import ip_address  # noqa: PLC0415 - for a call only
+
     try:
         return str(ip_address(address.partition("%")[0]))
     except ValueError:
@@ -314,7 +316,7 @@ def _masked(words: str, key: str) -> str:
     """
     if len(key) >= MIN_MASKED:
         words = re.sub(re.escape(key), "…", words, flags=re.IGNORECASE)
-    return _KEY_SHAPE.sub("…", words)
+    return re.sub(_KEY_SHAPE, "…", words, flags=re.IGNORECASE)
 
 
 def _is_text(value: str) -> bool:
