@@ -184,6 +184,8 @@ def test_workers_take_a_new_key_up_on_sighup(program):
         key = json.loads(program.run("signing-key", "add", "--json").stdout)
         os.kill(process.pid, signal.SIGHUP)
         deadline = time.monotonic() + 30
-        while signed_by(url) != key["id"] and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert {signed_by(url) for _ in range(8)} == {key["id"]}
+        signers: set[str | None] = set()
+        while signers != {key["id"]} and time.monotonic() < deadline:
+            time.sleep(0.7)  # the old generation answers to its end, and who asks too often is told so
+            signers = {signed_by(url) for _ in range(4)}
+        assert signers == {key["id"]}
