@@ -99,7 +99,7 @@ def _other_files() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize(("what", "pem"), _other_files().items())
+@pytest.mark.parametrize(("what", "pem"), _other_files().items(), ids=_other_files())
 def test_other_files_are_refused_without_a_word_of_what_is_in_them(what, pem):
     """Encrypted keys, other algorithms and other containers: one sentence, and nothing of the file."""
     with pytest.raises(WrongUse) as refused:

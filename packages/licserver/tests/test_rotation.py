@@ -127,6 +127,17 @@ def test_made_up_links_do_not_make_it_look_all_the_time(settings, process, monke
     assert len(looks) == 10
 
 
+def test_a_file_that_cannot_be_read_yet_is_read_when_it_can(settings, process):
+    """Whoever puts the file there may give it to the server's user a moment later: that changes no date."""
+    ring, path = process(), settings.data_dir / "secrets.json"
+    [new, _] = rotate(settings, NOW, lead=SECOND)
+    text = path.read_bytes()
+    for look, content, is_read in ((1, b"?" * len(text), False), (2, text, True)):
+        path.write_bytes(content)
+        os.utime(path, ns=(1, 1))
+        assert (ring.signer(NOW + look * LOOK_EVERY).id == new.id) is is_read
+
+
 def test_leaked_secrets_are_believed_no_more(settings, process):
     """Whoever has the old one cannot make a link with it."""
     ring = process()

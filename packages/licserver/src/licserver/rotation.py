@@ -51,6 +51,7 @@ class LinkRing:
         self._vault = vault
         self._path = path
         self._mark = _mark(path)
+        self._refused: _Mark | None = None
         self._secrets = vault.link_secrets
         self._signer = vault.link_secrets[0]
         self._looked_at = self._look_at = datetime.min.replace(tzinfo=UTC)
@@ -83,11 +84,13 @@ class LinkRing:
         self._looked_at, self._look_at = now, now + LOOK_EVERY
         mark = _mark(self._path)
         if self._path is not None and mark is not None and mark != self._mark:
-            self._mark = mark
             try:
                 self._secrets = self._read(self._path)
+                self._mark = mark
             except (OSError, UnicodeDecodeError, VaultError) as problem:
-                _log.error("the secrets for links stay as they were: %s", problem)
+                if mark != self._refused:  # it is tried at each look, and complained of once
+                    _log.error("the secrets for links stay as they were: %s", problem)
+                self._refused = mark
         self._signer = signing_secret(self._secrets, now)
 
     def _read(self, path: Path) -> tuple[LinkSecret, ...]:

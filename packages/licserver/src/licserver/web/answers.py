@@ -37,7 +37,8 @@ class WholeResponse(web.StreamResponse):
     def __init__(self, answer: wire.Answer, headers: Mapping[str, str]) -> None:
         super().__init__(status=answer.status)
         self.content = answer.content
-        self._more = "".join([f"{name}: {_clean(value)}\r\n" for name, value in headers.items()])
+        if headers:
+            self.headers.update(headers)
         self._is_last = False
         self._is_sent = False
 
@@ -67,22 +68,22 @@ class WholeResponse(web.StreamResponse):
         transport = request.transport
         if transport is None:
             raise ConnectionResetError("the caller has gone")
-        self._is_sent = True
         self._is_last = self._is_last or not request.keep_alive
         head = (
             f"{_fixed_head(self.status, int(monotonic()))}Content-Length: {len(self.content)}\r\n"
-            f"{self._connection(request)}{self._more}{self._added()}\r\n"
+            f"{self._connection(request)}{self._more()}\r\n"
         )
+        self._is_sent = True
         transport.write(head.encode() + (b"" if request.method == "HEAD" else self.content))
         if transport.get_write_buffer_size():  # who does not read is not sent more and more
             await request.writer.drain()
         return None
 
-    def _added(self) -> str:
-        """Write what others have put into `headers` since."""
-        if not self._headers:
+    def _more(self) -> str:
+        """Write what stands in `headers`: what only some answers have."""
+        if not self.headers:
             return ""
-        return "".join([f"{name}: {_clean(value)}\r\n" for name, value in self._headers.items()])
+        return "".join([f"{name}: {_clean(value)}\r\n" for name, value in self.headers.items()])
 
     def _connection(self, request: web.BaseRequest) -> str:
         """Say what becomes of the connection, where it is not what the version promises (RFC 9112 9.3)."""
