@@ -40,6 +40,7 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
         "licserver.cli.signing_keys:signing_key_group",
         "Keys that sign answers, for apps to pin.",
     ),
+    "user": ("licserver.cli.users:user_group", "Add and remove users of the console."),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 

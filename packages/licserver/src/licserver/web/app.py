@@ -14,11 +14,13 @@ from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import download
 from licserver.web.callers import Callers
+from licserver.web.console import add_console
 from licserver.web.errors import expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
 from licserver.web.public import PublicEndpoints
 from licserver.web.signed import AnswerSigner
+from licserver.web.tally import Tally
 from licserver.web.state import (
     ARTIFACTS,
     CLOCK,
@@ -60,7 +62,9 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[SEND_TIMEOUT] = vendor.settings.send_timeout
     callers = Callers(vendor.settings)
     app[LIMITS] = limits = Limits(vendor.settings, callers)
-    public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock, callers, limits)
+    tally = Tally(vendor.database, clock)
+    app.cleanup_ctx.append(tally.running)
+    public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock, callers, limits, tally)
     signer = AnswerSigner(vendor.vault.signing_keys, clock, public.keep_body, public.base_url)
     verify = _add(app, "POST", wire.VERIFY_PATH, signer.signing(public.verify))
     update_check = _add(app, "GET", wire.UPDATE_CHECK_PATH, signer.signing(public.update_check))
@@ -72,6 +76,7 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     _add(app, "GET", wire.MANIFEST_PATH, download.update_manifest)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
+    add_console(app, vendor, clock, app[DRAIN], limits.is_flood)
     app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
     if is_https(vendor.settings):

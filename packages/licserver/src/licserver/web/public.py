@@ -19,6 +19,7 @@ from licserver.vault import Vault
 from licserver.web.answers import send
 from licserver.web.callers import Callers
 from licserver.web.limits import Limits
+from licserver.web.tally import Tally
 
 _HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
@@ -34,6 +35,7 @@ class PublicEndpoints:
         clock: Every decision's `now`.
         callers: Finds out who calls.
         limits: Turns away who guesses.
+        tally: Counts, for plots.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class PublicEndpoints:
         clock: Clock,
         callers: Callers,
         limits: Limits,
+        tally: Tally,
     ) -> None:
         self._desk = desk
         self._vault = vault
@@ -53,6 +56,7 @@ class PublicEndpoints:
         self._clock = clock
         self._callers = callers
         self._limits = limits
+        self._tally = tally
 
     async def verify(self, request: web.Request) -> web.StreamResponse:
         """Answer whether a key is valid here (spec 4.1)."""
@@ -65,6 +69,7 @@ class PublicEndpoints:
         def judge(license_: License | None) -> VerifyVerdict:
             return rules.judge_verify(key, license_, environment, now)
 
+        sighting = None
         if rules.has_key_shape(key):
             sighting = Sighting(self._vault.license_id(key), environment)
             verdict = judge(await self._desk.look_up(sighting))
@@ -72,6 +77,7 @@ class PublicEndpoints:
                 verdict = await self._desk.admit(Claim(sighting, judge, now))
         else:
             verdict = judge(None)  # no need to look it up; judged all the same, in one place
+        self._tally.verified(verdict, sighting)
         answer = wire.answer_verify(verdict)
         if isinstance(verdict, VerifyRefusal) and verdict in rules.MISSES:
             return await self._limits.answer_miss(request, answer)
@@ -87,6 +93,7 @@ class PublicEndpoints:
         license_id = self._vault.license_id(key) if rules.has_key_shape(key) else None
         license_, product = await self._desk.look_up_update(UpdateAsk(license_id, call.slug))
         verdict = rules.judge_update(license_, product, now)
+        self._tally.checked(verdict, call.current_version)
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)

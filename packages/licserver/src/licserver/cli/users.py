@@ -1,0 +1,66 @@
+"""Commands on the console's users."""
+
+from typing import Any
+
+import click
+
+from licserver.cli.common import Printer, vendor_command
+from licserver.store.users import UserRow
+from licserver.users import Users
+from licserver.vendor import Vendor
+
+
+@click.group("user")
+def user_group() -> None:
+    """Add, list and remove users of the console; change their passwords."""
+
+
+@user_group.command("add")
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input: one line.")
+@vendor_command
+def add(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) -> None:
+    """Add the user NAME; the password is asked for, never an argument that others could see."""
+    users = Users(vendor.database)
+    users.check_new(name)
+    name = users.add(name, _ask_password(from_stdin=password_stdin))
+    printer.one({"user": name}, f"added {name}; sign in at /console")
+
+
+@user_group.command("list")
+@vendor_command
+def list_users(vendor: Vendor, printer: Printer) -> None:
+    """List all users."""
+    printer.rows(map(_user, Users(vendor.database).all()), (32, 23, 0), "no users yet; add one: licserver user add NAME")
+
+
+@user_group.command("password")
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input: one line.")
+@vendor_command
+def password(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) -> None:
+    """Give the user NAME another password; whoever is signed in with the name is signed out."""
+    users = Users(vendor.database)
+    users.user(name)
+    users.set_password(name, _ask_password(from_stdin=password_stdin))
+    printer.one({"user": name}, f"changed the password of {name}, who is signed out everywhere")
+
+
+@user_group.command("remove")
+@click.argument("name")
+@vendor_command
+def remove(vendor: Vendor, printer: Printer, name: str) -> None:
+    """Remove the user NAME; whoever is signed in with the name is signed out."""
+    Users(vendor.database).remove(name)
+    printer.one({"user": name}, f"removed {name}")
+
+
+def _ask_password(*, from_stdin: bool) -> str:
+    if from_stdin:
+        return click.get_text_stream("stdin").readline().rstrip("\r\n")
+    asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    return asked
+
+
+def _user(user: UserRow) -> dict[str, Any]:
+    return {"user": user.name, "added": user.created_at, "password changed": user.password_changed_at}

@@ -1,0 +1,125 @@
+"""Plots as SVG, made here and read without a script. Pure.
+
+The SVG holds shapes only, which stretch to whatever width there is; words stand around it as HTML, so that they stay
+legible on a phone. Colours are classes of the style sheet: the same plot does for light and dark.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+_HEIGHT: Final = 100
+_STEP: Final = 10
+_BAR: Final = 8
+
+
+class Series(NamedTuple):
+    """What one colour stands for.
+
+    Args:
+        label: In words.
+        style: Its class in the style sheet, without ``s-``.
+        values: One for each day, from 0.
+    """
+
+    label: str
+    style: str
+    values: Sequence[int]
+
+    @property
+    def total(self) -> int:
+        """All days together."""
+        return sum(self.values)
+
+
+class Plot(NamedTuple):
+    """Numbers by day, ready to be drawn and to be written as a table.
+
+    Args:
+        title: What is counted.
+        days: In their order.
+        series: Stacked from the bottom.
+    """
+
+    title: str
+    days: Sequence[date]
+    series: Sequence[Series]
+
+    @property
+    def total(self) -> int:
+        """Everything together."""
+        return sum(one.total for one in self.series)
+
+    @property
+    def top(self) -> int:
+        """Where the scale ends."""
+        return round_up(max((sum(column) for column in self._columns), default=0))
+
+    @property
+    def rows(self) -> list[tuple[date, tuple[int, ...]]]:
+        """The same as a table, the latest day first, without days on which nothing was."""
+        rows = zip(self.days, self._columns, strict=True)
+        return [(day, column) for day, column in rows if any(column)][::-1]
+
+    @property
+    def _columns(self) -> list[tuple[int, ...]]:
+        return list(zip(*(one.values for one in self.series), strict=True))
+
+    @property
+    def svg(self) -> Markup:
+        """The shapes; hidden from screen readers, who have the table."""
+        scale = _HEIGHT / (self.top or 1)
+        width = max(1, len(self.days)) * _STEP
+        shapes = [
+            f'<line class="grid" x1="0" x2="{width}" y1="{y}" y2="{y}"/>'
+            for y in range(0, _HEIGHT + 1, _HEIGHT // 4)
+        ]
+        for at, (day, column) in enumerate(zip(self.days, self._columns, strict=True)):
+            floor = float(_HEIGHT)
+            bars = []
+            for one, value in zip(self.series, column, strict=True):
+                if value:
+                    height = value * scale
+                    floor -= height
+                    bars.append(_bar(at * _STEP + 1, floor, height, one.style))
+            told = ", ".join(
+                f"{one.label} {value:,}" for one, value in zip(self.series, column, strict=True) if value
+            )
+            title = escape(f"{day:%a %d %b}: {told or 'nothing'}")
+            # The whole column answers the pointer, so that small values can be found too.
+            hover = f'<rect class="hover" x="{at * _STEP}" y="0" width="{_STEP}" height="{_HEIGHT}"/>'
+            shapes.append(f"<g><title>{title}</title>{''.join(bars)}{hover}</g>")
+        return Markup(  # noqa: S704 - numbers, our own class names, and text that was escaped above
+            f'<svg class="plot" viewBox="0 0 {width} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
+            f"{''.join(shapes)}</svg>"
+        )
+
+
+def share_bar(share: float, style: str = "one") -> Markup:
+    """Draw one share of a whole as a bar, for a cell of a table.
+
+    Args:
+        share: From 0 to 1.
+        style: Its class in the style sheet, without ``s-``.
+    """
+    width = round(max(0.0, min(1.0, share)) * 100, 1)
+    return Markup(  # noqa: S704 - a number and our own class name
+        '<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="rest" x="0" y="0" width="100" height="10"/>'
+        f'<rect class="s-{escape(style)}" x="0" y="0" width="{width}" height="10"/></svg>'
+    )
+
+
+def round_up(value: int) -> int:
+    """The next number that a scale may end at: 1, 2, 4, 5 or 8 with zeros behind it; 0 stays."""
+    if value <= 0:
+        return 0
+    unit = 10 ** (len(str(value)) - 1)
+    return next(unit * lead for lead in (1, 2, 4, 5, 8, 10) if unit * lead >= value)
+
+
+def _bar(x: int, y: float, height: float, style: str) -> str:
+    return f'<rect class="s-{escape(style)}" x="{x}" y="{y:.2f}" width="{_BAR}" height="{height:.2f}"/>'
+

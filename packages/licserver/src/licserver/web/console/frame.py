@@ -1,0 +1,59 @@
+"""Templates: loaded from the package, escaping everything, and failing on what they do not know."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from licserver import __version__
+from licserver.web.console import words
+from licserver.web.console.assets import Asset
+from licserver.web.console.charts import share_bar
+
+
+class Frame:
+    """Writes pages; used by several threads at once.
+
+    Args:
+        assets: From `load_assets`.
+    """
+
+    def __init__(self, assets: Mapping[str, Asset]) -> None:
+        self._templates = Environment(
+            loader=PackageLoader("licserver.web.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._templates.filters.update(
+            day=_day, moment=_moment, stamp=_stamp, number=_number, bytes=words.file_size
+        )
+        self._templates.globals.update(
+            asset={name: asset.path for name, asset in assets.items()},
+            share_bar=share_bar,
+            version=__version__,
+            words=words,
+        )
+
+    def write(self, template: str, **context: Any) -> bytes:
+        """Write a page."""
+        return self._templates.get_template(template).render(context).encode()
+
+
+def _day(value: date | None) -> str:
+    return "–" if value is None else f"{value.day} {value:%B %Y}"
+
+
+def _moment(value: datetime | None) -> str:
+    return "–" if value is None else f"{value.day} {value:%b %Y, %H:%M} UTC"
+
+
+def _stamp(value: date | datetime) -> str:
+    return value.isoformat()
+
+
+def _number(value: int) -> str:
+    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")

@@ -1,0 +1,141 @@
+"""What happens: plots from running totals; and, as long as something is missing, what to do next."""
+
+import calendar
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, timedelta
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from licserver.figures import Figures
+from licserver.store.totals import Total
+from licserver.vendor import Vendor
+from licserver.web.console.charts import Plot, Series
+from licserver.web.console.visit import Page, Visit
+
+DAYS: Final = 30
+_VERSION_DAYS: Final = 7
+_MAX_VERSIONS: Final = 12
+
+_VERDICTS: Final = (
+    ("valid", "one"),
+    ("slots full", "three"),
+    ("expired", "five"),
+    ("revoked", "four"),
+    ("unknown", "six"),
+    ("malformed", "two"),
+)
+"""Labels of the totals, from the bottom to the top of a column, with their colours."""
+
+
+class Step(NamedTuple):
+    """One of the first steps."""
+
+    title: str
+    text: str
+    command: str
+    link: str
+    done: bool
+
+
+class Version(NamedTuple):
+    """How much a version is used."""
+
+    slug: str
+    version: str
+    count: int
+    share: float
+
+
+class Expiring(NamedTuple):
+    """Licenses whose last day is still to come in this month."""
+
+    count: int
+    until: date
+    link: str
+
+
+def show(visit: Visit) -> Page:
+    """Show all of it."""
+    today = visit.now.date()
+    days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
+    figures = Figures(visit.vendor.database)
+    totals = figures.totals(days[0])
+    return Page(
+        "overview.html",
+        {
+            "plots": plot_totals(totals, days),
+            "versions": count_versions(totals, today - timedelta(days=_VERSION_DAYS - 1)),
+            "expiring": _expiring(figures, today),
+            "steps": _first_steps(visit.vendor, figures),
+        },
+    )
+
+
+def plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
+    """Make the plots of some days. Pure."""
+
+    def series(label: str, style: str, is_meant: Callable[[Total], bool]) -> Series:
+        count = Counter[date]()
+        for total in filter(is_meant, totals):
+            count[total.day] += total.count
+        return Series(label, style, [count[day] for day in days])
+
+    verdicts = [
+        series(label, style, lambda one, label=label: one.counted[::2] == ("verify", label))  # type: ignore[misc]
+        for label, style in _VERDICTS
+    ]
+    activations = series("activations", "two", lambda one: one.counted.name == "activation")
+    return [Plot("Verify calls", days, verdicts), Plot("Activations", days, [activations])]
+
+
+def count_versions(totals: Iterable[Total], since: date) -> list[Version]:
+    """Say which versions ask for updates, the most used first; shares are of their product. Pure."""
+    counts, products = Counter[tuple[str, str]](), Counter[str]()
+    for total in totals:
+        if total.counted.name == "update" and total.day >= since:
+            counts[total.counted.product, total.counted.label] += total.count
+            products[total.counted.product] += total.count
+    return [
+        Version(slug, version, count, count / products[slug])
+        for (slug, version), count in counts.most_common(_MAX_VERSIONS)
+    ]
+
+
+def _expiring(figures: Figures, today: date) -> Expiring:
+    until = today.replace(day=calendar.monthrange(today.year, today.month)[1])
+    search = urlencode({"from": today.isoformat(), "until": until.isoformat()})
+    return Expiring(figures.expiring(today, until), until, f"/console/licenses?{search}")
+
+
+def _first_steps(vendor: Vendor, figures: Figures) -> list[Step]:
+    """Say what a shop still needs; nothing once it has sold its first license."""
+    products = vendor.products()
+    slug = products[0].slug if products else "my-app"
+    has_release = any(product.latest for product in products)
+    has_license = figures.has_licenses()
+    if has_license and has_release:
+        return []
+    return [
+        Step(
+            "Add a product",
+            "What you sell, under a name that your app will use.",
+            f'licserver product add {slug} --name "My App" --environment domain',
+            "/console/products",
+            bool(products),
+        ),
+        Step(
+            "Publish a version",
+            "The file that customers download. Without one, update checks answer no_versions.",
+            f"licserver release publish {slug} 1.0.0 my-app-1.0.0.zip",
+            f"/console/products/{slug}" if products else "",
+            has_release,
+        ),
+        Step(
+            "Issue a license",
+            "A key for a customer, or for you, to see your app accept it.",
+            f"licserver license issue {slug} --slots 3",
+            "/console/licenses/issue" if products else "",
+            has_license,
+        ),
+    ]

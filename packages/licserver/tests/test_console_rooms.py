@@ -1,0 +1,213 @@
+"""The console's pure rooms (issue 6): cells of CSV, cookies and forms, file names, plots, words."""
+
+import csv
+import io
+import re
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.csvcells import to_line
+from licserver.errors import WrongUse
+from licserver.passwords import check_password
+from licserver.web.console import sessions, words
+from licserver.web.console.charts import Plot, Series, round_up
+from licserver.web.console.forms import FormError, parse_form, safe_name
+
+DAYS = [date(2026, 6, 13), date(2026, 6, 14), date(2026, 6, 15)]
+TOKEN, OTHER = "t" * 43, "o" * 43
+
+# --- CSV --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1", "＋1", "－1", "＠x", '=cmd|" /C calc"!A0'],
+)
+def test_a_cell_that_would_be_a_formula_is_text(text):
+    """Whatever a spreadsheet would run has an apostrophe in front, and is otherwise as it was."""
+    ((cell, _),) = csv.reader(io.StringIO(to_line([text, "next"]), newline=""))
+    assert cell == f"'{text}"
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=4))
+def test_any_text_stays_in_its_cell(cells):
+    """Quotes, commas and line breaks end no cell, and no cell begins as a formula."""
+    (read,) = csv.reader(io.StringIO(to_line(cells), newline=""))
+    assert [cell.removeprefix("'") for cell in read] == [cell.removeprefix("'") for cell in cells]
+    assert not any(cell.lstrip(" ")[:1] in set("=+-@\t\r\n＝＋－＠") - {""} for cell in read)
+
+
+def test_numbers_and_dates_are_not_text():
+    """A negative number stays one; instants and dates are written so that they sort."""
+    noon = datetime(2026, 6, 15, 12, tzinfo=UTC)
+    assert to_line([-1, None, True, noon, noon.date()]) == "-1,,yes,2026-06-15 12:00:00,2026-06-15\r\n"
+
+
+# --- sessions ---------------------------------------------------------------------------------
+
+
+def test_a_forms_token_is_good_for_its_session_alone():
+    """It is not the session's own token, and another session's is not taken."""
+    token = sessions.csrf_token(TOKEN)
+    assert TOKEN not in token
+    assert sessions.is_own_form(TOKEN, token)
+    assert not sessions.is_own_form(OTHER, token)
+    assert not sessions.is_own_form(TOKEN, "")
+    assert not sessions.is_own_form(TOKEN, "ö")
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_ours"),
+    [
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://shop.example"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site"}, False),  # another host of the same company
+        ({"Origin": "https://SHOP.example"}, True),
+        ({"Origin": "https://evil.example"}, False),
+        ({"Origin": "https://shop.example.evil.example"}, False),
+        ({"Origin": "null"}, False),
+        ({}, True),  # no browser: nobody to be tricked
+    ],
+)
+def test_whose_page_sent_a_form(headers, is_ours):
+    """What browsers say of themselves is believed; a form from another site is not taken."""
+    assert sessions.is_from_here(headers, "shop.example") is is_ours
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["https://evil.example", "//evil.example", "/\\evil.example", "/console//evil.example", "/api", "/consoles", "",
+     "/console/\r\nSet-Cookie: a=b", "javascript:alert(1)", "/console@evil.example"],
+)  # fmt: skip
+def test_signing_in_leads_nowhere_else(path):
+    """Where to go afterwards comes from the address, so anybody may have written it."""
+    assert sessions.own_path(path) == "/console"
+
+
+def test_signing_in_leads_back():
+    """A page of the console with its search is remembered."""
+    path = "/console/licenses?q=a%40b.example&product=app"
+    assert sessions.own_path(path) == path
+
+
+def test_cookies():
+    """Over https the cookie is bound to the host; scripts see neither, and a strange value is none."""
+    assert sessions.write_cookie(TOKEN, is_https=True, seconds=60) == (
+        f"__Host-licserver={TOKEN}; Path=/; Secure; Max-Age=60; HttpOnly; SameSite=Lax"
+    )
+    assert sessions.write_cookie("", is_https=False, seconds=0) == (
+        "licserver=; Path=/console; Max-Age=0; HttpOnly; SameSite=Lax"
+    )
+    assert sessions.read_token({"licserver": TOKEN}) == TOKEN
+    assert sessions.read_token({"__Host-licserver": TOKEN, "licserver": OTHER}) == TOKEN
+    assert sessions.read_token({"licserver": TOKEN + "x"}) is None
+
+
+# --- forms ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("app.zip", "app.zip"),
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        ("/abs/app.zip", "app.zip"),
+        ("C:\\fakepath\\app.zip", "app.zip"),
+        ("..", None),
+        (".", None),
+        ("", None),
+        (None, None),
+        ("a/", None),
+        ("a\0b\r\n.zip", "ab.zip"),
+        ("app.zip\u202egpj.", "app.zipgpj"),
+        ('a"b<c>.zip', "abc.zip"),
+        ("x" * 300 + ".tar", "x" * 129 + ".tar"),
+        ("y" * 300, "y" * 150),
+    ],
+)
+def test_an_uploads_name_is_no_path(sent, kept):
+    """Of what a browser calls a file, the last part is kept, without what could do harm."""
+    assert safe_name(sent) == kept
+
+
+@given(st.text())
+def test_no_name_leads_out_of_its_folder(sent):
+    """Whatever is sent, what is kept is one plain name."""
+    kept = safe_name(sent)
+    assert kept is None or (kept not in {".", ".."} and not re.search(r"[/\\\0\r\n]", kept) and len(kept) <= 150)
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"a=%ff", b"&".join(b"a=1" for _ in range(60))])
+def test_a_form_that_cannot_be_read(body):
+    """Bytes that are no form are told so, and are no failure."""
+    with pytest.raises(FormError):
+        parse_form(body)
+
+
+def test_a_form():
+    """Of a name that comes twice, the last counts; line breaks are ours."""
+    assert parse_form(b"a=1&a=2&b=%0D%0A&c=") == {"a": "2", "b": "\n", "c": ""}
+
+
+# --- plots and words --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "top"), [(0, 0), (1, 1), (3, 4), (7, 8), (9, 10), (10, 10), (41, 50), (801, 1000)])
+def test_where_a_scale_ends(value, top):
+    """At a number that people read at a glance."""
+    assert round_up(value) == top
+
+
+def test_a_plot_says_the_same_twice():
+    """Every number of the table is in the shapes; a label is text there, whatever it holds."""
+    plot = Plot("Calls", DAYS, [Series("good", "one", [1, 0, 4]), Series("<bad>", "four", [0, 0, 2])])
+    assert plot.total == 7
+    assert plot.rows == [(DAYS[2], (4, 2)), (DAYS[0], (1, 0))]
+    assert plot.top == 8
+    assert "Mon 15 Jun: good 4, &lt;bad&gt; 2" in plot.svg
+    assert 'height="50.00"' in plot.svg  # 4 of 8
+    assert "style=" not in plot.svg  # the content security policy would drop it
+
+
+def test_a_plot_of_nothing():
+    """Days without a number, and no days at all, are drawn as well."""
+    assert Plot("Calls", DAYS, [Series("good", "one", [0, 0, 0])]).rows == []
+    assert "<svg" in Plot("Calls", [], [Series("good", "one", [])]).svg
+
+
+@pytest.mark.parametrize(
+    ("past", "said"),
+    [
+        (timedelta(seconds=-5), "just now"),
+        (timedelta(minutes=2), "2 minutes ago"),
+        (timedelta(hours=1, minutes=40), "2 hours ago"),
+        (timedelta(hours=30), "30 hours ago"),
+        (timedelta(days=2), "2 days ago"),
+        (timedelta(days=90), "3 months ago"),
+        (timedelta(days=1000), "3 years ago"),
+    ],
+)
+def test_how_long_ago(past, said):
+    """Roughly, as people say it."""
+    now = datetime(2026, 6, 15, 12, tzinfo=UTC)
+    assert words.ago(now - past, now) == said
+
+
+def test_sizes():
+    """Bytes as people read them."""
+    assert [words.file_size(size) for size in (0, 999, 1000, 2_500_000, 2 * 10**12)] == [
+        "0 bytes", "999 bytes", "1.0 kB", "2.5 MB", "2000.0 GB",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("password", ["short", "alice-smith-1", "aaaaaaaaaaaaaaaa", "x" * 2000])
+def test_a_password_that_would_be_guessed(password):
+    """Too short, the name itself, one letter, or too long; and the complaint does not repeat it."""
+    with pytest.raises(WrongUse) as refused:
+        check_password("alice-smith-1", password)
+    assert password not in str(refused.value)
