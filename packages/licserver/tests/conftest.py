@@ -210,8 +210,8 @@ class Site:
 
 
 @pytest.fixture
-async def open_site() -> AsyncIterator[Callable[[World], Any]]:
-    """Start a server for a world, on a real socket."""
+async def open_site(make_world: Callable[..., World]) -> AsyncIterator[Callable[[World], Any]]:
+    """Start a server for a world, on a real socket; it ends before the world does, as with `serve`."""
     async with AsyncExitStack() as stack:
 
         async def start(world: World) -> Site:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, or_, update
+from sqlalchemy import and_, bindparam, or_, update
 
-from licserver.model import Environment
+from licserver.model import Environment, EnvironmentPolicy
 from licserver.store.engine import Database
 from licserver.store.tables import activations
 
@@ -16,25 +16,34 @@ class Seen(NamedTuple):
 
     Args:
         license_id: The license's.
-        environment: The activation's, to the letter: what is not activated is passed over.
+        environment: Where; what is not activated is passed over.
         at: When; its day decides whether there is anything to note.
+        policy: Which half of the environment has to be the activation's (D-03).
     """
 
     license_id: bytes
     environment: Environment
     at: datetime
+    policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
 
 
-_NOTE: Final = (
-    update(activations)
+_DOMAIN: Final = activations.c.domain == bindparam("in_domain")
+_IP: Final = activations.c.ip == bindparam("in_ip")
+_SAME: Final = {
+    EnvironmentPolicy.STRICT: and_(_DOMAIN, _IP),
+    EnvironmentPolicy.DOMAIN: _DOMAIN,
+    EnvironmentPolicy.EITHER: or_(_DOMAIN, _IP),
+}
+_NOTES: Final = {
+    policy: update(activations)
     .where(
         activations.c.license_id == bindparam("of"),
-        activations.c.domain == bindparam("in_domain"),
-        activations.c.ip == bindparam("in_ip"),
+        same,
         or_(activations.c.last_seen_at.is_(None), activations.c.last_seen_at < bindparam("since")),
     )
     .values(last_seen_at=bindparam("seen_at"))
-)
+    for policy, same in _SAME.items()
+}
 
 
 def note_seen(database: Database, batch: Sequence[Seen]) -> None:
@@ -50,17 +59,25 @@ def note_seen(database: Database, batch: Sequence[Seen]) -> None:
     Raises:
         StoreUnavailable: when the database fails; then nothing was noted.
     """
-    latest = {(seen.license_id, *seen.environment): seen.at for seen in sorted(batch, key=lambda one: one.at)}
-    rows = [
-        {
-            "of": license_id,
-            "in_domain": domain,
-            "in_ip": ip,
-            "seen_at": at,
-            "since": at.replace(hour=0, minute=0, second=0, microsecond=0),
-        }
-        for (license_id, domain, ip), at in sorted(latest.items())  # or two would wait for each other
-    ]
-    if rows:
-        with database.writing() as connection:
-            connection.execute(_NOTE, rows)
+    if not batch:
+        return
+    latest = {one[:2] + one[3:]: one.at for one in sorted(batch, key=lambda one: one.at)}
+    with database.writing() as connection:
+        for policy, note in _NOTES.items():
+            rows = [
+                {"of": license_id, **_halves(policy, environment), "seen_at": at, "since": _morning(at)}
+                # in one order, so that nobody waits in a ring
+                for (license_id, environment, meant), at in sorted(latest.items())
+                if meant is policy
+            ]
+            if rows:
+                connection.execute(note, rows)
+
+
+def _halves(policy: EnvironmentPolicy, environment: Environment) -> dict[str, str]:
+    halves = {"in_domain": environment.domain}
+    return halves if policy is EnvironmentPolicy.DOMAIN else {**halves, "in_ip": environment.ip}
+
+
+def _morning(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)

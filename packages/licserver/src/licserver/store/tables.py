@@ -232,7 +232,6 @@ users = Table(
     Column("password_hash", Text, nullable=False),  # argon2
     Column("password_changed_at", Instant, nullable=False),
     Column("created_at", Instant, nullable=False),
-    Column("disabled_at", Instant, nullable=True),
     comment="Who may sign in to the console.",
 )
 
@@ -241,9 +240,7 @@ sessions = Table(
     metadata,
     Column("token_hash", LargeBinary(32), primary_key=True),
     Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
-    Column("csrf_secret", LargeBinary(32), nullable=False),
     Column("created_at", Instant, nullable=False),
-    Column("seen_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
     sqlite_with_rowid=False,
 )

@@ -65,7 +65,7 @@ class Console:
         self, vendor: Vendor, clock: Clock, drain: Drain, is_flood: Callable[[web.Request], bool]
     ) -> None:
         self._vendor, self._clock, self._drain, self._is_flood = vendor, clock, drain, is_flood
-        self._settings: Settings = vendor.settings
+        self._settings = vendor.settings
         self._callers = Callers(vendor.settings)
         self._users = Users(vendor.database, clock)
         self._door = Door(self._users)
