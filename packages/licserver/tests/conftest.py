@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from harness.console import NAME, PASSWORD, Browser
 from harness.engines import Meddler
 from licserver.cli import main
 from licserver.environment import parse_ip
@@ -25,6 +26,7 @@ from licserver.model import Environment, EnvironmentPolicy, Release
 from licserver.rules import draw_key, judge_verify, version_key
 from licserver.settings import Settings
 from licserver.store import BatchStore, Claim, Records, Sighting
+from licserver.users import Users
 from licserver.vendor import LicenseTerms, Vendor
 from licserver.web import create_app
 from licserver.web.connections import Runner
@@ -231,6 +233,37 @@ async def site(open_site: Callable[[World], Any], world: World) -> Site:
     """A running server of the default world."""
     found: Site = await open_site(world)
     return found
+
+
+@pytest.fixture
+def users(world: World) -> Users:
+    """The console's users: alice."""
+    users = Users(world.vendor.database, world.clock)
+    users.add(NAME, PASSWORD)
+    return users
+
+
+@pytest.fixture
+async def open_browser(site: Site) -> AsyncIterator[Callable[..., Any]]:
+    """Open a browser at the site, nobody signed in; it may come from any loopback address."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(source: str = "127.0.0.1") -> Browser:
+            session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(local_addr=(source, 0)), cookie_jar=aiohttp.CookieJar(unsafe=True)
+            )
+            return Browser(await stack.enter_async_context(session), site.url)
+
+        yield open_one
+
+
+@pytest.fixture
+async def alice(users: Users, open_browser: Callable[..., Any]) -> Browser:
+    """Alice's browser; she is signed in, and looks at the overview."""
+    browser: Browser = await open_browser()
+    await browser.sign_in()
+    assert browser.status == 200, browser.text
+    return browser
 
 
 @pytest.fixture

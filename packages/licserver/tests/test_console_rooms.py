@@ -157,7 +157,7 @@ def test_a_form():
 # --- plots and words --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("value", "top"), [(0, 0), (1, 1), (3, 4), (7, 8), (9, 10), (10, 10), (41, 50), (801, 1000)])
+@pytest.mark.parametrize(("value", "top"), [(0, 0), (1, 1), (7, 8), (9, 10), (10, 10), (11, 12), (41, 50), (99, 100), (1040, 1200)])
 def test_where_a_scale_ends(value, top):
     """At a number that people read at a glance."""
     assert round_up(value) == top
@@ -168,9 +168,9 @@ def test_a_plot_says_the_same_twice():
     plot = Plot("Calls", DAYS, [Series("good", "one", [1, 0, 4]), Series("<bad>", "four", [0, 0, 2])])
     assert plot.total == 7
     assert plot.rows == [(DAYS[2], (4, 2)), (DAYS[0], (1, 0))]
-    assert plot.top == 8
+    assert plot.top == 6
     assert "Mon 15 Jun: good 4, &lt;bad&gt; 2" in plot.svg
-    assert 'height="50.00"' in plot.svg  # 4 of 8
+    assert 'height="66.67"' in plot.svg  # 4 of 6
     assert "style=" not in plot.svg  # the content security policy would drop it
 
 

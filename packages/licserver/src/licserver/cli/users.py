@@ -1,10 +1,12 @@
 """Commands on the console's users."""
 
+import sys
 from typing import Any
 
 import click
 
 from licserver.cli.common import Printer, vendor_command
+from licserver.errors import WrongUse
 from licserver.store.users import UserRow
 from licserver.users import Users
 from licserver.vendor import Vendor
@@ -57,7 +59,12 @@ def remove(vendor: Vendor, printer: Printer, name: str) -> None:
 
 def _ask_password(*, from_stdin: bool) -> str:
     if from_stdin:
-        return click.get_text_stream("stdin").readline().rstrip("\r\n")
+        if sys.stdin is None:
+            raise WrongUse("there is no standard input to read the password from")
+        try:
+            return sys.stdin.readline().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise WrongUse("standard input is no text") from None
     asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     return asked
 

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 _HEIGHT: Final = 100
 _STEP: Final = 10
 _BAR: Final = 8
+_TWO_DIGITS: Final = 10
 
 
 class Series(NamedTuple):
@@ -113,11 +114,12 @@ def share_bar(share: float, style: str = "one") -> Markup:
 
 
 def round_up(value: int) -> int:
-    """The next number that a scale may end at: 1, 2, 4, 5 or 8 with zeros behind it; 0 stays."""
+    """The next number that a scale may end at, which people read at a glance; 0 stays."""
     if value <= 0:
         return 0
-    unit = 10 ** (len(str(value)) - 1)
-    return next(unit * lead for lead in (1, 2, 4, 5, 8, 10) if unit * lead >= value)
+    unit = 10 ** max(0, len(str(value)) - 2)
+    leads = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100) if value >= _TWO_DIGITS else (1, 2, 3, 4, 5, 6, 8, 10)
+    return next(unit * lead for lead in leads if unit * lead >= value)
 
 
 def _bar(x: int, y: float, height: float, style: str) -> str:

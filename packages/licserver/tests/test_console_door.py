@@ -1,0 +1,252 @@
+"""Who gets into the console, and who does not (issue 6): sign-in, sessions, forms of others, guessing."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import func, select
+
+from harness.console import NAME, PASSWORD
+from licserver.errors import WrongUse
+from licserver.store.tables import sessions as session_rows
+from licserver.store.tables import users as user_rows
+from licserver.users import SESSION_TIME
+from licserver.web.console.door import TRIES
+from licserver.web.console.routes import ROUTES, UPLOADS
+
+ADDRESSES = [path.format(id="0" * 32, slug="app", version="1.0") for path in ROUTES]
+ACTIONS = [f"{path}/{name}" for path, address in ROUTES.items() for name in address.posts]
+FORMS = [
+    path.format(id="0" * 32, slug="app", version="1.0")
+    for path in (*ACTIONS, *UPLOADS, "/console/account/password", "/console/sign-out")
+]
+
+
+def count(world, table) -> int:
+    """Count rows."""
+    with world.vendor.database.reading() as connection:
+        return connection.scalar(select(func.count()).select_from(table))
+
+
+@pytest.mark.parametrize("path", ADDRESSES)
+async def test_no_page_without_a_session(open_browser, path):
+    """Every page and every file sends a stranger to the sign-in, and shows nothing."""
+    browser = await open_browser()
+    await browser.get(path, allow_redirects=False)
+    assert (browser.status, browser.text) == (303, "")
+    assert browser.headers["Location"].startswith("/console/sign-in")
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_no_change_without_a_session_or_with_a_strange_form(open_browser, alice, path):
+    """Without a session nothing is done; with one, a form without its token, or from another site, is refused."""
+    stranger = await open_browser()
+    await stranger.send("POST", path, data={"csrf": alice.csrf}, allow_redirects=False)
+    assert (stranger.status, stranger.headers["Location"]) == (303, "/console/sign-in")
+    for csrf, origin in [("", None), ("x" * 43, None), (alice.csrf, "https://evil.example")]:
+        if path.endswith("/releases"):
+            await alice.upload(path, {"csrf": csrf}, origin=origin)
+        else:
+            await alice.post(path, csrf=csrf, origin=origin)
+        assert alice.status in {400, 403}, alice.text
+        await alice.get("/console")
+        assert alice.status == 200  # still signed in, also after a forged sign-out
+
+
+async def test_another_sessions_token_is_nothing(world, open_browser, alice):
+    """Somebody who is signed in as well cannot have his form sent by alice's browser."""
+    key = world.key()
+    page = f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"
+    mallory = await open_browser()
+    await mallory.sign_in()
+    await mallory.get(page)
+    await alice.post(f"{page}/revoke", csrf=mallory.csrf)
+    assert alice.status == 403
+    assert world.vendor.license(key).revoked_at is None
+    await mallory.post(f"{page}/revoke")
+    assert world.vendor.license(key).revoked_at is not None
+
+
+async def test_a_session_after_sign_out(world, open_browser, alice):
+    """The cookie of a session that was ended opens nothing, also for who had copied it."""
+    token = alice.token
+    thief = await open_browser()
+    thief.session.cookie_jar.update_cookies({"licserver": token})
+    assert "Overview" in await thief.get("/console")
+    await alice.get("/console")
+    await alice.post("/console/sign-out")
+    assert alice.told == "You are signed out."
+    assert "Sign in" in await thief.get("/console")
+    assert count(world, session_rows) == 0
+
+
+async def test_a_session_ends_by_itself(world, alice):
+    """Twelve hours after the sign-in, whether it was used or not."""
+    world.clock.forward(seconds=SESSION_TIME.total_seconds() - 1)
+    assert "Overview" in await alice.get("/console")
+    world.clock.forward(seconds=1)
+    assert "Sign in" in await alice.get("/console")
+
+
+async def test_a_new_password_signs_out_everywhere(world, users, open_browser, alice):
+    """Changed in the console, every other session of the user ends; changed by the operator, all do."""
+    other = await open_browser()
+    await other.sign_in()
+    await alice.get("/console/account")
+    new = "another sentence of words"
+    for old, wanted, again, complaint in [
+        ("wrong", new, new, "This is not your password."),
+        (PASSWORD, new, "else", "not typed the same twice"),
+        (PASSWORD, "short", "short", "at least 12 characters"),
+    ]:
+        await alice.post("/console/account/password", old=old, new=wanted, again=again)
+        assert (alice.status, complaint in alice.alert) == (422, True)
+    assert "Overview" in await other.get("/console")
+    await alice.post("/console/account/password", old=PASSWORD, new=new, again=new)
+    assert "signed out everywhere else" in alice.told
+    assert "Sign in" in await other.get("/console")
+    await other.sign_in()
+    assert other.status == 401
+    await other.sign_in(password=new)
+    assert other.status == 200
+    users.set_password(NAME, PASSWORD)
+    assert "Sign in" in await alice.get("/console")
+    await other.get("/console")
+    assert "Sign in" in other.text
+
+
+async def test_a_user_who_is_removed_is_out(users, alice):
+    """At once, and for good."""
+    users.remove(NAME)
+    assert "Nobody can sign in yet" in await alice.get("/console")
+    await alice.sign_in()
+    assert alice.status == 401
+    with pytest.raises(WrongUse):
+        users.remove(NAME)
+
+
+async def test_guessing(users, open_browser):
+    """After some attempts a minute the address is told to wait, the right password included."""
+    browser = await open_browser()
+    for name in ("alice", "nobody"):
+        for _ in range(TRIES // 2):
+            await browser.sign_in(name, "a wrong password")
+            assert (browser.status, browser.alert) == (401, "This name and password do not match.")
+    await browser.sign_in()
+    assert (browser.status, browser.headers["Retry-After"]) == (429, "61")
+    assert browser.token is None
+
+
+async def test_guessing_from_everywhere(users, open_browser):
+    """A name is not tried more often by coming from many addresses, and many at once gain nothing."""
+    browsers = [await open_browser(f"127.0.0.{at}") for at in range(2, 8)]
+    await asyncio.gather(*(browser.sign_in(password=f"wrong {at}") for browser in browsers for at in range(5)))
+    await browsers[0].sign_in()
+    assert browsers[0].status == 429
+    stranger = await open_browser("127.0.0.9")
+    await stranger.sign_in("bob", "a wrong password")
+    assert stranger.status == 401  # other names are not locked
+
+
+async def test_what_a_failed_sign_in_tells(users, open_browser, caplog):
+    """Nothing of names and passwords, neither to the caller nor to the log."""
+    browser = await open_browser()
+    for name in ("alice", "nobody", "ö\0" * 500, "<script>alert(1)</script>"):
+        await browser.sign_in(name, "the-secret-guess")
+        assert (browser.status, browser.alert) == (401, "This name and password do not match.")
+        assert "the-secret-guess" not in browser.text
+        assert "<script>alert" not in browser.text
+    assert "the-secret-guess" not in caplog.text
+    await browser.sign_in(password="x" * 15_000)
+    assert browser.status == 401
+
+
+async def test_a_sign_in_from_another_site(users, open_browser):
+    """Nobody is signed in by somebody else's page, under somebody else's name."""
+    browser = await open_browser()
+    await browser.post("/console/sign-in", csrf="", origin="https://evil.example", name=NAME, password=PASSWORD)
+    assert (browser.status, browser.token) == (403, None)
+
+
+@pytest.mark.parametrize("goal", ["https://evil.example/", "//evil.example", "/console\\@evil.example"])
+async def test_signing_in_leads_to_the_console_alone(users, open_browser, goal):
+    """An address made by somebody else leads nowhere else."""
+    browser = await open_browser()
+    await browser.get("/console/sign-in", params={"next": goal})
+    await browser.sign_in(next=goal)
+    assert browser.path == "/console"
+
+
+async def test_signing_in_leads_back(users, open_browser):
+    """A link from a support ticket still leads to its page, by way of the sign-in."""
+    browser = await open_browser()
+    await browser.get("/console/products?a=1")
+    assert browser.path == "/console/sign-in?next=/console/products?a%3D1"
+    await browser.sign_in(next="/console/products?a=1")
+    assert browser.path == "/console/products?a=1"
+
+
+async def test_the_cookie(users, open_browser):
+    """No script sees it, and over https it is bound to the host."""
+    browser = await open_browser()
+    form = {"name": NAME, "password": PASSWORD}
+    https = {"Sec-Fetch-Site": "same-origin", "Origin": "https://licenses.example"}
+    await browser.send("POST", "/console/sign-in", data=form, headers=https, allow_redirects=False)
+    cookie = browser.headers["Set-Cookie"]
+    assert cookie.startswith("__Host-licserver=")
+    assert {"Secure", "HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
+
+
+async def test_what_every_answer_forbids(world, alice):
+    """No frame around it, no script but ours, no cache: on pages, files, errors and the sign-in."""
+    world.publish("1.0")
+    assets = [part.split('"')[0] for part in alice.text.split('src="')[1:] if part.startswith("/console/assets")]
+    assert assets
+    for path in [*ADDRESSES, "/console/sign-in", "/console/nothing", *assets]:
+        await alice.get(path, allow_redirects=False)
+        policy = alice.headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert alice.headers["X-Frame-Options"] == "DENY"
+        assert alice.headers["X-Content-Type-Options"] == "nosniff"
+        if "assets" not in path:
+            assert alice.headers["Cache-Control"] == "no-store"
+            assert " style=" not in alice.text
+            assert " onclick=" not in alice.text
+
+
+async def test_the_books_hold_no_password_and_no_token(world, alice):
+    """Who reads the database can neither sign in nor take a session over."""
+    with world.vendor.database.reading() as connection:
+        (user,) = connection.execute(select(user_rows)).all()
+        (session,) = connection.execute(select(session_rows)).all()
+    assert user.password_hash.startswith("$argon2id$")
+    assert alice.token.encode() not in session.token_hash
+    assert len(session.token_hash) == 32
+
+
+async def test_sessions_that_have_run_out_are_swept(world, open_browser, alice):
+    """By the next sign-in: nothing else has to look after them."""
+    world.clock.forward(hours=13)
+    await (await open_browser()).sign_in()
+    assert count(world, session_rows) == 1
+
+
+async def test_users_on_the_command_line(cli):
+    """Added, listed, given another password and removed; the password is never an argument and never shown."""
+    assert "no users yet" in cli("user", "list")
+    said = cli("user", "add", "Alice", "--password-stdin", stdin=f"{PASSWORD}\n")
+    assert said == "added alice; sign in at /console\n"
+    assert "alice" in cli("user", "list")
+    for arguments, stdin, complaint in [
+        (("add", "alice"), PASSWORD, "there is a user alice already"),
+        (("add", "bad name"), PASSWORD, "no user name"),
+        (("add", "bob"), "short", "at least 12 characters"),
+        (("password", "carol"), PASSWORD, "no user 'carol'"),
+        (("remove", "carol"), "", "no user 'carol'"),
+    ]:
+        more = ("--password-stdin",) if stdin else ()
+        assert complaint in cli("user", *arguments, *more, stdin=f"{stdin}\n", expect=2)
+    assert "signed out everywhere" in cli("user", "password", "alice", "--password-stdin", stdin="a b c d e f g h\n")
+    assert PASSWORD not in cli("user", "list", "--json")
+    assert cli("user", "remove", "alice") == "removed alice\n"

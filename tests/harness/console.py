@@ -1,0 +1,78 @@
+"""A browser without scripts, for tests of the console over HTTP: it keeps cookies, follows links and sends forms."""
+
+import html
+import re
+from typing import Any
+
+import aiohttp
+
+NAME, PASSWORD = "alice", "four words of a sentence"
+
+
+class Browser:
+    """One person's browser at one server.
+
+    Args:
+        session: With a cookie jar of its own.
+        url: The server's address.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self.session, self.url = session, url
+        self.status, self.text, self.path = 0, "", ""
+        self.headers: Any = {}
+
+    async def send(self, method: str, path: str, **more: Any) -> str:
+        """Send anything; what came is kept."""
+        async with self.session.request(method, self.url + path, **more) as answer:
+            self.status, self.headers = answer.status, answer.headers
+            self.path, self.text = answer.url.path_qs, await answer.text(errors="replace")
+        return self.text
+
+    async def get(self, path: str, **more: Any) -> str:
+        """Open a page; redirects are followed."""
+        return await self.send("GET", path, **more)
+
+    async def post(self, path: str, *, csrf: str | None = None, origin: str | None = None, **form: str) -> str:
+        """Send a form as its page would: with the token of the page that is open."""
+        token = self.csrf if csrf is None else csrf
+        headers = {"Origin": self.url if origin is None else origin}
+        return await self.send("POST", path, data={"csrf": token, **form}, headers=headers)
+
+    async def upload(
+        self, path: str, form: dict[str, str], *, name: str = "app.zip", content: bytes = b"zip", origin: str | None = None
+    ) -> str:
+        """Send a form with a file in it, its fields first."""
+        data = aiohttp.FormData()
+        for field, value in form.items():
+            data.add_field(field, value)
+        data.add_field("file", content, filename=name, content_type="application/octet-stream")
+        headers = {"Origin": self.url if origin is None else origin}
+        return await self.send("POST", path, data=data, headers=headers)
+
+    async def sign_in(self, name: str = NAME, password: str = PASSWORD, **more: str) -> str:
+        """Sign in."""
+        return await self.post("/console/sign-in", csrf="", name=name, password=password, **more)
+
+    @property
+    def csrf(self) -> str:
+        """The token of the page's forms."""
+        found = re.search(r'name="csrf" value="([^"]+)"', self.text)
+        return found[1] if found else ""
+
+    @property
+    def alert(self) -> str:
+        """What the page complains of."""
+        found = re.search(r'role="alert">(.*?)</p>', self.text, re.DOTALL)
+        return html.unescape(found[1]) if found else ""
+
+    @property
+    def told(self) -> str:
+        """What the page says was done."""
+        found = re.search(r'role="status">(.*?)</p>', self.text, re.DOTALL)
+        return html.unescape(found[1]) if found else ""
+
+    @property
+    def token(self) -> str | None:
+        """The session's own, from the cookie."""
+        return next((cookie.value for cookie in self.session.cookie_jar if "licserver" in cookie.key), None)
