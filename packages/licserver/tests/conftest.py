@@ -150,8 +150,10 @@ def meddler(world: World) -> Iterator[Meddler]:
 class Site:
     """A running server, and a customer who calls it from any loopback address."""
 
-    def __init__(self, world: World, port: int, stack: AsyncExitStack) -> None:
-        self.world, self.port, self.url = world, port, f"http://127.0.0.1:{port}"
+    def __init__(self, world: World, runner: Runner, stack: AsyncExitStack) -> None:
+        self.world, self.app, self.stop = world, runner.app, runner.cleanup
+        self.port: int = runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self._stack, self._sessions = stack, dict[str, aiohttp.ClientSession]()
 
     async def session(self, source: str = "127.0.0.1") -> aiohttp.ClientSession:
@@ -183,9 +185,11 @@ class Site:
         )
         return status, answer
 
-    async def check(self, key: str, slug: str = "app", **more: Any) -> tuple[int, Any]:
+    async def check(
+        self, key: str, slug: str = "app", *, current_version: str = "1.0", **more: Any
+    ) -> tuple[int, Any]:
         """Check for an update; returns the status and the body."""
-        query = {"license_key": key, "slug": slug, "current_version": "1.0", "domain": "a.example"}
+        query = {"license_key": key, "slug": slug, "current_version": current_version, "domain": "a.example"}
         status, _, answer = await self.call("GET", "/api/v1/update-check", params=query, **more)
         return status, answer
 
@@ -223,7 +227,7 @@ async def open_site(make_world: Callable[..., World]) -> AsyncIterator[Callable[
             stack.push_async_callback(runner.cleanup)
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
-            return Site(world, runner.addresses[0][1], stack)
+            return Site(world, runner, stack)
 
         yield start
 

@@ -75,11 +75,12 @@ class VerifyCall:
 class UpdateCall:
     """A well-formed update check (spec 4.2); has no repr, because it holds a license key.
 
-    The installed version and the domain are required and checked, then not needed (D-22, D-24).
+    The domain is required and checked, then not needed (D-22); the installed version is only counted (D-24).
     """
 
     license_key: str
     slug: str
+    current_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def parse_update_check(query: str) -> UpdateCall | Invalid:
     fields = _read_fields(_UPDATE_FIELDS, parse_query(query))
     if isinstance(fields, Invalid):
         return fields
-    return UpdateCall(fields["license_key"], fields["slug"])
+    return UpdateCall(fields["license_key"], fields["slug"], fields["current_version"])
 
 
 def parse_query(query: str) -> dict[str, str]:

@@ -30,6 +30,7 @@ from licserver.web.state import (
     LINKS,
     SEND_TIMEOUT,
     SHORTCUTS,
+    TALLY,
     Drain,
     Handler,
 )
@@ -62,7 +63,7 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[SEND_TIMEOUT] = vendor.settings.send_timeout
     callers = Callers(vendor.settings)
     app[LIMITS] = limits = Limits(vendor.settings, callers)
-    tally = Tally(vendor.database, clock)
+    app[TALLY] = tally = Tally(vendor.database, clock)
     app.cleanup_ctx.append(tally.running)
     public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock, callers, limits, tally)
     signer = AnswerSigner(vendor.vault.signing_keys, clock, public.keep_body, public.base_url)

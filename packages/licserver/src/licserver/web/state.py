@@ -13,6 +13,7 @@ from licserver.rotation import LinkRing
 
 if TYPE_CHECKING:
     from licserver.web.limits import Limits
+    from licserver.web.tally import Tally
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,6 +31,7 @@ DESK = web.AppKey("desk", Desk)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
 LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
+TALLY: "web.AppKey[Tally]" = web.AppKey("tally")
 SEND_TIMEOUT = web.AppKey("send_timeout", float)
 SHORTCUTS: web.AppKey[Mapping[tuple[str, str], Handler]] = web.AppKey("shortcuts")
 DRAIN = web.AppKey("drain", Drain)

@@ -36,7 +36,7 @@ FLUSH_SECONDS: Final = 10.0
 MAX_SEEN: Final = 20_000
 """Environments remembered between two batches; who calls beyond them is noted the next day."""
 
-_MAX_VERSIONS: Final = 500
+MAX_VERSIONS: Final = 500
 """Versions counted between two batches. Callers name them: an app that invents one at each call must not fill us."""
 
 _BATCH: Final = 500
@@ -98,7 +98,7 @@ class Tally:
             counted = verdict.product.slug, version
             if counted in self._versions:
                 self._versions[counted] += 1
-            elif len(self._versions) < _MAX_VERSIONS and len(version) <= 64:  # noqa: PLR2004 - a version's length
+            elif len(self._versions) < MAX_VERSIONS and len(version) <= 64:  # noqa: PLR2004 - a version's length
                 self._versions[counted] = 1
 
     # --- now and then -------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""What is counted beside the hot paths, and where it ends up (issue 6): totals by day, and when a machine was seen."""
+
+import asyncio
+
+import pytest
+
+from licserver.errors import StoreUnavailable
+from licserver.model import Environment
+from licserver.store.totals import Counted, add_counts, load_totals
+from licserver.web import tally as tally_room
+from licserver.web.state import TALLY
+
+
+def counted(world) -> dict:
+    """All totals, by day and by what was counted."""
+    since = world.clock().date().replace(day=1)
+    return {(f"{one.day:%d}", *one.counted): one.count for one in load_totals(world.vendor.database, since)}
+
+
+async def flush(site) -> None:
+    """Write what was counted up to now."""
+    await site.app[TALLY].flush()
+
+
+async def test_each_verdict_is_counted_once(world, site, new_key):
+    """Valid, full, revoked, expired, unknown and malformed, and among the valid ones what took a slot."""
+    good, revoked, expired = world.key(), world.key(), world.key(expires_on=world.clock().date())
+    world.vendor.revoke(revoked)
+    for key, domain in [(good, "a.example"), (good, "a.example"), (good, "b.example"), (revoked, "a.example")]:
+        await site.verify(key, domain)
+    await site.verify(new_key())
+    await site.verify("CP-nonsense")
+    await flush(site)
+    world.clock.forward(days=1)
+    await site.verify(expired)
+    await site.verify(good, "a.example")
+    await flush(site)
+    await flush(site)  # with nothing to write
+    assert counted(world) == {
+        ("15", "activation", "", ""): 1,
+        ("15", "verify", "", "valid"): 2,
+        ("15", "verify", "", "slots full"): 1,
+        ("15", "verify", "", "revoked"): 1,
+        ("15", "verify", "", "unknown"): 1,
+        ("15", "verify", "", "malformed"): 1,
+        ("16", "verify", "", "expired"): 1,
+        ("16", "verify", "", "valid"): 1,
+    }
+
+
+async def test_versions_in_the_field(world, site, new_key):
+    """As they were published, however they are spelt; inventions are one, and strangers' checks are none."""
+    world.publish("1.4.0")
+    key = world.key()
+    for version in ("1.4", "1.4.0", "1.3", "<script>", "x" * 100, "9" * 50):
+        await site.check(key, current_version=version)
+    await site.check(new_key())
+    await flush(site)
+    assert counted(world) == {
+        ("15", "update", "app", "1.4.0"): 2,
+        ("15", "update", "app", "other"): 3,
+    }
+
+
+async def test_an_app_that_invents_versions(world, site, monkeypatch):
+    """Takes no memory without an end."""
+    monkeypatch.setattr(tally_room, "MAX_VERSIONS", 5)
+    world.publish("1.0")
+    key = world.key()
+    for patch in range(20):
+        await site.check(key, current_version=f"7.{patch}")
+    await flush(site)
+    assert counted(world) == {("15", "update", "app", "other"): 5}
+
+
+@pytest.mark.parametrize(
+    ("policy", "calls_from", "is_seen"),
+    [
+        ("strict", ("a.example", "127.0.0.1"), True),
+        ("domain", ("a.example", "127.0.0.2"), True),
+        ("either", ("c.example", "127.0.0.1"), True),
+        ("either", ("a.example", "127.0.0.2"), True),
+    ],
+)
+async def test_a_machine_is_seen(world, site, policy, calls_from, is_seen):
+    """Each day anew, by whichever half of it the product's policy knows it (D-03)."""
+    key = world.key(world.product(policy, policy))
+    await site.verify(key, "a.example")
+    await flush(site)
+    world.clock.forward(days=1)
+    status, _ = await site.verify(key, *calls_from)
+    assert status == 200
+    await flush(site)
+    (activation,) = world.records.activation_page(world.vendor.vault.license_id(key), None, 9)
+    assert activation.environment == Environment("a.example", "127.0.0.1")
+    assert (activation.last_seen_at == world.clock()) is is_seen
+
+
+async def test_a_database_that_is_away(world, site, monkeypatch, caplog):
+    """What was counted waits for the next time, and calls are answered as ever."""
+    await site.verify(world.key())
+
+    def fail(*_):
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tally_room, "add_counts", fail)
+        await flush(site)
+    assert "statistics wait for the next time: away" in caplog.text
+    assert counted(world) == {}
+    await flush(site)
+    assert counted(world)["15", "verify", "", "valid"] == 1
+
+
+async def test_what_was_counted_is_written_at_the_end(world, open_site, monkeypatch):
+    """Also by a server that is stopped before the first batch, and every few seconds before that."""
+    monkeypatch.setattr(tally_room, "FLUSH_SECONDS", 0.01)
+    site = await open_site(world)
+    await site.verify(world.key())
+    async with asyncio.timeout(10):
+        while not counted(world):
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(tally_room, "FLUSH_SECONDS", 3600)
+    await asyncio.sleep(0.05)
+    await site.verify(world.key())
+    await site.stop()
+    assert counted(world)["15", "verify", "", "valid"] == 2
+
+
+def test_many_processes_add_up(world):
+    """Nobody overwrites what another process has counted."""
+    today = world.clock().date()
+    for _ in range(3):
+        add_counts(world.vendor.database, today, {Counted("verify", "", "valid"): 2})
+    assert counted(world) == {("15", "verify", "", "valid"): 6}

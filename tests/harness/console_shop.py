@@ -1,0 +1,92 @@
+"""A shop with a history, for the console to show."""
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from harness.console import NAME, PASSWORD
+from harness.world import World
+from licserver.store.totals import Counted, add_counts
+
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
+
+_CHANGELOG = """<h4>1.4.0</h4><ul><li>Reads the raw files of 40 more cameras</li>
+<li>Exports twice as fast</li><li>No longer forgets the window's place</li></ul>
+<p><a href="https://example.com/photo-lab">All of it</a></p>"""
+
+
+def stock_shop(world: World) -> dict[str, str]:
+    """Fill a world with a small shop; returns what its pages are called.
+
+    Returns:
+        Addresses of pages, by what is special about them.
+    """
+    _stock_products(world)
+    sell: Callable[..., str] = world.new_key
+    full = sell("photo-lab", slots=2, expires_on="2027-11-30", customer_email="jo@studio.example",
+                note="Order 4711; two studios", activations=[["studio.example", "192.0.2.7"], ["jo.example", "192.0.2.9"]])  # fmt: skip
+    world.clock.forward(days=8)
+    sell("photo-lab", slots=3, expires_on="2026-11-27", customer_email="mia@example.org", activations=[["mia.example", "192.0.2.4"]])  # fmt: skip
+    sell("photo-lab", slots=None, lifetime=True, customer_email="it@university.example", note="Campus license",
+         activations=[[f"pc-{at}.university.example", f"192.0.2.{at + 20}"] for at in range(14)])  # fmt: skip
+    revoked = sell("sound-lab", slots=1, customer_email="sam@example.net")
+    world.vendor.revoke(revoked, "Refund, order 4712")
+    sell("sound-lab", slots=5, expires_on="2026-10-31", customer_email="kim@band.example")
+    world.clock.forward(days=3)
+    _count(world)
+    license_id = world.vendor.vault.license_id(full).hex()
+    return {
+        "overview": "/console",
+        "licenses": "/console/licenses",
+        "issue": "/console/licenses/issue",
+        "license": f"/console/licenses/{license_id}",
+        "revoked": f"/console/licenses/{world.vendor.vault.license_id(revoked).hex()}",
+        "products": "/console/products",
+        "product": "/console/products/photo-lab",
+        "release": "/console/products/photo-lab/releases/1.4.0",
+        "withdrawn": "/console/products/photo-lab/releases/1.3.9",
+        "audit": "/console/audit",
+        "account": "/console/account",
+        "nothing": "/console/nothing",
+    }
+
+
+def _stock_products(world: World) -> None:
+    releases: list[dict[str, Any]] = [
+        {"version": "1.3.0", "published_at": "2026-08-03T09:00:00Z", "changelog": "Fixes.", "size": 4_300_000},
+        {"version": "1.3.9", "published_at": "2026-10-02T09:00:00Z", "size": 4_400_000, "withdrawn": True},
+        {"version": "1.4.0", "published_at": "2026-10-12T09:00:00Z", "changelog": _CHANGELOG, "size": 4_600_000},
+    ]
+    for slug, name, support, published in (
+        ("photo-lab", "Photo Lab", True, releases),
+        ("sound-lab", "Sound Lab", False, []),
+    ):
+        product = {"slug": slug, "name": name, "environment": "domain", "support_policy": support}
+        world.stock({"products": [{**product, "releases": published}], "licenses": []})
+
+
+def _count(world: World) -> None:
+    """Let a month have been counted."""
+    draw = random.Random(7)
+    for back in range(30):
+        day = (world.clock() - timedelta(days=back)).date()
+        busy = 0.55 if day.weekday() >= 5 else 1.0
+        counts = {
+            Counted("verify", "", "valid"): draw.randint(780, 1000),
+            Counted("verify", "", "slots full"): draw.randint(20, 60),
+            Counted("verify", "", "expired"): draw.randint(15, 45),
+            Counted("verify", "", "unknown"): draw.randint(5, 30),
+            Counted("verify", "", "revoked"): draw.randint(1, 8),
+            Counted("activation", "", ""): draw.randint(20, 60),
+            Counted("update", "photo-lab", "1.4.0"): draw.randint(560, 640),
+            Counted("update", "photo-lab", "1.3.0"): draw.randint(190, 230),
+            Counted("update", "photo-lab", "other"): draw.randint(20, 40),
+        }
+        add_counts(world.vendor.database, day, {what: int(count * busy) for what, count in counts.items()})
+
+
+def add_alice(world: World) -> tuple[str, str]:
+    """Add the user alice; returns name and password."""
+    world.vendor.add_user(NAME, PASSWORD)
+    return NAME, PASSWORD
