@@ -1,12 +1,13 @@
 """A shop with a history, for the console to show."""
 
 import random
-from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from harness.console import NAME, PASSWORD
 from harness.world import World
+from licserver.model import Actor, ActorKind, Environment, LicenseTerms
+from licserver.store import Seen, note_seen
 from licserver.store.totals import Counted, add_counts
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
@@ -23,16 +24,19 @@ def stock_shop(world: World) -> dict[str, str]:
         Addresses of pages, by what is special about them.
     """
     _stock_products(world)
-    sell: Callable[..., str] = world.new_key
-    full = sell("photo-lab", slots=2, expires_on="2027-11-30", customer_email="jo@studio.example",
-                note="Order 4711; two studios", activations=[["studio.example", "192.0.2.7"], ["jo.example", "192.0.2.9"]])  # fmt: skip
+    sell = _Till(world)
+    full = sell("photo-lab", slots=3, expires_on=date(2027, 11, 30), customer_email="jo@studio.example",
+                note="Order 4711; two studios", activations=[["studio.example", "192.0.2.7"], ["jo.example", "192.0.2.9"], ["old.example", "192.0.2.5"]])  # fmt: skip
     world.clock.forward(days=8)
-    sell("photo-lab", slots=3, expires_on="2026-11-27", customer_email="mia@example.org", activations=[["mia.example", "192.0.2.4"]])  # fmt: skip
+    sell("photo-lab", slots=3, expires_on=date(2026, 11, 27), customer_email="mia@example.org", activations=[["mia.example", "192.0.2.4"]])  # fmt: skip
     sell("photo-lab", slots=None, lifetime=True, customer_email="it@university.example", note="Campus license",
          activations=[[f"pc-{at}.university.example", f"192.0.2.{at + 20}"] for at in range(14)])  # fmt: skip
     revoked = sell("sound-lab", slots=1, customer_email="sam@example.net")
-    world.vendor.revoke(revoked, "Refund, order 4712")
-    sell("sound-lab", slots=5, expires_on="2026-10-31", customer_email="kim@band.example")
+    support = world.vendor.acting_as(Actor(ActorKind.USER, NAME))
+    support.revoke(revoked, "Refund, order 4712")
+    support.change(full, slots=2)
+    support.free(full, Environment("old.example", "192.0.2.5"))
+    sell("sound-lab", slots=5, expires_on=date(2026, 10, 31), customer_email="kim@band.example")
     world.clock.forward(days=3)
     _count(world)
     license_id = world.vendor.vault.license_id(full).hex()
@@ -50,6 +54,23 @@ def stock_shop(world: World) -> dict[str, str]:
         "account": "/console/account",
         "nothing": "/console/nothing",
     }
+
+
+class _Till:
+    """Sells through the vendor's own operations, so that it stands in the audit log."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._shop = world.vendor.acting_as(Actor(ActorKind.TOKEN, "shop"))
+
+    def __call__(self, slug: str, *, activations: list[list[str]] = [], **terms: Any) -> str:  # noqa: B006 - not kept
+        issued, key = self._shop.issue_one(slug, LicenseTerms(**terms))
+        for domain, ip in activations:
+            self._world.activate(issued.id, Environment(domain, ip))
+        if activations:
+            seen = [Seen(issued.id, Environment(*one), self._world.clock()) for one in activations]
+            note_seen(self._world.vendor.database, seen)
+        return key
 
 
 def _stock_products(world: World) -> None:

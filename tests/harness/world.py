@@ -120,6 +120,8 @@ class World:
         lifetime: bool = False,
         allowed: list[str] | None = None,
         subscription_id: str | None = None,
+        customer_email: str | None = None,
+        note: str | None = None,
     ) -> str:
         """Write one license into the books; returns its key."""
         sold = self.vendor.product(product)
@@ -137,15 +139,18 @@ class World:
             subscription_id=subscription_id,
             subscription_ended_at=instant(subscription_ended_at) if subscription_ended_at else None,
             support_until=date.fromisoformat(support_until) if support_until else None,
+            customer_email=customer_email,
+            note=note,
         )
         self.records.issue([new])
         for domain, ip in activations or ():
-            self._activate(license_id, Environment(domain, ip))
+            self.activate(license_id, Environment(domain, ip))
         if revoked:
             self.vendor.revoke(key)
         return key
 
-    def _activate(self, license_id: bytes, environment: Environment) -> None:
+    def activate(self, license_id: bytes, environment: Environment) -> None:
+        """Let a license be used somewhere."""
         claim = Claim(
             Sighting(license_id, environment),
             lambda license_: Valid(license_, takes_slot=True) if license_ else _missing(),

@@ -26,7 +26,6 @@ from licserver.model import Environment, EnvironmentPolicy, Release
 from licserver.rules import draw_key, judge_verify, version_key
 from licserver.settings import Settings
 from licserver.store import BatchStore, Claim, Records, Sighting
-from licserver.users import Users
 from licserver.vendor import LicenseTerms, Vendor
 from licserver.web import create_app
 from licserver.web.connections import Runner
@@ -240,11 +239,10 @@ async def site(open_site: Callable[[World], Any], world: World) -> Site:
 
 
 @pytest.fixture
-def users(world: World) -> Users:
-    """The console's users: alice."""
-    users = Users(world.vendor.database, world.clock)
-    users.add(NAME, PASSWORD)
-    return users
+def users(world: World) -> Vendor:
+    """Who knows the console's users: alice."""
+    world.vendor.add_user(NAME, PASSWORD)
+    return world.vendor
 
 
 @pytest.fixture
@@ -262,7 +260,7 @@ async def open_browser(site: Site) -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-async def alice(users: Users, open_browser: Callable[..., Any]) -> Browser:
+async def alice(users: Vendor, open_browser: Callable[..., Any]) -> Browser:
     """Alice's browser; she is signed in, and looks at the overview."""
     browser: Browser = await open_browser()
     await browser.sign_in()

@@ -9,7 +9,7 @@ from harness.console import NAME, PASSWORD
 from licserver.errors import WrongUse
 from licserver.store.tables import sessions as session_rows
 from licserver.store.tables import users as user_rows
-from licserver.users import SESSION_TIME
+from licserver.vendor.users import SESSION_TIME
 from licserver.web.console.door import TRIES
 from licserver.web.console.routes import ROUTES, UPLOADS
 
@@ -116,12 +116,12 @@ async def test_a_new_password_signs_out_everywhere(world, users, open_browser, a
 
 async def test_a_user_who_is_removed_is_out(users, alice):
     """At once, and for good."""
-    users.remove(NAME)
+    users.remove_user(NAME)
     assert "Nobody can sign in yet" in await alice.get("/console")
     await alice.sign_in()
     assert alice.status == 401
     with pytest.raises(WrongUse):
-        users.remove(NAME)
+        users.remove_user(NAME)
 
 
 async def test_guessing(users, open_browser):

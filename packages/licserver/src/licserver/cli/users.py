@@ -8,7 +8,6 @@ import click
 from licserver.cli.common import Printer, vendor_command
 from licserver.errors import WrongUse
 from licserver.store.users import UserRow
-from licserver.users import Users
 from licserver.vendor import Vendor
 
 
@@ -23,9 +22,8 @@ def user_group() -> None:
 @vendor_command
 def add(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) -> None:
     """Add the user NAME; the password is asked for, never an argument that others could see."""
-    users = Users(vendor.database)
-    users.check_new(name)
-    name = users.add(name, _ask_password(from_stdin=password_stdin))
+    vendor.check_new_user(name)
+    name = vendor.add_user(name, _ask_password(from_stdin=password_stdin))
     printer.one({"user": name}, f"added {name}; sign in at /console")
 
 
@@ -33,7 +31,7 @@ def add(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) ->
 @vendor_command
 def list_users(vendor: Vendor, printer: Printer) -> None:
     """List all users."""
-    printer.rows(map(_user, Users(vendor.database).all()), (32, 23, 0), "no users yet; add one: licserver user add NAME")
+    printer.rows(map(_user, vendor.users()), (32, 23, 0), "no users yet; add one: licserver user add NAME")
 
 
 @user_group.command("password")
@@ -42,9 +40,8 @@ def list_users(vendor: Vendor, printer: Printer) -> None:
 @vendor_command
 def password(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) -> None:
     """Give the user NAME another password; whoever is signed in with the name is signed out."""
-    users = Users(vendor.database)
-    users.user(name)
-    users.set_password(name, _ask_password(from_stdin=password_stdin))
+    vendor.user(name)
+    vendor.set_password(name, _ask_password(from_stdin=password_stdin))
     printer.one({"user": name}, f"changed the password of {name}, who is signed out everywhere")
 
 
@@ -53,7 +50,7 @@ def password(vendor: Vendor, printer: Printer, name: str, *, password_stdin: boo
 @vendor_command
 def remove(vendor: Vendor, printer: Printer, name: str) -> None:
     """Remove the user NAME; whoever is signed in with the name is signed out."""
-    Users(vendor.database).remove(name)
+    vendor.remove_user(name)
     printer.one({"user": name}, f"removed {name}")
 
 

@@ -14,8 +14,9 @@ from aiohttp import web
 from licserver.clock import Clock
 from licserver.errors import ArtifactsError, LicserverError, StoreUnavailable, WrongUse
 from licserver.settings import Settings
-from licserver.users import SESSION_TIME, SignedIn, Users
+from licserver.model import Actor, ActorKind
 from licserver.vendor import Vendor
+from licserver.vendor.users import SESSION_TIME, SignedIn
 from licserver.web.callers import Callers
 from licserver.web.console import headers, sessions, words
 from licserver.web.console.assets import PREFIX, load_assets
@@ -67,8 +68,7 @@ class Console:
         self._vendor, self._clock, self._drain, self._is_flood = vendor, clock, drain, is_flood
         self._settings = vendor.settings
         self._callers = Callers(vendor.settings)
-        self._users = Users(vendor.database, clock)
-        self._door = Door(self._users)
+        self._door = Door(vendor)
         self._assets = load_assets()
         self._by_path = {asset.path: asset for asset in self._assets.values()}
         self._frame = Frame(self._assets)
@@ -200,11 +200,12 @@ class Console:
                 return web.Response(status=200 if visit.problem is None else 422, body=made, headers=headers.PAGE)
 
     def _visit(self, request: web.Request, who: SignedIn) -> Visit:
-        return Visit(self._vendor, who, self._clock(), dict(request.match_info), dict(request.query))
+        vendor = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
+        return Visit(vendor, who, self._clock(), dict(request.match_info), dict(request.query))
 
     async def _who(self, request: web.Request) -> SignedIn | None:
         token = sessions.read_token(request.cookies)
-        return None if token is None else await self._run(self._users.signed_in, token)
+        return None if token is None else await self._run(self._vendor.signed_in, token)
 
     async def _run(self, work: Callable[..., Any], *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
@@ -237,7 +238,7 @@ class Console:
     async def _sign_in_page(
         self, request: web.Request, status: int, goal: str, problem: str | None = None, name: str = ""
     ) -> web.StreamResponse:
-        has_users = await self._run(self._users.is_anybody)
+        has_users = bool(await self._run(self._vendor.users))
         done = words.DONE.get(request.query.get("done", ""))
         content = self._frame.write(
             "sign_in.html", who=None, has_users=has_users, goal=goal, name=name, problem=problem, done=done
@@ -281,7 +282,7 @@ class Console:
     async def _end_session(self, request: web.Request) -> None:
         token = sessions.read_token(request.cookies)
         if token is not None:
-            await self._run(self._users.sign_out, token)
+            await self._run(self._vendor.sign_out, token)
 
     def _cookie(self, request: web.Request, token: str) -> str:
         seconds = int(SESSION_TIME.total_seconds()) if token else 0

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from licserver.users import SignedIn, Users
+from licserver.model import Actor, ActorKind
+from licserver.vendor import Vendor
+from licserver.vendor.users import SignedIn
 from licserver.web.limits import Counter
 
 R = TypeVar("R")
@@ -27,11 +29,11 @@ class Door:
     One thread hashes: who tries many passwords at once waits in line, and holds 64 MiB and no more.
 
     Args:
-        users: Who they are.
+        vendor: Knows who they are.
     """
 
-    def __init__(self, users: Users) -> None:
-        self._users = users
+    def __init__(self, vendor: Vendor) -> None:
+        self._vendor = vendor
         self._by_address = Counter(TRIES)
         self._by_name = Counter(TRIES)
         self._thread = ThreadPoolExecutor(1, "console-passwords")
@@ -53,7 +55,7 @@ class Door:
         """
         # Counted before the comparison: those that run at the same time count as well.
         self.count(address, name)
-        return await self._hash(self._users.sign_in, name, password)
+        return await self._hash(self._vendor.sign_in, name, password)
 
     async def change_password(self, address: str, who: SignedIn, old: str, new: str) -> bool:
         """Change one's own password; False when the old one is wrong.
@@ -63,7 +65,8 @@ class Door:
             WrongUse: when the new one is too weak.
         """
         self.count(address, who.name)
-        return await self._hash(self._users.change_password, who, old, new)
+        acting = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
+        return await self._hash(acting.change_password, who, old, new)
 
     def count(self, address: str, name: str) -> None:
         """Count an attempt.

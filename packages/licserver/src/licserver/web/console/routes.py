@@ -40,6 +40,7 @@ ROUTES: Final[Mapping[str, Address]] = MappingProxyType(
         "/console/products/{slug}/releases/{version}": Address(
             releases.show, {"withdraw": releases.withdraw}
         ),
+        "/console/products/{slug}/releases/{version}/downloads.csv": Address(releases.export_holders),
         "/console/audit": Address(audit.show),
         "/console/audit.csv": Address(audit.export),
     }

@@ -74,7 +74,7 @@ def describe_updates(license_: IssuedLicense, product: Product, now: datetime) -
     """Say whether the holder gets files (spec 4.2, D-25)."""
     if state_of(license_, now) is not LicenseState.ACTIVE:
         return "no: the license is not valid"
-    if is_support_over(product, license_.support_until, now):
+    if is_support_over(product, license_, now):
         return f"told of, but no file: support ended {_on(license_.support_until)}"
     return "yes" if product.latest else "yes, but no version is published"
 

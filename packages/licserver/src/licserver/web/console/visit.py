@@ -1,12 +1,13 @@
 """What a page is told, and what it may answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from licserver.users import SignedIn
+from licserver.vendor import Page as Some
 from licserver.vendor import Vendor
+from licserver.vendor.users import SignedIn
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -75,3 +76,18 @@ class Csv(NamedTuple):
 
 
 Reply = Page | Moved | Csv
+
+
+def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:
+    """Read a list to its end, page by page; the first page at once, so that a wrong question is told as one."""
+    first = read(None)
+
+    def rest() -> Iterator[Sequence[Any]]:
+        page = first
+        while True:
+            yield page.items
+            if page.cursor is None:
+                return
+            page = read(page.cursor)
+
+    return rest()

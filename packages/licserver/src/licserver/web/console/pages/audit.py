@@ -1,2 +1,124 @@
-def show(v): ...
-def export(v): ...
+"""The audit log: who did what."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from licserver.model import Actor, ActorKind
+from licserver.store import Entry
+from licserver.vendor import MAX_PAGE, AuditFilter
+from licserver.vendor import Page as Some
+from licserver.web.console.visit import Csv, Page, Visit, in_pages
+
+_SHOWN: Final = 50
+
+ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "license.issue": "Issued",
+        "license.reveal": "Saw the key",
+        "license.change": "Changed the terms",
+        "license.revoke": "Revoked",
+        "license.reinstate": "Reinstated",
+        "license.deactivate": "Freed a slot",
+        "product.add": "Added the product",
+        "product.rename": "Renamed the product",
+        "release.publish": "Published",
+        "release.renew": "Renewed the signature",
+        "release.withdraw": "Withdrew",
+        "subscription.end": "Ended the subscription",
+        "user.add": "Added the user",
+        "user.password": "Changed the password",
+        "user.remove": "Removed the user",
+        "user.sign_in": "Signed in",
+    }
+)
+"""Actions in words; one that has none is shown by its name."""
+
+_KINDS: Final = ((ActorKind.USER, "user"), (ActorKind.TOKEN, "API token"), (ActorKind.CLI, "command line"))
+
+
+def show(visit: Visit) -> Page:
+    """Show the log, the latest first."""
+    which = _filter(visit)
+    found = visit.vendor.audit(which, visit.asked("after") or None, _SHOWN)
+    asked = {name: value for name in ("actor", "kind", "license") if (value := visit.asked(name))}
+    return Page(
+        "audit.html",
+        {
+            "entries": [draw_entry(entry) for entry in found.items],
+            "search": {name: visit.asked(name) for name in ("actor", "kind", "license")},
+            "kinds": [(kind.value, label) for kind, label in _KINDS],
+            "further": None
+            if found.cursor is None
+            else f"/console/audit?{urlencode({**asked, 'after': found.cursor})}",
+            "export": "/console/audit.csv" + (f"?{urlencode(asked)}" if asked else ""),
+        },
+    )
+
+
+def export(visit: Visit) -> Csv:
+    """Give the log as a file."""
+    which = _filter(visit)
+
+    def read(cursor: str | None) -> Some[Entry]:
+        return visit.vendor.audit(which, cursor, MAX_PAGE)
+
+    rows = ([_cells(entry) for entry in some] for some in in_pages(read))
+    return Csv("audit", ("at", "by way of", "who", "action", "kind", "of what", "details"), rows)
+
+
+def draw_entry(entry: Entry) -> dict[str, Any]:
+    """Put a line into words."""
+    return {
+        "at": entry.at,
+        "actor": entry.actor.name if entry.actor.kind is ActorKind.USER else f"{entry.actor.kind}: {entry.actor.name}",
+        "action": ACTIONS.get(entry.action, entry.action),
+        "subject": entry.object_id[:8] if entry.object_kind == "license" else entry.object_id,
+        "link": _link(entry.object_kind, entry.object_id),
+        "details": _say(entry.details),
+    }
+
+
+def _link(kind: str, name: str) -> str | None:
+    match kind:
+        case "license":
+            return f"/console/licenses/{quote(name)}"
+        case "product":
+            return f"/console/products/{quote(name)}"
+        case "release":
+            slug, _, version = name.partition("/")
+            return f"/console/products/{quote(slug)}/releases/{quote(version)}"
+        case _:
+            return None
+
+
+def _say(details: Mapping[str, Any]) -> str:
+    """Write what else is known: ``slots: 1 → 3; reason: refund``."""
+    return "; ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in details.items() if value not in (None, ""))
+
+
+def _value(value: Any) -> str:
+    match value:
+        case [before, after]:
+            return f"{_value(before)} → {_value(after)}"
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ", ".join(map(_value, value)) or "nothing"
+        case _:
+            return str(value)
+
+
+def _cells(entry: Entry) -> tuple[Any, ...]:
+    kind, name = entry.actor
+    return (entry.at, kind.value, name, entry.action, entry.object_kind, entry.object_id, _say(entry.details))
+
+
+def _filter(visit: Visit) -> AuditFilter:
+    name, kind, license_id = (visit.asked(field) for field in ("actor", "kind", "license"))
+    known = {one.value for one, _ in _KINDS}
+    actor = Actor(ActorKind(kind if kind in known else ActorKind.USER), name) if name else None
+    return AuditFilter(object=("license", license_id) if license_id else None, actor=actor)

@@ -1,1 +1,85 @@
-ALL = {}
+"""What can be done to a license, each a button or a small form on its page."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from licserver.model import Environment
+from licserver.web.console.fields import read_day, read_slots
+from licserver.web.console.pages import licenses
+from licserver.web.console.visit import Moved, Page, Visit
+
+
+def _back(visit: Visit, done: str) -> Moved:
+    return Moved(f"/console/licenses/{visit.parts['id']}", done)
+
+
+def free(visit: Visit) -> Moved:
+    """Free one slot."""
+    visit.vendor.free(visit.parts["id"], Environment(visit.given("domain"), visit.given("ip")))
+    return _back(visit, "freed")
+
+
+def revoke(visit: Visit) -> Moved:
+    """Revoke it."""
+    visit.vendor.revoke(visit.parts["id"], visit.given("reason") or None)
+    return _back(visit, "revoked")
+
+
+def reinstate(visit: Visit) -> Moved:
+    """Take the revocation back."""
+    visit.vendor.reinstate(visit.parts["id"])
+    return _back(visit, "reinstated")
+
+
+def change(visit: Visit) -> Moved:
+    """Change the terms; what the form does not send stays."""
+    reference = visit.parts["id"]
+    changes = {
+        field: read(visit.given(name))
+        for name, (field, read) in _TERMS.items()
+        if name in visit.form
+    }
+    visit.vendor.change(reference, **changes)  # type: ignore[arg-type] # read by name
+    return _back(visit, "changed")
+
+
+def allow(visit: Visit) -> Moved:
+    """Put an entry on the allow-list."""
+    visit.vendor.allow(visit.parts["id"], visit.given("entry"))
+    return _back(visit, "allowed")
+
+
+def disallow(visit: Visit) -> Moved:
+    """Take an entry off the allow-list."""
+    visit.vendor.disallow(visit.parts["id"], visit.given("entry"))
+    return _back(visit, "disallowed")
+
+
+def reveal(visit: Visit) -> Page:
+    """Show the key, this once: it stands in no address, and a page that is loaded again does not have it."""
+    return licenses.draw(visit, key=visit.vendor.reveal(visit.parts["id"]))
+
+
+_TERMS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = MappingProxyType(
+    {
+        "slots": ("slots", read_slots),
+        "expires": ("expires_on", read_day),
+        "support": ("support_until", read_day),
+        "email": ("customer_email", str),
+        "note": ("note", str),
+    }
+)
+"""Fields of the form: what of the license each is, and how it is read."""
+
+ALL: Final = MappingProxyType(
+    {
+        "free": free,
+        "revoke": revoke,
+        "reinstate": reinstate,
+        "change": change,
+        "allow": allow,
+        "disallow": disallow,
+        "reveal": reveal,
+    }
+)

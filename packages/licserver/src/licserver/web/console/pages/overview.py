@@ -7,7 +7,6 @@ from datetime import date, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from licserver.figures import Figures
 from licserver.store.totals import Total
 from licserver.vendor import Vendor
 from licserver.web.console.charts import Plot, Series
@@ -59,15 +58,14 @@ def show(visit: Visit) -> Page:
     """Show all of it."""
     today = visit.now.date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
-    figures = Figures(visit.vendor.database)
-    totals = figures.totals(days[0])
+    totals = visit.vendor.totals(days[0])
     return Page(
         "overview.html",
         {
             "plots": plot_totals(totals, days),
             "versions": count_versions(totals, today - timedelta(days=_VERSION_DAYS - 1)),
-            "expiring": _expiring(figures, today),
-            "steps": _first_steps(visit.vendor, figures),
+            "expiring": _expiring(visit.vendor, today),
+            "steps": _first_steps(visit.vendor),
         },
     )
 
@@ -102,18 +100,18 @@ def count_versions(totals: Iterable[Total], since: date) -> list[Version]:
     ]
 
 
-def _expiring(figures: Figures, today: date) -> Expiring:
+def _expiring(vendor: Vendor, today: date) -> Expiring:
     until = today.replace(day=calendar.monthrange(today.year, today.month)[1])
     search = urlencode({"from": today.isoformat(), "until": until.isoformat()})
-    return Expiring(figures.expiring(today, until), until, f"/console/licenses?{search}")
+    return Expiring(vendor.count_expiring(today, until), until, f"/console/licenses?{search}")
 
 
-def _first_steps(vendor: Vendor, figures: Figures) -> list[Step]:
+def _first_steps(vendor: Vendor) -> list[Step]:
     """Say what a shop still needs; nothing once it has sold its first license."""
     products = vendor.products()
     slug = products[0].slug if products else "my-app"
     has_release = any(product.latest for product in products)
-    has_license = figures.has_licenses()
+    has_license = vendor.has_licenses()
     if has_license and has_release:
         return []
     return [

@@ -7,7 +7,9 @@ from markupsafe import Markup
 from licserver import changelog
 from licserver.errors import WrongUse
 from licserver.model import Product, Release
-from licserver.web.console.visit import Csv, Moved, Page, Visit
+from licserver.vendor import MAX_PAGE
+from licserver.web.console.pages.licenses import CELLS, draw_row, write_cells
+from licserver.web.console.visit import Csv, Moved, Page, Visit, in_pages
 
 
 def publish(visit: Visit, file: Path | None) -> Moved:
@@ -32,6 +34,7 @@ def show(visit: Visit) -> Page:
             "is_latest": is_latest,
             "sentence": _say_state(product, release, is_latest=is_latest),
             "downloads": say_who_downloads(product, release, is_latest=is_latest),
+            "holders": [draw_row(one, visit) for one in visit.vendor.who_may_download(slug, release.version, limit=10).items],
             "changelog": draw_changelog(release.changelog),
             "here": f"/console/products/{slug}/releases/{release.version}",
         },
@@ -62,6 +65,13 @@ def export(visit: Visit) -> Csv:
     ]
     columns = ("version", "file", "bytes", "sha256", "published at", "withdrawn at", "signed")
     return Csv(f"releases-{slug}", columns, [rows])
+
+
+def export_holders(visit: Visit) -> Csv:
+    """Give the licenses whose holders may download a version as a file."""
+    slug, version = visit.parts["slug"], visit.parts["version"]
+    pages = in_pages(lambda cursor: visit.vendor.who_may_download(slug, version, cursor, MAX_PAGE))
+    return Csv(f"downloads-{slug}", CELLS, ([write_cells(one, visit) for one in some] for some in pages))
 
 
 def draw_changelog(text: str) -> Markup:
