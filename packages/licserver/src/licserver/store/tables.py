@@ -35,6 +35,11 @@ class Instant(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    @property
+    def python_type(self) -> type[datetime]:
+        """What its values are."""
+        return datetime
+
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the base's shape
         """Store UTC."""
         return None if value is None else value.astimezone(UTC)
