@@ -211,6 +211,20 @@ class LicenseBooks(Shelf):
             )
             return result.rowcount
 
+    def free(self, license_id: bytes, environment: Environment) -> bool:
+        """Remove one activation; False when there is none like it."""
+        domain, ip = environment
+        with self._writing() as connection:
+            _lock_licenses(connection, licenses.c.id == license_id)
+            result = connection.execute(
+                activations.delete().where(
+                    activations.c.license_id == license_id,
+                    activations.c.domain == domain,
+                    activations.c.ip == ip,
+                )
+            )
+            return result.rowcount > 0
+
     def edit(self, before: IssuedLicense, **changes: Any) -> None:
         """Change what is agreed.
 

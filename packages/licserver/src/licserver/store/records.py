@@ -5,7 +5,8 @@ from licserver.store.licenses import LicenseBooks
 from licserver.store.products import ProductBooks
 from licserver.store.search import SearchBooks
 from licserver.store.tokens import TokenBooks
+from licserver.store.users import UserBooks
 
 
-class Records(ProductBooks, LicenseBooks, SearchBooks, AuditBooks, TokenBooks):
+class Records(ProductBooks, LicenseBooks, SearchBooks, AuditBooks, TokenBooks, UserBooks):
     """All of the vendor's books; each kind has a room of its own."""

@@ -4,6 +4,7 @@ Each operation checks everything first, and then changes the books and the audit
 """
 
 from licserver.model import LicenseTerms
+from licserver.vendor.figures import Figures as _Figures
 from licserver.vendor.history import AuditFilter
 from licserver.vendor.history import History as _History
 from licserver.vendor.issuing import ISSUE_BATCH
@@ -16,9 +17,10 @@ from licserver.vendor.subscriptions import Subscriptions as _Subscriptions
 from licserver.vendor.terms import MAX_INDEXED
 from licserver.vendor.tokens import AnsweredAlready
 from licserver.vendor.tokens import Tokens as _Tokens
+from licserver.vendor.users import Users as _Users
 
 
-class Vendor(_Lists, _Issuing, _Subscriptions, _History, _Tokens):
+class Vendor(_Lists, _Issuing, _Subscriptions, _History, _Tokens, _Users, _Figures):
     """The vendor's operations on one data folder; each kind has a room of its own.
 
     Args:

@@ -185,6 +185,19 @@ class Licenses(Products):
             self._note_license(books, "license.deactivate", found, environment=domain, freed=freed)
         return freed
 
+    def free(self, reference: str, environment: Environment) -> None:
+        """Free one slot, and no other of the same domain or address.
+
+        Raises:
+            Unknown: when there is no such license, or no such activation (any more).
+            WrongUse: when the reference can be neither a key nor an id.
+        """
+        with self._records.together() as books:
+            found = self._license(books, reference)
+            if not (all(map(is_printable, environment)) and books.free(found.id, environment)):
+                raise Unknown("this activation is not there any more; somebody else may have freed it")
+            self._note_license(books, "license.deactivate", found, environment=" ".join(environment), freed=1)
+
     def _read_changes(self, changes: Changes) -> dict[str, Any]:
         wanted: dict[str, Any] = {**changes}
         if "slots" in wanted:

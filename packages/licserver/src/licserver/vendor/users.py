@@ -1,0 +1,165 @@
+"""Who may use the console: users, their passwords, and where they are signed in (D-96)."""
+
+import hashlib
+import re
+import secrets
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from licserver.errors import Conflict, Unknown, WrongUse
+from licserver.model import Actor, ActorKind
+from licserver.passwords import check_password, hash_password, is_dated, is_password
+from licserver.store.users import UserRow
+from licserver.vendor.room import Room
+
+SESSION_TIME: Final = timedelta(hours=12)
+"""A working day, from the sign-in on: a session costs no write while it is used."""
+
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,62}[a-z0-9])?")
+
+
+class SignedIn(NamedTuple):
+    """A user with the session that he came with.
+
+    Args:
+        user_id: The store's number.
+        name: Stands in the audit log.
+        token: The session's; what pages show of it is only what `sessions.csrf_token` makes of it.
+    """
+
+    user_id: int
+    name: str
+    token: str
+
+    def __repr__(self) -> str:
+        return f"SignedIn({self.name})"  # a token is a credential
+
+
+class Users(Room):
+    """The users of the console.
+
+    Passwords take a tenth of a second to hash: nothing here that takes one is for an event loop.
+    """
+
+    def add_user(self, name: str, password: str) -> str:
+        """Add a user, and give the name as it is kept: in lower case.
+
+        Raises:
+            WrongUse: for a name that cannot be or is taken, or a password that is too weak.
+        """
+        name = self.check_new_user(name)
+        check_password(name, password)
+        password_hash = hash_password(password)  # before others who write have to wait
+        with self._records.together() as books:
+            if not books.add_user(name, password_hash, self._clock()):
+                raise _taken(name)
+            self._note(books, "user.add", ("user", name))
+        return name
+
+    def check_new_user(self, name: str) -> str:
+        """Refuse a name before a password is asked for; gives it as it would be kept.
+
+        Raises:
+            WrongUse: for a name that cannot be or is taken.
+        """
+        name = name.strip().lower()
+        if _NAME.fullmatch(name) is None:
+            raise WrongUse(
+                f"{name!r} is no user name: use up to 64 letters, digits, dots and hyphens, or a mail address"
+            )
+        if self._records.user(name) is not None:
+            raise _taken(name)
+        return name
+
+    def users(self) -> list[UserRow]:
+        """All users, by name."""
+        return self._records.users()
+
+    def user(self, name: str) -> UserRow:
+        """One user.
+
+        Raises:
+            Unknown: when there is none.
+        """
+        known_as = name.strip().lower()
+        user = self._records.user(known_as) if _NAME.fullmatch(known_as) else None
+        if user is None:
+            raise Unknown(f"there is no user {name!r}; `licserver user list` shows all")
+        return user
+
+    def set_password(self, name: str, password: str, *, keep: str | None = None) -> None:
+        """Change a password, and sign the user out everywhere.
+
+        Args:
+            name: Whose.
+            password: The new one.
+            keep: Token of the one session that stays, of who changes it in the console.
+
+        Raises:
+            WrongUse: for an unknown user, or a password that is too weak.
+        """
+        user = self.user(name)
+        check_password(user.name, password)
+        kept = None if keep is None else _digest(keep)
+        password_hash = hash_password(password)
+        with self._records.together() as books:
+            books.set_user_password(user.id, password_hash, self._clock(), keep=kept)
+            self._note(books, "user.password", ("user", user.name))
+
+    def change_password(self, who: SignedIn, old: str, new: str) -> bool:
+        """Change one's own password; all other sessions of the user end. False when the old one is wrong.
+
+        Raises:
+            WrongUse: when the new one is too weak, or the user was removed meanwhile.
+        """
+        if not is_password(self.user(who.name).password_hash, old):
+            return False
+        self.set_password(who.name, new, keep=who.token)
+        return True
+
+    def remove_user(self, name: str) -> None:
+        """Remove a user; whoever is signed in with the name is signed out.
+
+        Raises:
+            WrongUse: for an unknown user.
+        """
+        user = self.user(name)
+        with self._records.together() as books:
+            books.remove_user(user.id)
+            self._note(books, "user.remove", ("user", user.name))
+
+    def sign_in(self, name: str, password: str) -> SignedIn | None:
+        """Begin a session; None for a wrong name or password, which take as long as the right ones."""
+        known_as = name.strip().lower()
+        user = self._records.user(known_as) if _NAME.fullmatch(known_as) else None
+        if not is_password(None if user is None else user.password_hash, password) or user is None:
+            return None
+        if is_dated(user.password_hash):
+            user = self._records.renew_user_hash(user, hash_password(password))
+        token, now = secrets.token_urlsafe(32), self._clock()
+        # Only when the password is still the one that was judged: it may have been changed meanwhile.
+        with self._records.together() as books:
+            if not books.begin_session(user, _digest(token), now, now + SESSION_TIME):
+                return None
+            acting = self.acting_as(Actor(ActorKind.USER, user.name))
+            acting._note(books, "user.sign_in", ("user", user.name))  # noqa: SLF001 - our own
+        return SignedIn(user.id, user.name, token)
+
+    def signed_in(self, token: str) -> SignedIn | None:
+        """Find who came with a session's token; None when it has run out or was ended."""
+        found = self._records.session(_digest(token), self._clock())
+        return None if found is None else SignedIn(found.id, found.name, token)
+
+    def sign_out(self, token: str) -> None:
+        """End a session."""
+        self._records.end_session(_digest(token))
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"there is a user {name} already; `licserver user password {name}` changes the password")
+
+
+def _digest(token: str) -> bytes:
+    """What the database keeps of a token: nobody who reads it there can use it."""
+    return hashlib.sha256(token.encode()).digest()
+
