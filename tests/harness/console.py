@@ -1,6 +1,7 @@
 """A browser without scripts, for tests of the console over HTTP: it keeps cookies, follows links and sends forms."""
 
 import html
+import io
 import re
 from typing import Any
 
@@ -43,10 +44,10 @@ class Browser:
         self, path: str, form: dict[str, str], *, name: str = "app.zip", content: bytes = b"zip", origin: str | None = None
     ) -> str:
         """Send a form with a file in it, its fields first."""
-        data = aiohttp.FormData()
+        data = aiohttp.FormData(quote_fields=False)
         for field, value in form.items():
             data.add_field(field, value)
-        data.add_field("file", content, filename=name, content_type="application/octet-stream")
+        data.add_field("file", io.BytesIO(content), filename=name, content_type="application/octet-stream")
         headers = {"Origin": self.url if origin is None else origin}
         return await self.send("POST", path, data=data, headers=headers)
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.vendor import MAX_CHANGELOG
 
@@ -134,8 +135,8 @@ async def _read_parts(
                 raise FormError("one file at a time")
             file = upload.folder / name
             await _store(part, file, patience)
-    except (ValueError, AssertionError, TimeoutError, web.RequestPayloadError):
-        # aiohttp's reader raises the first two for broken parts
+    except (HttpProcessingError, ValueError, AssertionError, TimeoutError, web.RequestPayloadError):
+        # aiohttp's reader raises the first three for broken parts
         raise FormError("the upload broke off or cannot be read; try again") from None
     if not allow(form):
         raise web.HTTPForbidden

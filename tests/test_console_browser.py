@@ -1,0 +1,232 @@
+"""The console in a real browser (issue 6): chromium, with and without JavaScript, by keyboard, on a phone, in the dark."""
+
+import asyncio
+import re
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+
+from harness import chromium
+from harness.chromium import DESK, PHONE, Visitor, visiting
+from harness.console_shop import EVIL, add_alice, stock_shop
+from harness.engines import sqlite_only
+from harness.world import Server, World
+
+if chromium.PROGRAM is None:
+    warnings.filterwarnings("default", chromium.MISSING)
+    warnings.warn(chromium.MISSING, stacklevel=1)
+
+pytestmark = [
+    pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING),
+    pytest.mark.asyncio(loop_scope="module"),
+    sqlite_only,
+]
+
+
+class Shop(NamedTuple):
+    """A running server with something to see.
+
+    Args:
+        world: Its records.
+        server: The server.
+        pages: Addresses by name.
+        alice: Name and password of a user.
+    """
+
+    world: World
+    server: Server
+    pages: dict[str, str]
+    alice: tuple[str, str]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def program() -> AsyncIterator[Browser]:
+    """One chromium for all of these tests; each opens a window of its own."""
+    async with chromium.browser() as running:
+        yield running
+
+
+@pytest.fixture
+def shop(world: World) -> Iterator[Shop]:
+    """A shop with a history, serving."""
+    pages, alice = stock_shop(world), add_alice(world)
+    with world.serving() as server:
+        yield Shop(world, server, pages, alice)
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE)], ids=["light-desk", "dark-phone"])
+async def test_every_page_for_everybody(shop: Shop, program: Browser, scheme: str, size: dict[str, int]) -> None:
+    """On each page axe finds nothing serious, nothing has to be moved sideways, and no rule of the page is broken."""
+    async with visiting(program, shop.server.url, color_scheme=scheme, viewport=size) as visitor:
+        await visitor.open("/console")
+        found = {"sign-in": await visitor.serious_findings()}
+        await visitor.sign_in(*shop.alice)
+        for name, path in shop.pages.items():
+            await visitor.open(path)
+            for summary in await visitor.page.locator("summary").all():
+                await summary.click()  # what is folded counts as well
+            found[name] = await visitor.serious_findings()
+            if await visitor.is_too_wide():
+                found[name].append("wider than the window")
+        assert {name: findings for name, findings in found.items() if findings} == {}
+
+
+async def test_support_without_a_mouse(shop: Shop, program: Browser) -> None:
+    """From the sign-in to the freed slot by keyboard alone, the focus always in sight."""
+    async with visiting(program, shop.server.url) as visitor:
+        page = visitor.page
+        await visitor.open("/console")
+        name, password = shop.alice
+        await page.keyboard.type(name)  # the first field has the focus
+        await page.keyboard.press("Tab")
+        await page.keyboard.type(password)
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("header.top")
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_text("Skip to the content")).to_be_focused()
+        await expect(page.get_by_text("Skip to the content")).to_be_in_viewport()
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Tab")
+        await page.keyboard.type("jo@stu")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/licenses?q=jo%40stu*")
+        await _tab_to(visitor, "Photo Lab")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/console/licenses/*")
+        await _tab_to(visitor, "Free the slot of jo.example at 192.0.2.9")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("status").first).to_contain_text("The slot is free")
+
+
+async def _tab_to(visitor: Visitor, label: str) -> None:
+    """Press Tab until something has the focus, which must then be seen to have it."""
+    for _ in range(60):
+        await visitor.page.keyboard.press("Tab")
+        here = visitor.page.locator(":focus")
+        named = await here.evaluate("it => it.getAttribute('aria-label') || it.innerText || ''")
+        drawn = await here.evaluate(
+            "it => { const s = getComputedStyle(it); return s.outlineStyle + s.outlineWidth + s.boxShadow; }"
+        )
+        assert drawn != "none0pxnone", f"nobody sees that {named!r} has the focus"
+        if named.strip().startswith(label):
+            return
+    raise AssertionError(f"no way to {label!r} by keyboard")
+
+
+async def test_everything_essential_without_javascript(shop: Shop, program: Browser) -> None:
+    """Search, a freed slot, changed terms, the key, an upload and the sign-out."""
+    async with visiting(program, shop.server.url, java_script_enabled=False) as visitor:
+        page = visitor.page
+        await visitor.sign_in(*shop.alice)
+        await page.get_by_label("Find a license").fill("jo@studio")
+        await page.get_by_role("button", name="Find").click()
+        await page.get_by_role("link", name="Photo Lab").click()
+        await page.get_by_role("button", name="Free the slot of jo.example").click()
+        assert "The slot is free" in await visitor.text("[role=status]")
+        await page.get_by_text("Change the terms").click()
+        await page.get_by_role("textbox", name="Slots").fill("5")
+        await page.get_by_role("button", name="Change", exact=True).click()
+        assert "1 of 5" in await visitor.text(".big-slots")
+        await page.get_by_role("button", name="Reveal the key").click()
+        assert re.fullmatch(r"CP(-[A-Z0-9]{6}){5}", await visitor.text("output.key"))
+        await visitor.open(shop.pages["product"])
+        await _publish(visitor, "1.5.0")
+        assert "The version is published" in await visitor.text("[role=status]")
+        await page.get_by_role("button", name="Sign out").click()
+        assert "You are signed out" in await visitor.text("[role=status]")
+
+
+async def _publish(visitor: Visitor, version: str, size: int = 100) -> None:
+    page = visitor.page
+    await page.get_by_role("textbox", name="Version").fill(version)
+    await page.get_by_role("textbox", name="Changelog").fill("New.")
+    file = {"name": "lab.zip", "mimeType": "application/zip", "buffer": b"z" * size}
+    await page.get_by_label("File", exact=True).set_input_files(file)  # type: ignore[arg-type] # playwright's own shape
+    await page.get_by_role("button", name="Publish").click()
+
+
+async def test_search_as_you_type(shop: Shop, program: Browser) -> None:
+    """The list follows what is typed, and the address what is searched, without a new page."""
+    async with visiting(program, shop.server.url) as visitor:
+        page = visitor.page
+        await visitor.sign_in(*shop.alice)
+        await visitor.open(shop.pages["licenses"])
+        await page.evaluate("window.same = true")
+        await expect(page.locator("#results tbody tr")).to_have_count(5)
+        await page.locator("#q").press_sequentially("jo@studio", delay=20)
+        await expect(page.locator("#results tbody tr")).to_have_count(1)
+        await expect(page.locator("#results")).to_contain_text("jo@studio.example")
+        await page.wait_for_url("**q=jo%40studio*")
+        await expect(page.locator("#q")).to_be_focused()
+        await page.locator("#q").fill("")
+        await page.get_by_label("State").select_option("revoked")
+        await expect(page.locator("#results")).to_contain_text("sam@example.net")
+        await expect(page.locator("#results tbody tr")).to_have_count(1)
+        assert await page.evaluate("window.same")
+
+
+async def test_an_upload_shows_how_far_it_is(shop: Shop, program: Browser) -> None:
+    """The bar fills while the file is sent; in the end the new version is there, and a refusal is said."""
+    async with visiting(program, shop.server.url) as visitor:
+        page = visitor.page
+        await visitor.sign_in(*shop.alice)
+        await visitor.open(shop.pages["product"])
+        await page.evaluate(
+            "window.seen = []; document.addEventListener('htmx:xhr:progress', () => setTimeout(() => "
+            "seen.push(document.querySelector('progress').value, document.querySelector('.progress-text').textContent)))"
+        )
+        await _publish(visitor, "1.4.0", 3_000_000)
+        await expect(page.get_by_role("alert")).to_contain_text("already")
+        seen = await page.evaluate("window.seen")
+        assert 100 in seen
+        assert any("sent" in str(text).lower() for text in seen)
+        await expect(page.get_by_role("textbox", name="Changelog")).to_have_value("New.")
+        await _publish(visitor, "1.5.0")
+        await expect(page.get_by_role("status").first).to_contain_text("The version is published")
+        assert page.url.endswith("/releases/1.5.0?done=published")
+
+
+async def test_script_in_every_text_field(shop: Shop, program: Browser) -> None:
+    """A real browser shows it as what was typed: no dialog, no error, no request for a picture."""
+    world = shop.world
+    world.vendor.change_product("photo-lab", name=EVIL)
+    key = world.new_key("photo-lab", customer_email="<i>x</i>@evil.example", note=EVIL)
+    world.vendor.revoke(key, EVIL)
+    evil = f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"
+    async with visiting(program, shop.server.url) as visitor:
+        await visitor.sign_in(*shop.alice)
+        for path in (*shop.pages.values(), evil, f"/console/licenses?q={'%22%3E%3Cscript%3Ealert(1)%3C/script%3E'}"):
+            await visitor.open(path)
+            assert await visitor.page.locator("img[src=x]").count() == 0
+        await visitor.open(evil)
+        assert EVIL in await visitor.page.inner_text("h1")
+
+
+async def test_no_frame_around_it(shop: Shop, program: Browser) -> None:
+    """A page that draws the console into itself, to have its buttons clicked, gets nothing."""
+    async with visiting(program, shop.server.url) as visitor:
+        await visitor.sign_in(*shop.alice)
+        await visitor.page.goto("about:blank")
+        frame = f'<iframe src="{shop.server.url}/console"></iframe>'
+        await visitor.page.set_content(frame)
+        await asyncio.sleep(0)
+        inner = visitor.page.frames[1]
+        await visitor.page.wait_for_function("document.querySelector('iframe').contentDocument === null")
+        assert await inner.locator("header.top").count() == 0
+        visitor.troubles.clear()  # chromium says why
+
+
+async def test_what_a_browser_keeps(shop: Shop, program: Browser) -> None:
+    """No page in the cache or in the storage of the browser, and no cookie that a script could read."""
+    async with visiting(program, shop.server.url) as visitor:
+        await visitor.sign_in(*shop.alice)
+        await visitor.open(shop.pages["licenses"])
+        await visitor.page.locator("#q").fill("jo")
+        await visitor.page.wait_for_url("**q=jo*")
+        held = await visitor.page.evaluate("[localStorage.length, Object.keys(sessionStorage), document.cookie]")
+        # where the page is, as the browser's own history knows it
+        assert held == [0, ["htmx-current-path-for-history"], ""]
