@@ -78,7 +78,9 @@ class Visitor:
     async def is_too_wide(self) -> bool:
         """Whether the page has to be moved sideways to be read."""
         return bool(
-            await self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+            await self.page.evaluate(
+                "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            )
         )
 
 

@@ -1,4 +1,4 @@
-"""A browser without scripts, for tests of the console over HTTP: it keeps cookies, follows links and sends forms."""
+"""A browser without scripts, for tests of the console: it keeps cookies, and sends forms as pages would."""
 
 import html
 import io
@@ -34,14 +34,22 @@ class Browser:
         """Open a page; redirects are followed."""
         return await self.send("GET", path, **more)
 
-    async def post(self, path: str, *, csrf: str | None = None, origin: str | None = None, **form: str) -> str:
+    async def post(
+        self, path: str, *, csrf: str | None = None, origin: str | None = None, **form: str
+    ) -> str:
         """Send a form as its page would: with the token of the page that is open."""
         token = self.csrf if csrf is None else csrf
         headers = {"Origin": self.url if origin is None else origin}
         return await self.send("POST", path, data={"csrf": token, **form}, headers=headers)
 
     async def upload(
-        self, path: str, form: dict[str, str], *, name: str = "app.zip", content: bytes = b"zip", origin: str | None = None
+        self,
+        path: str,
+        form: dict[str, str],
+        *,
+        name: str = "app.zip",
+        content: bytes = b"zip",
+        origin: str | None = None,
     ) -> str:
         """Send a form with a file in it, its fields first."""
         data = aiohttp.FormData(quote_fields=False)

@@ -25,18 +25,28 @@ def stock_shop(world: World) -> dict[str, str]:
     """
     _stock_products(world)
     sell = _Till(world)
-    full = sell("photo-lab", slots=3, expires_on=date(2027, 11, 30), customer_email="jo@studio.example",
-                note="Order 4711; two studios", activations=[["studio.example", "192.0.2.7"], ["jo.example", "192.0.2.9"], ["old.example", "192.0.2.5"]])  # fmt: skip
+    studio = [["studio.example", "192.0.2.7"], ["jo.example", "192.0.2.9"], ["old.example", "192.0.2.5"]]
+    full = sell(
+        "photo-lab",
+        activations=studio,
+        slots=3,
+        expires_on=date(2027, 11, 30),
+        customer_email="jo@studio.example",
+        note="Order 4711; two studios",
+    )
     world.clock.forward(days=8)
-    sell("photo-lab", slots=3, expires_on=date(2026, 11, 27), customer_email="mia@example.org", activations=[["mia.example", "192.0.2.4"]])  # fmt: skip
-    sell("photo-lab", slots=None, lifetime=True, customer_email="it@university.example", note="Campus license",
-         activations=[[f"pc-{at}.university.example", f"192.0.2.{at + 20}"] for at in range(14)])  # fmt: skip
-    revoked = sell("sound-lab", slots=1, customer_email="sam@example.net")
+    soon, past = date(2026, 11, 27), date(2026, 10, 31)
+    home = [["mia.example", "192.0.2.4"]]
+    sell("photo-lab", activations=home, slots=3, expires_on=soon, customer_email="mia@example.org")
+    campus = [[f"pc-{at}.university.example", f"192.0.2.{at + 20}"] for at in range(14)]
+    university = {"customer_email": "it@university.example", "note": "Campus license"}
+    sell("photo-lab", activations=campus, slots=None, lifetime=True, **university)
+    revoked = sell("sound-lab", customer_email="sam@example.net")
     support = world.vendor.acting_as(Actor(ActorKind.USER, NAME))
     support.revoke(revoked, "Refund, order 4712")
     support.change(full, slots=2)
     support.free(full, Environment("old.example", "192.0.2.5"))
-    sell("sound-lab", slots=5, expires_on=date(2026, 10, 31), customer_email="kim@band.example")
+    sell("sound-lab", slots=5, expires_on=past, customer_email="kim@band.example")
     world.clock.forward(days=3)
     _count(world)
     license_id = world.vendor.vault.license_id(full).hex()
@@ -75,9 +85,19 @@ class _Till:
 
 def _stock_products(world: World) -> None:
     releases: list[dict[str, Any]] = [
-        {"version": "1.3.0", "published_at": "2026-08-03T09:00:00Z", "changelog": "Fixes.", "size": 4_300_000},
+        {
+            "version": "1.3.0",
+            "published_at": "2026-08-03T09:00:00Z",
+            "changelog": "Fixes.",
+            "size": 4_300_000,
+        },
         {"version": "1.3.9", "published_at": "2026-10-02T09:00:00Z", "size": 4_400_000, "withdrawn": True},
-        {"version": "1.4.0", "published_at": "2026-10-12T09:00:00Z", "changelog": _CHANGELOG, "size": 4_600_000},
+        {
+            "version": "1.4.0",
+            "published_at": "2026-10-12T09:00:00Z",
+            "changelog": _CHANGELOG,
+            "size": 4_600_000,
+        },
     ]
     for slug, name, support, published in (
         ("photo-lab", "Photo Lab", True, releases),

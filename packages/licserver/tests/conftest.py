@@ -252,7 +252,8 @@ async def open_browser(site: Site) -> AsyncIterator[Callable[..., Any]]:
 
         async def open_one(source: str = "127.0.0.1") -> Browser:
             session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(local_addr=(source, 0)), cookie_jar=aiohttp.CookieJar(unsafe=True)
+                connector=aiohttp.TCPConnector(local_addr=(source, 0)),
+                cookie_jar=aiohttp.CookieJar(unsafe=True),
             )
             return Browser(await stack.enter_async_context(session), site.url)
 

@@ -38,7 +38,7 @@ async def test_no_page_without_a_session(open_browser, path):
 
 @pytest.mark.parametrize("path", FORMS)
 async def test_no_change_without_a_session_or_with_a_strange_form(open_browser, alice, path):
-    """Without a session nothing is done; with one, a form without its token, or from another site, is refused."""
+    """Without a session nothing is done; with one, a form without its token or from elsewhere is refused."""
     stranger = await open_browser()
     await stranger.send("POST", path, data={"csrf": alice.csrf}, allow_redirects=False)
     assert (stranger.status, stranger.headers["Location"]) == (303, "/console/sign-in")
@@ -139,7 +139,9 @@ async def test_guessing(users, open_browser):
 async def test_guessing_from_everywhere(users, open_browser):
     """A name is not tried more often by coming from many addresses, and many at once gain nothing."""
     browsers = [await open_browser(f"127.0.0.{at}") for at in range(2, 8)]
-    await asyncio.gather(*(browser.sign_in(password=f"wrong {at}") for browser in browsers for at in range(5)))
+    await asyncio.gather(
+        *(browser.sign_in(password=f"wrong {at}") for browser in browsers for at in range(5))
+    )
     await browsers[0].sign_in()
     assert browsers[0].status == 429
     stranger = await open_browser("127.0.0.9")
@@ -163,7 +165,9 @@ async def test_what_a_failed_sign_in_tells(users, open_browser, caplog):
 async def test_a_sign_in_from_another_site(users, open_browser):
     """Nobody is signed in by somebody else's page, under somebody else's name."""
     browser = await open_browser()
-    await browser.post("/console/sign-in", csrf="", origin="https://evil.example", name=NAME, password=PASSWORD)
+    await browser.post(
+        "/console/sign-in", csrf="", origin="https://evil.example", name=NAME, password=PASSWORD
+    )
     assert (browser.status, browser.token) == (403, None)
 
 
@@ -199,7 +203,9 @@ async def test_the_cookie(users, open_browser):
 async def test_what_every_answer_forbids(world, alice):
     """No frame around it, no script but ours, no cache: on pages, files, errors and the sign-in."""
     world.publish("1.0")
-    assets = [part.split('"')[0] for part in alice.text.split('src="')[1:] if part.startswith("/console/assets")]
+    assets = [
+        part.split('"')[0] for part in alice.text.split('src="')[1:] if part.startswith("/console/assets")
+    ]
     assert assets
     for path in [*ADDRESSES, "/console/sign-in", "/console/nothing", *assets]:
         await alice.get(path, allow_redirects=False)
@@ -233,7 +239,7 @@ async def test_sessions_that_have_run_out_are_swept(world, open_browser, alice):
 
 
 async def test_users_on_the_command_line(cli):
-    """Added, listed, given another password and removed; the password is never an argument and never shown."""
+    """Added, listed, given another password, removed; the password is never an argument and never shown."""
     assert "no users yet" in cli("user", "list")
     said = cli("user", "add", "Alice", "--password-stdin", stdin=f"{PASSWORD}\n")
     assert said == "added alice; sign in at /console\n"
@@ -247,6 +253,8 @@ async def test_users_on_the_command_line(cli):
     ]:
         more = ("--password-stdin",) if stdin else ()
         assert complaint in cli("user", *arguments, *more, stdin=f"{stdin}\n", expect=2)
-    assert "signed out everywhere" in cli("user", "password", "alice", "--password-stdin", stdin="a b c d e f g h\n")
+    assert "signed out everywhere" in cli(
+        "user", "password", "alice", "--password-stdin", stdin="a b c d e f g h\n"
+    )
     assert PASSWORD not in cli("user", "list", "--json")
     assert cli("user", "remove", "alice") == "removed alice\n"

@@ -1,4 +1,4 @@
-"""What support does in the console (issue 6), as a browser without scripts does it; and what bad actors try."""
+"""What support does in the console (issue 6), by a browser without scripts; and what bad actors try."""
 
 import csv
 import html
@@ -8,6 +8,7 @@ from datetime import date
 
 import pytest
 
+from licserver.errors import StoreUnavailable
 from licserver.model import ActorKind, LicenseTerms
 from licserver.vendor import MAX_PAGE, AuditFilter
 
@@ -26,7 +27,9 @@ def sold(world, activate):
 def said(world, page) -> list[tuple[str, str, str]]:
     """What the audit log holds of a license: who, by which way, and what; the latest first."""
     about = AuditFilter(object=("license", page.rpartition("/")[2]))
-    return [(entry.actor.kind.value, entry.actor.name, entry.action) for entry in world.vendor.audit(about).items]
+    return [
+        (entry.actor.kind.value, entry.actor.name, entry.action) for entry in world.vendor.audit(about).items
+    ]
 
 
 def rows(text: str) -> list[list[str]]:
@@ -92,13 +95,25 @@ async def test_terms_are_changed(world, alice, sold):
     """Slots, last day, support, address and note; what cannot be is said beside what was typed."""
     key, page = sold
     await alice.get(page)
-    form = {"slots": "unlimited", "expires": "2027-01-31", "support": "", "email": "mia@example.org", "note": "Two\r\nlines"}
+    form = {
+        "slots": "unlimited",
+        "expires": "2027-01-31",
+        "support": "",
+        "email": "mia@example.org",
+        "note": "Two\r\nlines",
+    }
     await alice.post(f"{page}/change", **form)
     assert "The license is changed" in alice.told
     held = world.vendor.license(key)
     assert (held.slots, held.expires_on, held.support_until) == (None, date(2027, 1, 31), None)
     assert (held.customer_email, held.note) == ("mia@example.org", "Two\nlines")
-    for name, typed in [("slots", "many"), ("slots", "9" * 20), ("expires", "soon"), ("email", "nobody"), ("note", "\x07")]:
+    for name, typed in [
+        ("slots", "many"),
+        ("slots", "9" * 20),
+        ("expires", "soon"),
+        ("email", "nobody"),
+        ("note", "\x07"),
+    ]:
         await alice.post(f"{page}/change", **{**form, name: typed})
         assert (alice.status, bool(alice.alert)) == (422, True), name
         assert typed in alice.text
@@ -149,20 +164,32 @@ async def test_products(world, alice):
     await alice.get("/console/products")
     await alice.post("/console/products/add", name="Photo Lab", slug="Photo Lab", policy="domain")
     assert (alice.status, "is no slug" in alice.alert, 'value="Photo Lab"' in alice.text) == (422, True, True)
-    await alice.post("/console/products/add", name="Photo Lab", slug="photo-lab", policy="domain", support="on")
+    await alice.post(
+        "/console/products/add", name="Photo Lab", slug="photo-lab", policy="domain", support="on"
+    )
     assert world.vendor.product("photo-lab").has_support_policy
     await alice.post("/console/products/photo-lab/rename", name="Photo Lab 2")
     assert world.vendor.product("photo-lab").name == "Photo Lab 2"
-    for path in ("/console/products/nothing", "/console/licenses/" + "0" * 32, "/console/licenses/x", "/console/products/app/releases/9"):
+    for path in (
+        "/console/products/nothing",
+        "/console/licenses/" + "0" * 32,
+        "/console/licenses/x",
+        "/console/products/app/releases/9",
+    ):
         await alice.get(path)
         assert alice.status == 404, path
 
 
 @pytest.mark.parametrize(
     ("sent", "kept"),
-    [("app.zip", "app.zip"), ("../../../etc/cron.d/x", "x"), ("..\\..\\x.exe", "x.exe"), ("/etc/passwd", "passwd"),
-     ("a\u202egpj.exe", "agpj.exe")],
-)  # fmt: skip
+    [
+        ("app.zip", "app.zip"),
+        ("../../../etc/cron.d/x", "x"),
+        ("..\\..\\x.exe", "x.exe"),
+        ("/etc/passwd", "passwd"),
+        ("a\u202egpj.exe", "agpj.exe"),
+    ],
+)
 async def test_an_upload(world, site, alice, sent, kept):
     """A version is published from a browser, under a name without a path, and nothing stays behind."""
     await alice.get("/console/products/app")
@@ -171,7 +198,11 @@ async def test_an_upload(world, site, alice, sent, kept):
     await alice.upload("/console/products/app/releases", form, name=sent, content=content)
     assert "The version is published" in alice.told, alice.text
     release = world.vendor.release("app", "1.0")
-    assert (release.artifact.file_name, release.artifact.size, release.changelog) == (kept, len(content), "First.\nSecond.")
+    assert (release.artifact.file_name, release.artifact.size, release.changelog) == (
+        kept,
+        len(content),
+        "First.\nSecond.",
+    )
     assert not list((world.settings.data_dir / "uploads").iterdir())
     assert not list(world.folder.parent.glob("**/passwd"))
     link = await site.link(world.key())
@@ -236,7 +267,10 @@ async def test_a_release_page(world, alice):
 
 async def test_script_in_every_field(world, site, alice):
     """Whatever is typed anywhere is text everywhere: on every page, in every complaint, in the log."""
-    product, key = world.vendor.change_product("app", name=EVIL), world.key(note=EVIL, customer_email="<b>@x.example")
+    product, key = (
+        world.vendor.change_product("app", name=EVIL),
+        world.key(note=EVIL, customer_email="<b>@x.example"),
+    )
     page = f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"
     world.publish("1.0", name='"><script>alert(1)</script>.zip', changelog="<b>ok</b>")
     await alice.get(page)
@@ -252,11 +286,17 @@ async def test_script_in_every_field(world, site, alice):
         assert alice.status in {404, 422}, (path, alice.text)
         assert_harmless(alice.text)
         await alice.get(page)
-    for path in ("/console", "/console/licenses", page, "/console/products", f"/console/products/{product.slug}",
-                 "/console/products/app/releases/1.0", "/console/audit", "/console/licenses/issue"):  # fmt: skip
+    below = ("", "/licenses", "/licenses/issue", "/products", f"/products/{product.slug}", "/audit")
+    for path in (page, "/console/products/app/releases/1.0", *(f"/console{one}" for one in below)):
         assert_harmless(await alice.get(path))
         assert alice.status == 200
-    for query in ({"q": EVIL}, {"q": EVIL, "product": EVIL}, {"state": EVIL, "from": EVIL}, {"after": EVIL}, {"done": EVIL}):
+    for query in (
+        {"q": EVIL},
+        {"q": EVIL, "product": EVIL},
+        {"state": EVIL, "from": EVIL},
+        {"after": EVIL},
+        {"done": EVIL},
+    ):
         assert_harmless(await alice.get("/console/licenses", params=query))
         assert alice.status in {200, 404, 422}
     for query in ({"actor": EVIL, "kind": EVIL}, {"license": EVIL}, {"after": EVIL}):
@@ -282,11 +322,18 @@ async def test_csv(world, alice, sold, activate):
     assert [row[header.index("note")] for row in found] == [f"'{CELL}"]
     assert alice.headers["Content-Disposition"] == 'attachment; filename="licenses.csv"'
     assert len(rows(await alice.get("/console/licenses.csv"))) == 3
-    assert [row[0] for row in rows(await alice.get(f"{page}/activations.csv"))[1:]] == ["a.example", "b.example"]
+    assert [row[0] for row in rows(await alice.get(f"{page}/activations.csv"))[1:]] == [
+        "a.example",
+        "b.example",
+    ]
     assert rows(await alice.get("/console/products.csv"))[1][:2] == ["app", "App"]
     world.publish("1.0")
     assert rows(await alice.get("/console/products/app/releases.csv"))[1][0] == "1.0"
-    assert rows(await alice.get("/console/audit.csv?actor=alice"))[1][1:4] == ["user", "alice", "user.sign_in"]
+    assert rows(await alice.get("/console/audit.csv?actor=alice"))[1][1:4] == [
+        "user",
+        "alice",
+        "user.sign_in",
+    ]
     await alice.get("/console/licenses.csv?q=" + "x" * 500)
     assert alice.status == 404
 
@@ -338,9 +385,8 @@ async def test_keys_running_out(world, alice):
 
 async def test_a_database_that_is_away(world, site, alice, monkeypatch):
     """Is told as a page, and no traceback."""
-    from licserver.errors import StoreUnavailable  # noqa: PLC0415 - this test's alone
 
-    def fail(*_args, **_more):
+    def fail(_vendor):
         raise StoreUnavailable("the database failed: away")
 
     monkeypatch.setattr(type(world.vendor), "products", fail)
@@ -351,7 +397,7 @@ async def test_a_database_that_is_away(world, site, alice, monkeypatch):
 async def test_a_fault_of_ours(world, site, alice, monkeypatch, caplog):
     """Is told as a page without a word of it; the log has all."""
 
-    def fail(*_args, **_more):
+    def fail(_vendor):
         raise RuntimeError("a secret detail")
 
     monkeypatch.setattr(type(world.vendor), "products", fail)

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
-_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}")
+_STARTS: Final = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\N{FULLWIDTH EQUALS SIGN}",
+    "\N{FULLWIDTH PLUS SIGN}",
+)
 _MORE_STARTS: Final = ("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}")
 
 

@@ -49,7 +49,8 @@ def is_password(kept: str | None, password: str) -> bool:
     if len(password) > MAX_LENGTH:
         return False
     try:
-        return _HASHER.verify(kept or _nobodys(), password) and kept is not None
+        _HASHER.verify(kept or _nobodys(), password)
+        return kept is not None
     except (VerificationError, InvalidHashError):
         return False
 

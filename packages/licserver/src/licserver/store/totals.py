@@ -30,7 +30,7 @@ class Total(NamedTuple):
 
     day: date
     counted: Counted
-    count: int
+    times: int
 
 
 def add_counts(database: Database, day: date, counts: Mapping[Counted, int]) -> None:
@@ -58,7 +58,7 @@ def load_totals(database: Database, since: date) -> list[Total]:
     """Load the totals of the days from one on."""
     with database.reading() as connection:
         rows = connection.execute(select(totals).where(totals.c.day >= since).order_by(totals.c.day))
-        return [Total(row.day, Counted(row.name, row.product, row.label), row.count) for row in rows]
+        return [Total(day, Counted(*counted), times) for day, *counted, times in rows]
 
 
 def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple[str, str | None], str]:

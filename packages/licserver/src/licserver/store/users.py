@@ -46,7 +46,9 @@ class UserBooks(Shelf):
             row = connection.execute(_USER.where(users.c.name == name)).first()
         return None if row is None else UserRow(*row)
 
-    def set_user_password(self, user_id: int, password_hash: str, now: datetime, *, keep: bytes | None) -> None:
+    def set_user_password(
+        self, user_id: int, password_hash: str, now: datetime, *, keep: bytes | None
+    ) -> None:
         """Change a password, and end all sessions of the user but perhaps one."""
         with self._writing() as connection:
             connection.execute(

@@ -14,7 +14,10 @@ class Figures(Room):
         return load_totals(self.database, since)
 
     def count_expiring(self, first: date, last: date) -> int:
-        """How many licenses have their last day within some days, both included; revoked and lifetime ones do not count."""
+        """How many licenses have their last day within some days, both included.
+
+        Revoked ones and those for a lifetime do not count.
+        """
         return count_expiring(self.database, first, last)
 
     def has_licenses(self) -> bool:

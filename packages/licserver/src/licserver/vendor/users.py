@@ -162,4 +162,3 @@ def _taken(name: str) -> Conflict:
 def _digest(token: str) -> bytes:
     """What the database keeps of a token: nobody who reads it there can use it."""
     return hashlib.sha256(token.encode()).digest()
-

@@ -20,7 +20,6 @@ from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
 from licserver.web.public import PublicEndpoints
 from licserver.web.signed import AnswerSigner
-from licserver.web.tally import Tally
 from licserver.web.state import (
     ARTIFACTS,
     CLOCK,
@@ -34,6 +33,7 @@ from licserver.web.state import (
     Drain,
     Handler,
 )
+from licserver.web.tally import Tally
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -1,4 +1,4 @@
-"""What is counted beside the hot paths: a step in memory for each request, a batch for the database now and then.
+"""What is counted beside the hot paths: a step in memory for each request, and now and then a batch.
 
 A process that is killed loses what it counted in the last seconds: plots bear that, and a customer
 would not bear to wait for a statistic (D-99).
@@ -37,7 +37,7 @@ MAX_SEEN: Final = 20_000
 """Environments remembered between two batches; who calls beyond them is noted the next day."""
 
 MAX_VERSIONS: Final = 500
-"""Versions counted between two batches. Callers name them: an app that invents one at each call must not fill us."""
+"""Versions counted between two batches: callers name them, and may invent one at each call."""
 
 _BATCH: Final = 500
 """Activations noted in one transaction: claims wait for it."""
@@ -82,7 +82,7 @@ class Tally:
         """Count a verify; of a good one, that its environment was seen.
 
         Args:
-            verdict: The answer, after an admission if there was one: then `takes_slot` says that a slot was taken.
+            verdict: The answer, after an admission if there was one: `takes_slot` says that one was taken.
             sighting: Who asked; None for a key without the shape of one.
         """
         if type(verdict) is Valid:
@@ -117,7 +117,11 @@ class Tally:
 
     def _take(self) -> tuple[_Verdicts, _Versions, _Sightings]:
         """Take what has been counted, and begin anew."""
-        taken = {verdict: count for verdict, count in self._verdicts.items() if count}, self._versions, self._seen
+        taken = (
+            {verdict: count for verdict, count in self._verdicts.items() if count},
+            self._versions,
+            self._seen,
+        )
         self._verdicts = dict.fromkeys(self._verdicts, 0)
         self._versions, self._seen = {}, {}
         return taken

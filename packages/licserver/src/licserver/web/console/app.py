@@ -13,7 +13,6 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.errors import ArtifactsError, LicserverError, StoreUnavailable, WrongUse
-from licserver.settings import Settings
 from licserver.model import Actor, ActorKind
 from licserver.vendor import Vendor
 from licserver.vendor.users import SESSION_TIME, SignedIn
@@ -88,8 +87,8 @@ class Console:
             add("GET", path, functools.partial(self._answer_get, show.page))
             for name, act in show.posts.items():
                 add("POST", f"{path}/{name}", functools.partial(self._answer_post, show, act))
-        for path, (show, act) in UPLOADS.items():
-            add("POST", path, functools.partial(self._answer_upload, show, act))
+        for path, (again, take) in UPLOADS.items():
+            add("POST", path, functools.partial(self._answer_upload, again, take))
         add("POST", f"{_PASSWORD}/password", self._change_password)
         add("*", sessions.HOME + "/{anything:.*}", self._nothing_here)
 
@@ -197,7 +196,9 @@ class Console:
             case Moved():
                 return _go(request, made.to + ("?" + urlencode({"done": made.done}) if made.done else ""))
             case _:
-                return web.Response(status=200 if visit.problem is None else 422, body=made, headers=headers.PAGE)
+                return web.Response(
+                    status=200 if visit.problem is None else 422, body=made, headers=headers.PAGE
+                )
 
     def _visit(self, request: web.Request, who: SignedIn) -> Visit:
         vendor = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
@@ -294,9 +295,7 @@ class Console:
         asset = self._by_path.get(request.path)
         if asset is None:
             return await self._nothing_here(request)
-        return web.Response(
-            body=asset.content, headers={**headers.ASSET, "Content-Type": asset.content_type}
-        )
+        return web.Response(body=asset.content, headers={**headers.ASSET, "Content-Type": asset.content_type})
 
     async def _nothing_here(self, request: web.Request) -> web.StreamResponse:
         if request.method not in {"GET", "HEAD"}:
@@ -328,10 +327,14 @@ class Console:
                 return await self._problem(request, 503, _sentence(problem))
             case OSError():
                 _log.error("%s: %s", where, problem)
-                return await self._problem(request, 500, f"The disk failed: {problem.strerror or 'see the log'}.")
+                return await self._problem(
+                    request, 500, f"The disk failed: {problem.strerror or 'see the log'}."
+                )
             case _:
                 _log.error("%s failed", where, exc_info=problem)
-                return await self._problem(request, 500, "The console failed; the operator finds why in the log.")
+                return await self._problem(
+                    request, 500, "The console failed; the operator finds why in the log."
+                )
 
     async def _problem(
         self, request: web.Request, status: int, problem: str, who: SignedIn | None = None
@@ -384,4 +387,3 @@ def _sentence(problem: Exception | str) -> str:
     """Write a complaint as a sentence."""
     text = str(problem).strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
-

@@ -1,7 +1,7 @@
 """Plots as SVG, made here and read without a script. Pure.
 
-The SVG holds shapes only, which stretch to whatever width there is; words stand around it as HTML, so that they stay
-legible on a phone. Colours are classes of the style sheet: the same plot does for light and dark.
+The SVG holds shapes only, which stretch to whatever width there is; words stand around it as HTML, so that
+they stay legible on a phone. Colours are classes of the style sheet: the same plot does for light and dark.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,8 @@ class Plot(NamedTuple):
             hover = f'<rect class="hover" x="{at * _STEP}" y="0" width="{_STEP}" height="{_HEIGHT}"/>'
             shapes.append(f"<g><title>{title}</title>{''.join(bars)}{hover}</g>")
         return Markup(  # noqa: S704 - numbers, our own class names, and text that was escaped above
-            f'<svg class="plot" viewBox="0 0 {width} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
+            f'<svg class="plot" viewBox="0 0 {width} {_HEIGHT}" preserveAspectRatio="none"'
+            ' aria-hidden="true">'
             f"{''.join(shapes)}</svg>"
         )
 
@@ -117,11 +118,12 @@ def round_up(value: int) -> int:
     """The next number that a scale may end at, which people read at a glance; 0 stays."""
     if value <= 0:
         return 0
-    unit = 10 ** max(0, len(str(value)) - 2)
-    leads = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100) if value >= _TWO_DIGITS else (1, 2, 3, 4, 5, 6, 8, 10)
+    unit = int(10 ** max(0, len(str(value)) - 2))
+    leads = (
+        (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100) if value >= _TWO_DIGITS else (1, 2, 3, 4, 5, 6, 8, 10)
+    )
     return next(unit * lead for lead in leads if unit * lead >= value)
 
 
 def _bar(x: int, y: float, height: float, style: str) -> str:
     return f'<rect class="s-{escape(style)}" x="{x}" y="{y:.2f}" width="{_BAR}" height="{height:.2f}"/>'
-

@@ -52,9 +52,8 @@ def _active(license_: IssuedLicense, now: datetime) -> Standing:
     until = _until(license_, now)
     total, used = license_.slots, license_.slots_used
     if total is not None and used >= total:
-        full = (
-            "All slots are taken: a new machine is told “Max activations exceeded or unrecognized environment.”"
-        )
+        told = "“Max activations exceeded or unrecognized environment.”"
+        full = f"All slots are taken: a new machine is told {told}"
         return Standing("slots full", "warn", until, f"Valid {until}. {full}")
     left = "any number of further machines" if total is None else _count(total - used, "further machine")
     return Standing("active", "good", until, f"Valid {until}. There is room for {left}.")

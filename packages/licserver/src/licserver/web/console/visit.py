@@ -79,7 +79,7 @@ Reply = Page | Moved | Csv
 
 
 def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:
-    """Read a list to its end, page by page; the first page at once, so that a wrong question is told as one."""
+    """Read a list to its end, page by page; the first one now, so that a wrong question is told as one."""
     first = read(None)
 
     def rest() -> Iterator[Sequence[Any]]:

@@ -8,7 +8,7 @@ from typing import Final
 DONE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "freed": "The slot is free: the customer can activate another machine right away.",
-        "revoked": "The license is revoked. The next verify and update check are refused, and links to files are dead.",
+        "revoked": "The license is revoked. Verify and update check are refused, and links are dead.",
         "reinstated": "The license is reinstated.",
         "changed": "The license is changed. The very next request sees it.",
         "allowed": "The entry is on the allow-list; it takes no slot.",

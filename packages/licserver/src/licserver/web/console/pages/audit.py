@@ -75,7 +75,9 @@ def draw_entry(entry: Entry) -> dict[str, Any]:
     """Put a line into words."""
     return {
         "at": entry.at,
-        "actor": entry.actor.name if entry.actor.kind is ActorKind.USER else f"{entry.actor.kind}: {entry.actor.name}",
+        "actor": entry.actor.name
+        if entry.actor.kind is ActorKind.USER
+        else f"{entry.actor.kind}: {entry.actor.name}",
         "action": ACTIONS.get(entry.action, entry.action),
         "subject": entry.object_id[:8] if entry.object_kind == "license" else entry.object_id,
         "link": _link(entry.object_kind, entry.object_id),
@@ -98,7 +100,11 @@ def _link(kind: str, name: str) -> str | None:
 
 def _say(details: Mapping[str, Any]) -> str:
     """Write what else is known: ``slots: 1 → 3; reason: refund``."""
-    return "; ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in details.items() if value not in (None, ""))
+    return "; ".join(
+        f"{name.replace('_', ' ')}: {_value(value)}"
+        for name, value in details.items()
+        if value not in (None, "")
+    )
 
 
 def _value(value: Any) -> str:

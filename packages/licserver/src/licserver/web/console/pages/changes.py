@@ -7,7 +7,7 @@ from typing import Final
 from licserver.model import Environment
 from licserver.web.console.fields import read_day, read_slots
 from licserver.web.console.pages import licenses
-from licserver.web.console.visit import Moved, Page, Visit
+from licserver.web.console.visit import Moved, Page, Reply, Visit
 
 
 def _back(visit: Visit, done: str) -> Moved:
@@ -35,11 +35,7 @@ def reinstate(visit: Visit) -> Moved:
 def change(visit: Visit) -> Moved:
     """Change the terms; what the form does not send stays."""
     reference = visit.parts["id"]
-    changes = {
-        field: read(visit.given(name))
-        for name, (field, read) in _TERMS.items()
-        if name in visit.form
-    }
+    changes = {field: read(visit.given(name)) for name, (field, read) in _TERMS.items() if name in visit.form}
     visit.vendor.change(reference, **changes)  # type: ignore[arg-type] # read by name
     return _back(visit, "changed")
 
@@ -72,7 +68,7 @@ _TERMS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = MappingProxyT
 )
 """Fields of the form: what of the license each is, and how it is read."""
 
-ALL: Final = MappingProxyType(
+ALL: Final[Mapping[str, Callable[[Visit], Reply]]] = MappingProxyType(
     {
         "free": free,
         "revoke": revoke,

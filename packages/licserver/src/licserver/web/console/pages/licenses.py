@@ -26,7 +26,9 @@ def search(visit: Visit) -> Page:
     """Show the licenses that are searched for, or all, the latest first."""
     asked = _asked(visit)
     found = visit.vendor.find_licenses(_filter(visit), visit.asked("after") or None, _SHOWN)
-    further = None if found.cursor is None else _address("/console/licenses", {**asked, "after": found.cursor})
+    further = (
+        None if found.cursor is None else _address("/console/licenses", {**asked, "after": found.cursor})
+    )
     return Page(
         "licenses.html",
         {
@@ -182,9 +184,10 @@ def _filter(visit: Visit) -> LicenseFilter:
 
 def _asked(visit: Visit) -> dict[str, str]:
     """What of the address narrows the search."""
-    return {name: value for name in ("q", "product", "state", "from", "until") if (value := visit.asked(name))}
+    return {
+        name: value for name in ("q", "product", "state", "from", "until") if (value := visit.asked(name))
+    }
 
 
 def _address(path: str, query: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(query)}" if query else path
-

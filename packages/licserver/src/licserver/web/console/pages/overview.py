@@ -42,14 +42,14 @@ class Version(NamedTuple):
 
     slug: str
     version: str
-    count: int
+    checks: int
     share: float
 
 
 class Expiring(NamedTuple):
     """Licenses whose last day is still to come in this month."""
 
-    count: int
+    licenses: int
     until: date
     link: str
 
@@ -76,7 +76,7 @@ def plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
     def series(label: str, style: str, is_meant: Callable[[Total], bool]) -> Series:
         count = Counter[date]()
         for total in filter(is_meant, totals):
-            count[total.day] += total.count
+            count[total.day] += total.times
         return Series(label, style, [count[day] for day in days])
 
     verdicts = [
@@ -92,8 +92,8 @@ def count_versions(totals: Iterable[Total], since: date) -> list[Version]:
     counts, products = Counter[tuple[str, str]](), Counter[str]()
     for total in totals:
         if total.counted.name == "update" and total.day >= since:
-            counts[total.counted.product, total.counted.label] += total.count
-            products[total.counted.product] += total.count
+            counts[total.counted.product, total.counted.label] += total.times
+            products[total.counted.product] += total.times
     return [
         Version(slug, version, count, count / products[slug])
         for (slug, version), count in counts.most_common(_MAX_VERSIONS)

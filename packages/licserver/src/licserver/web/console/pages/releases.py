@@ -34,7 +34,10 @@ def show(visit: Visit) -> Page:
             "is_latest": is_latest,
             "sentence": _say_state(product, release, is_latest=is_latest),
             "downloads": say_who_downloads(product, release, is_latest=is_latest),
-            "holders": [draw_row(one, visit) for one in visit.vendor.who_may_download(slug, release.version, limit=10).items],
+            "holders": [
+                draw_row(one, visit)
+                for one in visit.vendor.who_may_download(slug, release.version, limit=10).items
+            ],
             "changelog": draw_changelog(release.changelog),
             "here": f"/console/products/{slug}/releases/{release.version}",
         },
@@ -75,7 +78,7 @@ def export_holders(visit: Visit) -> Csv:
 
 
 def draw_changelog(text: str) -> Markup:
-    """Show a changelog as an app would that follows the rules: plain text as it is, and HTML as cleaned (D-65)."""
+    """Show a changelog as an app does that keeps the rules: plain text, or the HTML that was kept (D-65)."""
     if not changelog.is_html(text):
         return Markup("<pre>{}</pre>").format(text)
     # Cleaned again: what lies in the database need not have come through `publish`.
@@ -103,5 +106,7 @@ def say_who_downloads(product: Product, release: Release, *, is_latest: bool) ->
         if product.has_support_policy
         else ""
     )
-    return [f"Whoever has a license for {product.name} that is neither revoked nor expired{support}.", until_then]
-
+    return [
+        f"Whoever has a license for {product.name} that is neither revoked nor expired{support}.",
+        until_then,
+    ]
