@@ -93,6 +93,13 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def pictures(session: nox.Session) -> None:
+    """The pictures of the console, taken anew by the system's chromium; look at each of them."""
+    sync(session, "--group", "pictures")
+    session.run("python", "tests/pictures.py")
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as a site; every warning is an error."""
     sync(session, "--group", "docs")
