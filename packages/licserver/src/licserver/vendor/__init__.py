@@ -11,7 +11,7 @@ from licserver.vendor.issuing import ISSUE_BATCH
 from licserver.vendor.issuing import Issuing as _Issuing
 from licserver.vendor.lists import LicenseFilter
 from licserver.vendor.lists import Lists as _Lists
-from licserver.vendor.pages import MAX_PAGE, Page
+from licserver.vendor.pages import MAX_PAGE, Page, page_of
 from licserver.vendor.releases import MAX_CHANGELOG
 from licserver.vendor.subscriptions import Subscriptions as _Subscriptions
 from licserver.vendor.terms import MAX_INDEXED
@@ -46,4 +46,5 @@ __all__ = [
     "LicenseTerms",
     "Page",
     "Vendor",
+    "page_of",
 ]

@@ -1,10 +1,8 @@
 """The console's addresses: who may see them, on which thread they are made, and how what fails is shown."""
 
-import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -21,57 +19,56 @@ from licserver.web.console import headers, sessions, words
 from licserver.web.console.assets import PREFIX, load_assets
 from licserver.web.console.door import Door, TooManyTriesError
 from licserver.web.console.exports import send_csv
-from licserver.web.console.forms import FormError, Upload, parse_form, receive
+from licserver.web.console.forms import FormError, parse_form
 from licserver.web.console.frame import Frame
-from licserver.web.console.routes import ROUTES, UPLOADS, Show
+from licserver.web.console.routes import ROUTES, UPLOAD_FIELDS, UPLOADS, Show, Take
 from licserver.web.console.visit import Csv, Moved, Page, Reply, Visit
+from licserver.web.limits import Limits
+from licserver.web.offloop import OffLoop
 from licserver.web.state import Drain, Handler
+from licserver.web.uploads import Upload, received
 
 _log = logging.getLogger("licserver.console")
-
-_THREADS: Final = 4
-"""Pages that are made at the same time; more wait, and verify calls never wait for them."""
 
 _SIGN_IN: Final = f"{sessions.HOME}/sign-in"
 _SIGN_OUT: Final = f"{sessions.HOME}/sign-out"
 _PASSWORD: Final = f"{sessions.HOME}/account"
 
 
-def add_console(
-    app: web.Application, vendor: Vendor, clock: Clock, drain: Drain, is_flood: Callable[[web.Request], bool]
+def mount(
+    app: web.Application, vendor: Vendor, clock: Clock, limits: Limits, drain: Drain, off_loop: OffLoop
 ) -> None:
     """Let an application answer at ``/console``.
 
     Args:
-        app: On whichever address the console is to be.
+        app: Not started yet; what takes every address must be added after this.
         vendor: The opened data folder.
         clock: Every decision's `now`.
+        limits: Turns away who floods.
         drain: While it is active each answer is its connection's last.
-        is_flood: Whether a request is one too many (D-71).
+        off_loop: Makes the pages.
     """
-    console = Console(vendor, clock, drain, is_flood)
+    console = Console(vendor, clock, limits, drain, off_loop)
     console.add_to(app)
-    app.cleanup_ctx.append(console.closing)
+    app.on_cleanup.append(console.close)
 
 
 class Console:
     """The edge of the console: requests become visits, replies become answers.
 
     Args:
-        vendor: As for `add_console`, and so are the others.
+        vendor: As for `mount`, and so are the others.
     """
 
-    def __init__(
-        self, vendor: Vendor, clock: Clock, drain: Drain, is_flood: Callable[[web.Request], bool]
-    ) -> None:
-        self._vendor, self._clock, self._drain, self._is_flood = vendor, clock, drain, is_flood
+    def __init__(self, vendor: Vendor, clock: Clock, limits: Limits, drain: Drain, off_loop: OffLoop) -> None:
+        self._vendor, self._clock, self._drain, self._limits = vendor, clock, drain, limits
         self._settings = vendor.settings
         self._callers = Callers(vendor.settings)
         self._door = Door(vendor)
-        self._assets = load_assets()
-        self._by_path = {asset.path: asset for asset in self._assets.values()}
-        self._frame = Frame(self._assets)
-        self._threads = ThreadPoolExecutor(_THREADS, "console")
+        assets = load_assets()
+        self._assets = {asset.path: asset for asset in assets.values()}
+        self._frame = Frame(assets)
+        self._off_loop = off_loop
 
     # --- addresses ----------------------------------------------------------------------------
 
@@ -97,16 +94,14 @@ class Console:
         for one in ("GET", "HEAD") if method == "GET" else (method,):
             app.router.add_route(one, path, guarded)
 
-    async def closing(self, _app: web.Application) -> AsyncIterator[None]:
-        """End the threads with the application."""
-        yield
+    async def close(self, _app: web.Application) -> None:
+        """Let the door's thread end."""
         self._door.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded_handler(request: web.Request) -> web.StreamResponse:
             try:
-                if self._is_flood(request):
+                if self._limits.is_flood(request):
                     return await self._problem(request, 429, "Too many requests from this address.")
                 response = await handler(request)
             except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
@@ -125,7 +120,7 @@ class Console:
             return _to_sign_in(request)
         visit = self._visit(request, who)
         try:
-            return await self._reply(request, visit, await self._run(self._make, page, visit))
+            return await self._reply(request, visit, await self._off_loop.run(self._make, page, visit))
         except WrongUse as wrong:
             return await self._problem(request, 404, str(wrong), who)
 
@@ -138,33 +133,38 @@ class Console:
             return await self._forged(request, who)
         return await self._act(request, show.page, act, self._visit(request, who)._replace(form=form))
 
-    async def _answer_upload(self, show: Show, act: Any, request: web.Request) -> web.StreamResponse:
+    async def _answer_upload(self, show: Show, take: Take, request: web.Request) -> web.StreamResponse:
         who = await self._who(request)
         if who is None:
             return _to_sign_in(request)
+        typed: dict[str, str] = {}
+
+        def admit(fields: Mapping[str, str]) -> None:
+            typed.update(fields)
+            if not _is_own(request, who, fields):
+                raise web.HTTPForbidden
+
+        visit = self._visit(request, who)
         try:
-            upload = await receive(
-                request,
-                self._settings.data_dir / "uploads",
-                self._settings.send_timeout,
-                functools.partial(_is_own, request, who),
-            )
+            async with received(request, self._settings, self._off_loop, UPLOAD_FIELDS, admit) as upload:
+                act = functools.partial(_with_file, take, upload)
+                return await self._act(request, show, act, visit._replace(form=upload.fields))
         except web.HTTPForbidden:
             return await self._forged(request, who)
-        visit = self._visit(request, who)._replace(form=upload.form)
-        try:
-            return await self._act(request, show, functools.partial(_with_file, act, upload), visit)
-        finally:
-            await asyncio.to_thread(upload.discard)
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+        except WrongUse as wrong:
+            again = visit._replace(form=typed, problem=_sentence(wrong))
+            return await self._reply(request, again, await self._off_loop.run(self._make, show, again))
 
     async def _act(self, request: web.Request, page: Show, act: Show, visit: Visit) -> web.StreamResponse:
         """Do something; when it cannot be done, show the page again and say why."""
         try:
-            return await self._reply(request, visit, await self._run(self._make, act, visit))
+            return await self._reply(request, visit, await self._off_loop.run(self._make, act, visit))
         except (WrongUse, ArtifactsError) as problem:
             again = visit._replace(problem=_sentence(problem))
         try:
-            content = await self._run(self._make, page, again)
+            content = await self._off_loop.run(self._make, page, again)
         except WrongUse as gone:
             return await self._problem(request, 404, str(gone), visit.who)
         return await self._reply(request, again, content)
@@ -192,7 +192,7 @@ class Console:
     ) -> web.StreamResponse:
         match made:
             case Csv():
-                return await send_csv(request, made, self._threads)
+                return await send_csv(request, made, self._off_loop)
             case Moved():
                 return _go(request, made.to + ("?" + urlencode({"done": made.done}) if made.done else ""))
             case _:
@@ -206,10 +206,7 @@ class Console:
 
     async def _who(self, request: web.Request) -> SignedIn | None:
         token = sessions.read_token(request.cookies)
-        return None if token is None else await self._run(self._vendor.signed_in, token)
-
-    async def _run(self, work: Callable[..., Any], *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+        return None if token is None else await self._off_loop.run(self._vendor.signed_in, token)
 
     # --- signing in and out -------------------------------------------------------------------
 
@@ -239,7 +236,7 @@ class Console:
     async def _sign_in_page(
         self, request: web.Request, status: int, goal: str, problem: str | None = None, name: str = ""
     ) -> web.StreamResponse:
-        has_users = bool(await self._run(self._vendor.users))
+        has_users = bool(await self._off_loop.run(self._vendor.users))
         done = words.DONE.get(request.query.get("done", ""))
         content = self._frame.write(
             "sign_in.html", who=None, has_users=has_users, goal=goal, name=name, problem=problem, done=done
@@ -278,12 +275,14 @@ class Console:
         if problem is None:
             return _go(request, f"{_PASSWORD}?done=password")
         visit = self._visit(request, who)._replace(problem=problem)
-        return await self._reply(request, visit, await self._run(self._make, ROUTES[_PASSWORD].page, visit))
+        return await self._reply(
+            request, visit, await self._off_loop.run(self._make, ROUTES[_PASSWORD].page, visit)
+        )
 
     async def _end_session(self, request: web.Request) -> None:
         token = sessions.read_token(request.cookies)
         if token is not None:
-            await self._run(self._vendor.sign_out, token)
+            await self._off_loop.run(self._vendor.sign_out, token)
 
     def _cookie(self, request: web.Request, token: str) -> str:
         seconds = int(SESSION_TIME.total_seconds()) if token else 0
@@ -292,7 +291,7 @@ class Console:
     # --- what is not a page -------------------------------------------------------------------
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
-        asset = self._by_path.get(request.path)
+        asset = self._assets.get(request.path)
         if asset is None:
             return await self._nothing_here(request)
         return web.Response(body=asset.content, headers={**headers.ASSET, "Content-Type": asset.content_type})
@@ -353,9 +352,8 @@ class Console:
         return response
 
 
-def _with_file(act: Any, upload: Upload, visit: Visit) -> Reply:
-    reply: Reply = act(visit, upload.file)
-    return reply
+def _with_file(take: Take, upload: Upload, visit: Visit) -> Reply:
+    return take(visit, upload.path, upload.file_name)
 
 
 def _is_own(request: web.Request, who: SignedIn, form: Mapping[str, str]) -> bool:

@@ -1,8 +1,6 @@
 """Lists as files: rows are asked for as the browser takes them."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from typing import Any
 
 from aiohttp import web
@@ -10,9 +8,10 @@ from aiohttp import web
 from licserver.csvcells import to_line
 from licserver.web.console import headers
 from licserver.web.console.visit import Csv
+from licserver.web.offloop import OffLoop
 
 
-async def send_csv(request: web.Request, csv: Csv, threads: Executor) -> web.StreamResponse:
+async def send_csv(request: web.Request, csv: Csv, off_loop: OffLoop) -> web.StreamResponse:
     """Send a list as CSV, some rows at a time.
 
     The first rows are there before the answer begins, so that a failure can still be told as one.
@@ -20,11 +19,10 @@ async def send_csv(request: web.Request, csv: Csv, threads: Executor) -> web.Str
     Args:
         request: Who wants it.
         csv: What is in it.
-        threads: Where the rows are made.
+        off_loop: Makes the rows.
     """
-    loop = asyncio.get_running_loop()
     pages = iter(csv.pages)
-    content = await loop.run_in_executor(threads, _next, pages)
+    content = await off_loop.run(_next, pages)
     response = web.StreamResponse(
         headers={
             **headers.SECURITY,
@@ -38,7 +36,7 @@ async def send_csv(request: web.Request, csv: Csv, threads: Executor) -> web.Str
     await response.write(b"\xef\xbb\xbf" + to_line(csv.columns).encode())
     while content is not None:
         await response.write(content)
-        content = await loop.run_in_executor(threads, _next, pages)
+        content = await off_loop.run(_next, pages)
     await response.write_eof()
     return response
 

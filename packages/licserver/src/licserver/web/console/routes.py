@@ -9,7 +9,7 @@ from licserver.web.console.pages import account, audit, changes, licenses, overv
 from licserver.web.console.visit import Reply, Visit
 
 Show = Callable[[Visit], Reply]
-Take = Callable[[Visit, Path | None], Reply]
+Take = Callable[[Visit, Path, str], Reply]
 
 
 class Address(NamedTuple):
@@ -50,3 +50,6 @@ UPLOADS: Final[Mapping[str, tuple[Show, Take]]] = MappingProxyType(
     {"/console/products/{slug}/releases": (products.show, releases.publish)}
 )
 """Forms with a file: the page that shows them again, and what takes them."""
+
+UPLOAD_FIELDS: Final = frozenset({"csrf", "version", "changelog"})
+"""Of those forms, beside the file; they stand before it."""

@@ -4,20 +4,17 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from licserver import changelog
-from licserver.errors import WrongUse
+from licserver.changelog import clean, is_html
 from licserver.model import Product, Release
 from licserver.vendor import MAX_PAGE
 from licserver.web.console.pages.licenses import CELLS, draw_row, write_cells
 from licserver.web.console.visit import Csv, Moved, Page, Visit, in_pages
 
 
-def publish(visit: Visit, file: Path | None) -> Moved:
+def publish(visit: Visit, file: Path, file_name: str) -> Moved:
     """Publish an uploaded file as a version."""
-    if file is None:
-        raise WrongUse("choose a file to publish")
-    slug = visit.parts["slug"]
-    release = visit.vendor.publish(slug, visit.given("version"), file, visit.given("changelog"))
+    slug, changelog = visit.parts["slug"], visit.given("changelog").replace("\r\n", "\n")
+    release = visit.vendor.publish(slug, visit.given("version"), file, changelog, file_name=file_name)
     return Moved(f"/console/products/{slug}/releases/{release.version}", "published")
 
 
@@ -79,10 +76,10 @@ def export_holders(visit: Visit) -> Csv:
 
 def draw_changelog(text: str) -> Markup:
     """Show a changelog as an app does that keeps the rules: plain text, or the HTML that was kept (D-65)."""
-    if not changelog.is_html(text):
+    if not is_html(text):
         return Markup("<pre>{}</pre>").format(text)
     # Cleaned again: what lies in the database need not have come through `publish`.
-    return Markup(changelog.clean(text))  # noqa: S704 - nothing is left of it that does anything
+    return Markup(clean(text))  # noqa: S704 - nothing is left of it that does anything
 
 
 def _say_state(product: Product, release: Release, *, is_latest: bool) -> str:
