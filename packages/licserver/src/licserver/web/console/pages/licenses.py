@@ -1,10 +1,13 @@
 """Licenses: found, shown, issued; what can be done to one is in `changes`."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from licserver.errors import Unknown
 from licserver.model import LicenseState, LicenseTerms
+from licserver.rules import has_key_shape
 from licserver.store import IssuedLicense
 from licserver.vendor import MAX_PAGE, AuditFilter, LicenseFilter
 from licserver.vendor import Page as Some
@@ -22,8 +25,11 @@ CELLS: Final = (
 )
 
 
-def search(visit: Visit) -> Page:
-    """Show the licenses that are searched for, or all, the latest first."""
+def search(visit: Visit) -> Page | Moved:
+    """Show the licenses that are searched for, or all, the latest first; for a whole key, its page."""
+    if has_key_shape(visit.asked("q").upper()):
+        with suppress(Unknown):  # straight on: a key should not stay in the address
+            return Moved(f"/console/licenses/{visit.vendor.license(visit.asked('q').upper()).id.hex()}")
     asked = _asked(visit)
     found = visit.vendor.find_licenses(_filter(visit), visit.asked("after") or None, _SHOWN)
     further = (
