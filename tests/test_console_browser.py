@@ -15,6 +15,7 @@ from harness.chromium import DESK, PHONE, Visitor, visiting
 from harness.console_shop import EVIL, add_alice, stock_shop
 from harness.engines import sqlite_only
 from harness.world import Server, World
+from licserver.vendor import LicenseFilter
 
 if chromium.PROGRAM is None:
     warnings.filterwarnings("default", chromium.MISSING)
@@ -171,6 +172,14 @@ async def test_search_as_you_type(shop: Shop, program: Browser) -> None:
         await expect(page.locator("#results")).to_contain_text("sam@example.net")
         await expect(page.locator("#results tbody tr")).to_have_count(1)
         assert await page.evaluate("window.same")
+        (license_,) = shop.world.vendor.find_licenses(LicenseFilter("mia@example.org")).items
+        key = shop.world.vendor.key(license_)
+        await page.get_by_label("State").select_option("")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.locator("#q").fill(key)
+        await page.wait_for_url(f"**/console/licenses/{license_.id.hex()}")
+        assert not [url for url in asked if key[:9] in url]  # a key is sent in no address
 
 
 async def test_an_upload_shows_how_far_it_is(shop: Shop, program: Browser) -> None:

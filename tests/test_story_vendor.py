@@ -95,7 +95,7 @@ async def test_a_vendors_day(licserver: Run, home: Path, tmp_path: Path) -> None
         log = ["\t".join(row.split("\t")[1:3]) for row in rows]
         assert log == ["alice\tRevoked", "alice\tFreed a slot", "token: shop\tIssued"]
     told = json.loads(licserver("audit", "--json"))
-    done = [(line["actor"], line["action"]) for line in told][::-1]
+    done = [(line["who"], line["action"]) for line in told][::-1]
     assert [action for _, action in done] == [
         "product.add",
         "release.publish",

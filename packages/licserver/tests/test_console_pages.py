@@ -54,13 +54,18 @@ async def test_a_first_start_without_users(open_browser):
     assert "licserver user add" in await browser.get("/console")
 
 
-async def test_max_activations(world, alice, sold):
+async def test_max_activations(world, alice, sold, new_key):
     """Support finds the customer, sees why, frees the one slot that was meant; the log says who did it."""
     key, page = sold
     await alice.get("/console/licenses", params={"q": "jo@stu"})
     assert page in alice.text
-    await alice.get("/console/licenses", params={"q": key.lower()})
-    assert alice.path == page  # a whole key leads to its page, and stays in no address
+    await alice.post("/console/licenses/find", q=key.lower())
+    assert alice.path == page  # a whole key leads to its page, and stands in no address
+    await alice.post("/console/licenses/find", q=new_key())
+    assert (alice.status, "no such license" in alice.alert) == (422, True)
+    await alice.post("/console/licenses/find", q="jo@stu", state="active")
+    assert alice.path == "/console/licenses?q=jo@stu&state=active"
+    await alice.get(page)
     assert "1 of 2" in await alice.get(page)
     world.key(customer_email="other@example.org")
     await alice.post(f"{page}/free", domain="a.example", ip="192.0.2.1")

@@ -28,7 +28,7 @@ ROUTES: Final[Mapping[str, Address]] = MappingProxyType(
     {
         "/console": Address(overview.show),
         "/console/account": Address(account.show),  # its form is the door's: it hashes passwords
-        "/console/licenses": Address(licenses.search),
+        "/console/licenses": Address(licenses.search, {"find": licenses.find}),
         "/console/licenses.csv": Address(licenses.export),
         "/console/licenses/issue": Address(licenses.ask_terms, {"new": licenses.issue}),
         "/console/licenses/{id}": Address(licenses.show, changes.ALL),

@@ -14,6 +14,15 @@ document.addEventListener("htmx:xhr:progress", (event) => {
   if (place.textContent !== text) place.textContent = text;
 });
 
+// A license key is no part of an address: a whole one is sent with the form, the beginning of one is waited for.
+document.addEventListener("htmx:configRequest", (event) => {
+  const form = event.target.closest("form#search");
+  const typed = form?.querySelector("#q").value.trim() ?? "";
+  if (!/^cp-/i.test(typed)) return;
+  event.preventDefault();
+  if (/^cp(-[a-z0-9]{6}){5}$/i.test(typed)) form.submit();
+});
+
 // What went wrong on the way is said where it was begun.
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, (event) => {

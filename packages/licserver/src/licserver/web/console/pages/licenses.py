@@ -1,11 +1,9 @@
 """Licenses: found, shown, issued; what can be done to one is in `changes`."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from licserver.errors import Unknown
 from licserver.model import LicenseState, LicenseTerms
 from licserver.rules import has_key_shape
 from licserver.store import IssuedLicense
@@ -17,6 +15,9 @@ from licserver.web.console.standing import describe, describe_updates
 from licserver.web.console.visit import Csv, Moved, Page, Visit, in_pages
 
 _SHOWN: Final = 50
+SEARCHED: Final = ("q", "product", "state", "from", "until")
+"""Fields of the search."""
+
 _STATES: Final = [(state.value, state.value) for state in LicenseState]
 
 CELLS: Final = (
@@ -25,11 +26,8 @@ CELLS: Final = (
 )
 
 
-def search(visit: Visit) -> Page | Moved:
-    """Show the licenses that are searched for, or all, the latest first; for a whole key, its page."""
-    if has_key_shape(visit.asked("q").upper()):
-        with suppress(Unknown):  # straight on: a key should not stay in the address
-            return Moved(f"/console/licenses/{visit.vendor.license(visit.asked('q').upper()).id.hex()}")
+def search(visit: Visit) -> Page:
+    """Show the licenses that are searched for, or all, the latest first."""
     asked = _asked(visit)
     found = visit.vendor.find_licenses(_filter(visit), visit.asked("after") or None, _SHOWN)
     further = (
@@ -39,7 +37,7 @@ def search(visit: Visit) -> Page | Moved:
         "licenses.html",
         {
             "licenses": [draw_row(one, visit) for one in found.items],
-            "search": {name: visit.asked(name) for name in ("q", "product", "state", "from", "until")},
+            "search": {name: visit.asked(name) for name in SEARCHED},
             "searched": bool(asked),
             "products": visit.vendor.products(),
             "states": _STATES,
@@ -47,6 +45,19 @@ def search(visit: Visit) -> Page | Moved:
             "export": _address("/console/licenses.csv", asked),
         },
     )
+
+
+def find(visit: Visit) -> Moved:
+    """Lead to the license of a whole key, and with everything else to the list (D-94).
+
+    Raises:
+        Unknown: when there is no such license.
+    """
+    typed = {name: value for name in SEARCHED if (value := visit.given(name))}
+    key = typed.get("q", "").upper()
+    if has_key_shape(key):
+        return Moved(f"/console/licenses/{visit.vendor.license(key).id.hex()}")
+    return Moved(_address("/console/licenses", typed))
 
 
 def export(visit: Visit) -> Csv:
@@ -190,9 +201,7 @@ def _filter(visit: Visit) -> LicenseFilter:
 
 def _asked(visit: Visit) -> dict[str, str]:
     """What of the address narrows the search."""
-    return {
-        name: value for name in ("q", "product", "state", "from", "until") if (value := visit.asked(name))
-    }
+    return {name: value for name in SEARCHED if (value := visit.asked(name))}
 
 
 def _address(path: str, query: Mapping[str, str]) -> str:
