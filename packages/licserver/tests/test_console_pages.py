@@ -126,6 +126,10 @@ async def test_terms_are_changed(world, alice, sold):
         assert typed in alice.text
         assert "<details open>" in alice.text
     assert world.vendor.license(key) == held
+    await alice.post(f"{page}/change", **{**form, "note": "長" * 2000})
+    assert "The license is changed" in alice.told
+    await alice.post(f"{page}/change", **{**form, "note": "x" * 100_000})
+    assert alice.status == 413
 
 
 async def test_the_allow_list(world, site, alice, sold):
@@ -346,7 +350,7 @@ async def test_csv(world, alice, sold, activate):
         "user.sign_in",
     ]
     await alice.get("/console/licenses.csv?q=" + "x" * 500)
-    assert alice.status == 404
+    assert alice.status == 422
 
 
 async def test_a_long_list(world, alice):

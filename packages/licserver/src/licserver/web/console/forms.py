@@ -3,6 +3,9 @@
 from typing import Final
 from urllib.parse import parse_qsl
 
+MAX_FORM: Final = 1 << 16
+"""Bytes: a note of the greatest length, written in percent signs, and room beside it."""
+
 _MAX_FIELDS: Final = 50
 
 
