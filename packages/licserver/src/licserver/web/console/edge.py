@@ -1,0 +1,200 @@
+"""What every address of the console does: who comes, what was sent, and how an answer or a failure leaves."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+
+from licserver.clock import Clock
+from licserver.errors import LicserverError, StoreUnavailable
+from licserver.model import Actor, ActorKind
+from licserver.vendor import Vendor
+from licserver.vendor.users import SignedIn
+from licserver.web.console import headers, sessions, words
+from licserver.web.console.exports import send_csv
+from licserver.web.console.forms import MAX_FORM, FormError, parse_form
+from licserver.web.console.frame import Frame
+from licserver.web.console.routes import Show
+from licserver.web.console.visit import Csv, Moved, Page, Reply, Visit
+from licserver.web.limits import Limits
+from licserver.web.offloop import OffLoop
+from licserver.web.state import Drain, Handler
+
+_log = logging.getLogger("licserver.console")
+
+SIGN_IN: Final = f"{sessions.HOME}/sign-in"
+
+
+class Edge:
+    """Between HTTP and the pages.
+
+    Args:
+        vendor: The opened data folder.
+        clock: Every decision's `now`.
+        limits: Turns away who floods.
+        drain: While it is active each answer is its connection's last.
+        off_loop: Makes the pages.
+        frame: Writes them.
+    """
+
+    def __init__(
+        self, vendor: Vendor, clock: Clock, limits: Limits, drain: Drain, off_loop: OffLoop, frame: Frame
+    ) -> None:
+        self.settings = vendor.settings
+        self.off_loop = off_loop
+        self.frame = frame
+        self._vendor, self._clock, self._drain, self._limits = vendor, clock, drain, limits
+
+    def guarded(self, handler: Handler) -> Handler:
+        """Answer whatever a handler raises, and keep the request's text out of the log."""
+
+        async def guarded_handler(request: web.Request) -> web.StreamResponse:
+            try:
+                if self._limits.is_flood(request):
+                    return await self.problem(request, 429, "Too many requests from this address.")
+                response = await handler(request)
+            except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
+                response = await self._answer_problem(request, problem)
+            if self._drain.active:
+                response.force_close()
+            return response
+
+        return guarded_handler
+
+    def visit(self, request: web.Request, who: SignedIn) -> Visit:
+        """Make what a page is told, on behalf of who is signed in."""
+        vendor = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
+        return Visit(vendor, who, self._clock(), dict(request.match_info), dict(request.query))
+
+    async def form(self, request: web.Request) -> dict[str, str]:
+        """Read a small form; the settings bound its time (D-72)."""
+        # The application's own bound is that of a verify call, and a note in Japanese is longer.
+        larger = request.clone(client_max_size=MAX_FORM)
+        try:
+            async with asyncio.timeout(self.settings.body_timeout):
+                return parse_form(await larger.read())
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+
+    async def who(self, request: web.Request) -> SignedIn | None:
+        """Find who is signed in, by the cookie."""
+        token = sessions.read_token(request.cookies)
+        return None if token is None else await self.off_loop.run(self._vendor.signed_in, token)
+
+    async def run(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
+        """Ask the vendor and write the page, both on a thread."""
+        return await self.off_loop.run(self._make, page, visit)
+
+    def _make(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
+        reply: Reply = page(visit)
+        return self._write(reply, visit) if isinstance(reply, Page) else reply
+
+    def _write(self, page: Page, visit: Visit) -> bytes:
+        done = words.DONE.get(visit.query.get("done", "")) if visit.problem is None else None
+        return self.frame.write(
+            page.template,
+            who=visit.who,
+            csrf=sessions.csrf_token(visit.who.token),
+            visit=visit,
+            now=visit.now,
+            done=done,
+            problem=visit.problem,
+            **page.context,
+        )
+
+    async def reply(
+        self, request: web.Request, visit: Visit, made: bytes | Moved | Csv
+    ) -> web.StreamResponse:
+        """Answer with what a page came to."""
+        match made:
+            case Csv():
+                return await send_csv(request, made, self.off_loop)
+            case Moved():
+                return go(request, made.to + ("?" + urlencode({"done": made.done}) if made.done else ""))
+            case _:
+                return web.Response(
+                    status=200 if visit.problem is None else 422, body=made, headers=headers.PAGE
+                )
+
+    async def forged(self, request: web.Request, who: SignedIn) -> web.StreamResponse:
+        """Refuse a form of another session or of another site."""
+        problem = "This form is not of your session. Load the page again, and send it from there."
+        return await self.problem(request, 403, problem, who)
+
+    async def _answer_problem(self, request: web.Request, problem: Exception) -> web.StreamResponse:
+        """Put a problem into a page, and into the log where the operator can do something about it."""
+        where = f"{request.method} {request.rel_url.raw_path}"
+        match problem:
+            case FormError():
+                return await self.problem(request, 400, sentence(problem))
+            case web.HTTPException():
+                return await self.problem(request, problem.status, f"{problem.reason}.")
+            case web.RequestPayloadError():
+                return await self.problem(request, 400, "The request cannot be read.")
+            case StoreUnavailable():
+                _log.error("%s: %s", where, problem)
+                return await self.problem(request, 503, "The database cannot be reached; try again.")
+            case ConnectionError():
+                raise problem
+            case LicserverError():
+                _log.error("%s: %s", where, problem)
+                return await self.problem(request, 503, sentence(problem))
+            case OSError():
+                _log.error("%s: %s", where, problem)
+                return await self.problem(
+                    request, 500, f"The disk failed: {problem.strerror or 'see the log'}."
+                )
+            case _:
+                _log.error("%s failed", where, exc_info=problem)
+                return await self.problem(
+                    request, 500, "The console failed; the operator finds why in the log."
+                )
+
+    async def problem(
+        self, request: web.Request, status: int, problem: str, who: SignedIn | None = None
+    ) -> web.StreamResponse:
+        """Answer with a page that says what went wrong."""
+        content = self.frame.write(
+            "problem.html",
+            who=who,
+            csrf="" if who is None else sessions.csrf_token(who.token),
+            title=HTTPStatus(status).phrase,
+            problem=sentence(problem),
+            done=None,
+        )
+        response = web.Response(status=status, body=content, headers=headers.PAGE)
+        if not request.content.at_eof():  # the rest of a body is not worth reading
+            response.force_close()
+        return response
+
+
+def is_own(request: web.Request, who: SignedIn, form: Mapping[str, str]) -> bool:
+    """Tell whether a form was sent by a page of this session."""
+    return sessions.is_from_here(request.headers, request.host) and sessions.is_own_form(
+        who.token, form.get(sessions.CSRF_FIELD, "")
+    )
+
+
+def go(request: web.Request, path: str, cookie: str | None = None) -> web.StreamResponse:
+    """Send the browser to another page of ours."""
+    more = {"Set-Cookie": cookie} if cookie else {}
+    if "HX-Request" in request.headers:  # htmx follows redirects by itself, and the address would stay
+        return web.Response(status=204, headers={**headers.PAGE, **more, "HX-Redirect": path})
+    return web.Response(status=303, headers={**headers.PAGE, **more, "Location": path})
+
+
+def to_sign_in(request: web.Request) -> web.StreamResponse:
+    """Ask who it is, and come back afterwards; what was posted is not kept."""
+    goal = request.rel_url.raw_path_qs if request.method in {"GET", "HEAD"} else ""
+    known = sessions.own_path(goal)
+    return go(request, SIGN_IN if known == sessions.HOME else f"{SIGN_IN}?next={quote(known, safe='')}")
+
+
+def sentence(problem: Exception | str) -> str:
+    """Write a complaint as a sentence."""
+    text = str(problem).strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
