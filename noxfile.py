@@ -7,7 +7,7 @@ import nox
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = True
-nox.options.sessions = ["lint", "types", "alone", "docs"]
+nox.options.sessions = ["lint", "types", "alone", "frozen", "docs"]
 
 PACKAGES = ["licclient", "licserver"]
 
@@ -90,6 +90,13 @@ def fuzz(session: nox.Session) -> None:
     """2,000 made-up requests for each operation of the OpenAPI document, on both engines."""
     sync(session)
     session.run("pytest", "tests/test_openapi_fuzz.py", *session.posargs, env={"LICENSING_EXAMPLES": "2000"})
+
+
+@nox.session
+def frozen(session: nox.Session) -> None:
+    """Freeze an app with PyInstaller, and see it activate over TLS, remember, and replace itself."""
+    sync(session, "--group", "frozen")
+    session.run("pytest", "tests/frozen", *session.posargs)
 
 
 @nox.session

@@ -260,11 +260,13 @@ def test_leftovers_are_removed_by_the_next_update(root, lay):
     """Of processes that were killed: drafts, what was being removed, and a pointer's draft."""
     installation = Installation(root)
     first = installation.apply(lay("1.0.0"))
-    for name in (".incoming-1.1.0-aaaaaaaaaaaaaaaa", ".discarded-x", "1.0.5-aaaaaaaaaaaaaaaa"):
+    newer = lay("1.1.0")
+    begun = f".incoming-1.1.0-{newer.sha256[:16]}"
+    for name in (begun, ".incoming-2.0-aaaaaaaaaaaaaaaa", ".discarded-x", "1.0.5-aaaaaaaaaaaaaaaa"):
         (root / "versions" / name / "deep").mkdir(parents=True)
     (root / "versions" / ".discarded-1.0.5-aaaaaaaaaaaaaaaa").mkdir()
     (root / "current.txt.draft").write_text("half")
-    second = installation.apply(lay("1.1.0"))
+    second = installation.apply(newer)
     assert names(root) == {first.folder.name, second.folder.name}
     assert {path.name for path in root.iterdir()} <= {"current.txt", "versions", ".licclient.lock"}
 

@@ -109,14 +109,14 @@ class Installation:
         name = folder_name(downloaded.version, downloaded.sha256)
         with self._alone():
             before = self._pointer()
-            self._clean_up(before, name)  # first: what the dead left may be the room that is needed
+            self._clean_up(before)  # first: what the dead left may be the room that is needed
             if not (self._versions / name).is_dir():
                 self._unpack(downloaded, name)
             if before is None or before.current != name:
                 after = applied(before, name)
                 self._point(after)
                 # Without a pointer before, nobody knows which versions are needed: the next update will.
-                self._clean_up(after if before is not None else None, name)
+                self._clean_up(after if before is not None else None)
             return Installed(version_of(name), self._versions / name)
 
     def roll_back(self) -> Installed | None:
@@ -207,10 +207,10 @@ class Installation:
             raise
         _sync(self._versions)
 
-    def _clean_up(self, pointer: Pointer | None, wanted: str) -> None:
+    def _clean_up(self, pointer: Pointer | None) -> None:
         """Remove what nobody needs; what cannot be removed, because it runs on Windows, is left whole."""
-        needed = {wanted, *self._running()}
-        for name in leftovers(pointer, [path.name for path in self._versions.iterdir()], needed):
+        names = [path.name for path in self._versions.iterdir()]
+        for name in leftovers(pointer, names, self._running()):
             # Under another name first: no version is ever half there under its own.
             discarded = self._versions / f"{DISCARDED}{name.removeprefix(DISCARDED)}"
             with suppress(OSError):
