@@ -43,7 +43,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def alone(session: nox.Session, package: str) -> None:
-    """One package without the other, with its own tests and dependencies, and every branch of its pure rooms."""
+    """One package without the other, its own tests and dependencies, and every branch of its pure rooms."""
     sync(session, "--package", package, "--group", "test")
     (other,) = set(PACKAGES) - {package}
     stranger = f"import {package}, importlib.util as u; assert u.find_spec('{other}') is None"

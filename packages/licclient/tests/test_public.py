@@ -1,10 +1,13 @@
 import asyncio
+import importlib
 import inspect
 import logging
 import pickle
+import pkgutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import respx
@@ -49,6 +52,27 @@ def test_the_public_door():
         "explain",
     ]
     assert all(hasattr(licclient, name) for name in licclient.__all__)
+
+
+def test_what_is_public_is_written_down():
+    """Every module without an underscore, and every name that it exports, stands in the documentation."""
+    page = (Path(__file__).parents[3] / "docs" / "client.md").read_text(encoding="utf-8")
+    stays = page.partition("## What stays")[2].partition("## ")[0]
+    modules = ["licclient"] + [
+        f"licclient.{found.name}"
+        for found in pkgutil.iter_modules(licclient.__path__)
+        if not found.name.startswith("_")
+    ]
+    assert len(modules) >= 3
+    for name in modules:
+        module = importlib.import_module(name)
+        assert f"`{name}" in stays, name
+        assert module.__all__ == sorted(module.__all__), name
+        missing = [one for one in module.__all__ if one not in page and one != "__version__"]
+        assert not missing, (name, missing)
+        for one in module.__all__:
+            found = getattr(module, one)
+            assert not (isinstance(found, type) or callable(found)) or found.__doc__, one
 
 
 @pytest.mark.parametrize(
@@ -99,7 +123,8 @@ def test_importing_loads_nothing_heavy():
         "platformdirs",
     }
     assert "licclient._client" in loaded
-    assert not loaded & (heavy | {"ssl", "truststore", "packaging.version"})
+    assert not loaded & (heavy | {"ssl", "truststore", "packaging.version", "zipfile"})
+    assert "licclient._installation" not in loaded
 
 
 def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
