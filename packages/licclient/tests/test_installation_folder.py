@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 from stage.archives import APP, HOSTILE, app, downloaded, pack
+from stage.damage import edits
 
 from licclient import Installation, Installed, UntrustedAnswer, UnusableArchive
+from licclient._unpack import unpack
 from licclient._versions import read_pointer
 
 needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or signals of Unix")
@@ -177,6 +179,28 @@ def test_the_hostile_zips_are_hostile_in_one_thing_only(root, lay):
         "good.txt": b"good",
         "bad": b"bad",
     }
+
+
+def test_a_zip_damaged_anywhere_is_refused_or_does_no_harm(tmp_path, monkeypatch):
+    """Each byte changed, lost or doubled before it was signed: no other error, nothing outside the folder."""
+    monkeypatch.setattr("licclient._unpack.os.fsync", lambda _: None)  # a thousand of them take their time
+    good = pack({"a": b"first", "b/c": b"second"})
+    refused = 0
+    (tmp_path / "in").mkdir()
+    for _, content in edits(good, flips=(1,)):
+        bad = downloaded(tmp_path / "in", content)
+        folder = tmp_path / "out" / "folder"
+        folder.parent.mkdir()
+        try:
+            unpack(bad.path, bad.size, bad.sha256, folder)
+        except UnusableArchive:
+            refused += 1
+        else:
+            assert len(content_of(folder)) >= 1
+        assert {path.name for path in (tmp_path / "out").iterdir()} <= {"folder"}
+        assert [path.name for path in tmp_path.iterdir() if path.name not in {"in", "out"}] == []
+        shutil.rmtree(folder.parent)
+    assert refused > len(good)
 
 
 @pytest.mark.parametrize("change", [b"x", b""])
