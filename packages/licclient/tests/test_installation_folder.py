@@ -486,6 +486,14 @@ def test_a_frozen_launcher_hands_on_a_clean_environment(monkeypatch, given, left
     assert {name: value for name, value in found.items() if name.startswith("LD_LIBRARY_PATH")} == left
 
 
+def test_an_app_may_work_in_another_folder_later(root, lay, monkeypatch):
+    """A relative path means what it meant when the installation was made."""
+    monkeypatch.chdir(root.parent)
+    installation = Installation(root.name)
+    monkeypatch.chdir("/")
+    assert installation.apply(lay("1.0.0")).folder.parent == root / "versions"
+
+
 def test_making_one_opens_nothing(root):
     """No file, no folder; and its `repr` says where it is."""
     assert repr(Installation(root)) == f"Installation({str(root)!r})"

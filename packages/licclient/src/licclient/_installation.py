@@ -69,7 +69,7 @@ class Installation:
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
-        self._folder = Path(folder)
+        self._folder = Path(folder).absolute()  # whatever folder the app works in later
         self._versions = self._folder / VERSIONS
 
     def __repr__(self) -> str:
