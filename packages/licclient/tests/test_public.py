@@ -1,5 +1,6 @@
 import ast
 import asyncio
+import gc
 import inspect
 import logging
 import pickle
@@ -195,6 +196,26 @@ async def test_a_cancelled_task_does_not_overtake_its_disk_work():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == [True]
+
+
+async def test_what_fails_behind_a_cancelled_task_complains_to_nobody():
+    """The task's own end is what counts: no "exception was never retrieved" in the app's log."""
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told["message"]))
+
+    def step():
+        time.sleep(0.1)
+        raise LicenseRefused(Reason.EXPIRED, "License expired.")
+
+    task = asyncio.ensure_future(in_thread(step))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
 
 
 @respx.mock
