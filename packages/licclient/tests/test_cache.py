@@ -77,6 +77,18 @@ def test_a_record_that_makes_no_sense_is_a_miss(change):
     assert read_held(unseal(NAME, seal(NAME, document | change))) is None
 
 
+@pytest.mark.parametrize(
+    "change", [{"last_updated": "yesterday"}, {"manifest": 7}, {"changelog": None}, {"version": 2}]
+)
+def test_a_remembered_offer_that_makes_no_sense_is_none(change):
+    """The check itself still counts for the cadence; what it offered is not shown."""
+    at = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    whole = write_round(Round(at, 0.05, True, Listing("Notes", "notes", "2.0", "Faster.", at, None)))  # noqa: FBT003
+    assert read_round(whole).listing is not None
+    found = read_round({**whole, "listing": {**whole["listing"], **change}})
+    assert (found.checked_at, found.listing) == (at, None)
+
+
 def test_names_tell_nothing_and_never_collide():
     """A name is a digest; moving text from one part to the next makes another name."""
     assert record_name("license", "ab", "c") != record_name("license", "a", "bc")

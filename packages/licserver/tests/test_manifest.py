@@ -150,6 +150,13 @@ def saying(**changes: object):
     return json.dumps(document)
 
 
+def signed_with(signature: str):
+    """A document with another signature."""
+    document = json.loads(sign(SAID, [KEY]).document)
+    document["signatures"][0]["signature"] = signature
+    return json.dumps(document)
+
+
 FLAWS = {
     "nothing": ("", "no signed release manifest"),
     "no object": ("[]", "no JSON object"),
@@ -165,6 +172,7 @@ FLAWS = {
     "no type": (changed(typ=None), "typ must be release-manifest"),
     "no key": (changed(kid=None), "kid is missing"),
     "an extension": (changed(crit=["b64"]), "asks for extensions"),
+    "a short signature": (signed_with("AAAA"), "a signature is not one of Ed25519"),
     "padded": (sign(SAID, [KEY]).document.replace('","signatures', '=","signatures'), "no signed release"),
     "no version": (saying(version=None), "must say slug, version"),
     "a size that is none": (saying(size=True), "must say slug, version"),
