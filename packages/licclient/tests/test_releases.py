@@ -13,7 +13,7 @@ from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, SignedStore, documen
 
 from licclient import ServiceUnavailable, UntrustedAnswer, Update
 from licclient._ed25519 import read_public_key
-from licclient._manifest import MAX_HEADER, judge_manifest, read_manifest
+from licclient._manifest import MAX_HEADER, read_manifest
 from licclient._model import Listing, Manifest
 from licclient._releases import SignedReleases
 from licclient._settings import read_settings
@@ -261,11 +261,12 @@ def test_rubbish_is_not_trusted_and_raises_nothing(header):
     assert isinstance(read_manifest(header, KEYS), UntrustedAnswer)
 
 
-def test_a_wrong_version_anywhere_is_no_version(clock):
-    """A version that PEP 440 cannot read is not above anything."""
-    header = word(document(version="banana"))
-    assert isinstance(judge_manifest(header, "notes", "banana", KEYS, None, clock()), Manifest)
-    assert isinstance(judge_manifest(header, "notes", "banana", KEYS, "1.0", clock()), UntrustedAnswer)
+async def test_a_slip_of_the_vendor_locks_nobody_out(pinned, store, key):
+    """A signed version that PEP 440 cannot read is not offered, and not remembered as the highest."""
+    store.version, store.header = "banana", word(document(version="banana"))
+    assert await pinned.check_for_update(key) is None
+    store.version, store.header = "2.0", word(document())
+    assert (await pinned.check_for_update(key, force=True)).version == "2.0"
 
 
 @pytest.mark.parametrize("wrong", ["ed25519:x", "", "x" * 51])
