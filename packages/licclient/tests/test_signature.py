@@ -107,6 +107,24 @@ def test_what_a_pinned_key_signed_for_this_call_holds(headers, nonce):
     assert read(headers, nonce=nonce) == NOON
 
 
+def test_it_says_from_when_until_when_it_was_meant():
+    """Both instants are the service's own."""
+    signed_ = read_signature(CALL, Reply(200, BODY, GOOD), KEYS, "n")
+    assert signed_ == Signed(NOON, NOON + timedelta(minutes=5))
+
+
+def test_a_question_without_a_body_is_signed_as_one_of_no_bytes():
+    """An update check has none; its address is covered to the last letter of the query."""
+    url = "https://x.example/api/v1/update-check?license_key=k&domain=a%20b"
+    asked = Asked("GET", url, {"Content-Digest": digest(b"")})
+    answered = Answered(asked, 200, {"Content-Type": "application/json"}, BODY)
+    SIGNER.sign(answered, "n", NOON)
+    headers = {name.lower(): value for name, value in answered.headers.items()}
+    call = Call("GET", url, {}, None, 1000)
+    assert read(headers, call=call) == NOON
+    assert read(headers, call=replace(call, url=url.replace("%20", "+"))) == UNFIT
+
+
 def lacking(name: str) -> dict[str, str]:
     """The good headers without one of them."""
     return {told: value for told, value in GOOD.items() if told != name}

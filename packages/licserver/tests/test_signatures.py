@@ -3,6 +3,7 @@
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from hashlib import sha512
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -132,7 +133,7 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
     """An app's every call asks for the same thing with another nonce: that costs next to nothing."""
     read = []
 
-    def counted(*told):
+    def counted(*told: Any):
         read.append(told)
         return read_accept_signature(*told)
 

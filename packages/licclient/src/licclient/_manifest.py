@@ -144,4 +144,4 @@ def _bytes(text: str) -> bytes:
     """Read base64url without padding; nothing when it is none."""
     if not _BASE64URL.fullmatch(text) or len(text) % 4 == 1:
         return b""
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    return urlsafe_b64decode(text + "==")  # what is too much of it does no harm
