@@ -1,90 +1,17 @@
+"""What is remembered on the disk: by many at once, through kills and full disks, and never in the way."""
+
 import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, date, datetime, timedelta
 from time import monotonic
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from licclient import _cache as cache_room
 from licclient._cache import StateFolder
-from licclient._model import Held, Listing, Round, Verified
-from licclient._records import (
-    read_held,
-    read_round,
-    record_name,
-    seal,
-    unseal,
-    write_held,
-    write_round,
-)
-
-NAME = record_name("license", "https://store.example", "key", "domain")
-instants = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-
-
-# --- records ----------------------------------------------------------------------------------
-
-
-@given(texts, st.none() | st.dates(), instants, st.timedeltas(timedelta(0), timedelta(days=9)))
-def test_a_success_survives_the_disk(product, expiry, checked_at, later):
-    """What is written is what is read."""
-    held = Held(Verified(product, expiry, expiry is None), checked_at, checked_at + later)
-    assert read_held(unseal(NAME, seal(NAME, write_held(held)))) == held
-
-
-@given(
-    instants,
-    st.floats(0, 0.1),
-    st.booleans(),
-    st.none() | st.builds(Listing, texts, texts, texts, texts, instants, st.none()),
-)
-def test_a_round_survives_the_disk(checked_at, spread, answered, listing):
-    """What is written is what is read."""
-    done = Round(checked_at, spread, answered, listing)
-    assert read_round(unseal(NAME, seal(NAME, write_round(done)))) == done
-
-
-@given(st.binary(max_size=300))
-def test_foreign_bytes_are_no_record(raw):
-    """Nothing but what was sealed under this name is read."""
-    assert unseal(NAME, raw) is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"schema": 2},
-        {"product": 7},
-        {"expiry": "2026-02-30"},
-        {"lifetime": True},
-        {"checked_at": "2026-11-21T12:00:00"},
-        {"checked_at": "noon"},
-        {"seen_at": "2026-11-20T12:00:00+00:00"},
-    ],
-)
-def test_a_record_that_makes_no_sense_is_a_miss(change):
-    """A sealed record of another schema, or one that contradicts itself, is not used."""
-    at = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    document = {"schema": 1, **write_held(Held(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at))}
-    assert read_held(unseal(NAME, seal(NAME, document))) is not None
-    assert read_held(unseal(NAME, seal(NAME, document | change))) is None
-
-
-def test_names_tell_nothing_and_never_collide():
-    """A name is a digest; moving text from one part to the next makes another name."""
-    assert record_name("license", "ab", "c") != record_name("license", "a", "bc")
-    assert "store" not in NAME
-    assert NAME.replace("-", "").isalnum()
-
-
-# --- many at once -----------------------------------------------------------------------------
 
 
 def test_what_another_process_wrote_is_seen(tmp_path):
