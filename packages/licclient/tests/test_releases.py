@@ -4,7 +4,6 @@ import logging
 import os
 import stat
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -14,16 +13,7 @@ from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, SignedStore, documen
 from licclient import ServiceUnavailable, UntrustedAnswer, Update
 from licclient._ed25519 import read_public_key
 from licclient._manifest import MAX_HEADER, read_manifest
-from licclient._model import Listing, Manifest
-from licclient._releases import SignedReleases
-from licclient._settings import read_settings
-
-NO_SETTINGS = dict.fromkeys(["product", "slug", "version", "domain"]) | {
-    "cache_for": timedelta(hours=24),
-    "grace": timedelta(0),
-    "check_every": timedelta(hours=12),
-    "timeout": 10.0,
-}
+from licclient._model import Manifest
 
 
 @pytest.fixture
@@ -204,26 +194,6 @@ async def test_a_client_without_pins_cannot_pass_its_offer_on(client, pinned, st
         await pinned.download(update, folder)
     assert isinstance(update, Update)
     assert named(folder) == []
-
-
-def test_what_another_process_has_seen_meanwhile_counts(clock):
-    """Two processes check at once: the one that learns of the higher version first is not forgotten."""
-
-    class Racing:
-        """A state that another process changes between our look at it and our lock."""
-
-        def load(self, name) -> None:
-            """Nothing yet."""
-
-        def change(self, name, edit):
-            """By now it is there, and stays."""
-            held = {"version": "3.0"}
-            assert edit(held) is held
-
-    settings = read_settings("https://x.example", **NO_SETTINGS, release_keys=[ALICE.pin])
-    listing = Listing("Notes", "notes", "2.0", "", clock(), None, word(document()))
-    judged = SignedReleases(settings, Racing()).vouch(listing, clock())
-    assert isinstance(judged, UntrustedAnswer)
 
 
 # --- the pure room ------------------------------------------------------------------------------
