@@ -35,7 +35,7 @@ PACKAGES: Final = {
         "_manifest": ("manifest",),
         "_releases": ("highest",),
         "_records": ("records",),
-        "_cache": ("cache", "cache_damage"),
+        "_cache": ("cache",),
         "_successes": ("successes",),
         "_policy": ("policy",),
         "_headers": ("headers",),
