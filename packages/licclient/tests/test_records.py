@@ -95,6 +95,7 @@ def sealed(content: bytes, name: str = NAME) -> bytes:
 
 def test_what_an_earlier_version_wrote_is_read():
     """Names and bytes are the same in all versions: an app that was updated need not ask again."""
+    assert record_name("license", "https://store.example", "key", "domain") == NAME
     assert NAME == "license-603f0a8cfe2c2059b86f510d4518d045b930b6aa"
     held = Held(Verified("Notes", date(2027, 1, 1), lifetime=False), NOON, NOON + timedelta(hours=1))
     assert seal(NAME, write_held(held)) == sealed(CONTENT)
