@@ -11,7 +11,7 @@ from harness.oracle import Answered, Asked, digest
 from licclient._cache import StateFolder
 from licclient._model import Held, Verified
 from licclient._proofs import believe_verify
-from licclient._records import record_name, seal, unseal
+from licclient._records import record_name, seal, unseal, write_held
 from licclient._settings import read_settings
 from licclient._signature import asking_for_signature
 from licclient._successes import Subject, Successes
@@ -105,6 +105,24 @@ def test_a_key_that_was_not_fetched_is_needed_for_a_signature(make, held, kind):
     assert successes.can_find(NAMES[kind]) is (kind == "license")
     assert not successes.can_find("other" + NAMES[kind])
     assert not successes.can_find(kind)
+
+
+def test_a_record_in_the_clear_is_never_taken_for_a_signed_one(make, kind, tmp_path):
+    """With a pin, what nobody signed grants nothing, whoever asks, key or no key (D-62)."""
+    forged = write_held(Held(Verified("Notes", None, lifetime=True), NOW, NOW))
+    (tmp_path / f"{NAMES[kind]}.state").write_bytes(seal(NAMES[kind], forged))
+    for key in (None, "", KEY):
+        found = make().find(Subject(key, DOMAIN, NAMES[kind]))
+        assert (found is None) is (kind == "signed")
+
+
+def test_asking_without_the_key_spoils_nothing_for_who_has_it(make, held, kind):
+    """The answer to the one is not remembered for the other."""
+    successes = make()
+    successes.put(successes.subject(KEY, DOMAIN), held)
+    again = make()
+    again.find(Subject(None, DOMAIN, NAMES[kind]))
+    assert again.find(again.subject(KEY, DOMAIN)) == held
 
 
 def test_a_subject_is_worked_out_once(make):
