@@ -27,7 +27,6 @@ PACKAGES: Final = {
         "keys": ("keys",),
         "manifest": ("manifest",),
         "rotation": ("rotation",),
-        "vault": ("vault",),
     },
     "licclient": {
         "_signature": ("signature",),

@@ -24,7 +24,7 @@ from licserver.signing import (
     sign_link,
     signing_secret,
 )
-from licserver.vault import new_secrets, open_vault
+from licserver.vault import new_secrets, open_vault, read_vault
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -115,6 +115,53 @@ def test_a_process_that_has_not_looked_yet_meets_a_link_of_the_new_secret(settin
     assert late.read(link, NOW + SECOND) == SUBJECT
 
 
+def test_a_late_process_goes_on_believing_the_old_secret(settings, process):
+    """Also when it finds the new one only because of a link."""
+    late, early = process(), process()
+    old = link_of(late, NOW)
+    rotate(settings, NOW + SECOND, lead=timedelta(0))
+    new = link_of(early, NOW + SECOND)
+    for link in (new, old):
+        assert late.read(link, NOW + SECOND) == SUBJECT
+
+
+def test_a_file_that_has_not_changed_is_not_read(settings, process, monkeypatch):
+    """Neither at the start nor after it was read once."""
+    ring, reads = process(), []
+    monkeypatch.setattr(
+        "licserver.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
+    )
+    for minute in range(5):
+        ring.signer(NOW + minute * MINUTE)
+    assert reads == []
+    rotate(settings, NOW, lead=SECOND)
+    reads.clear()
+    for minute in range(5, 10):
+        ring.signer(NOW + minute * MINUTE)
+    assert len(reads) == 1
+
+
+def test_secrets_from_the_environment_do_not_change_with_a_file(settings):
+    """What lies in the data folder is then nobody's."""
+    text = (settings.data_dir / "secrets.json").read_text()
+    from_outside = Settings(data_dir=settings.data_dir, secrets=text)
+    ring = open_ring(from_outside, open_vault(from_outside))
+    before = ring.signer(NOW)
+    rotate(settings, NOW, leaked=True)
+    assert ring.signer(NOW + MINUTE) == before
+
+
+def test_the_next_rotation_may_begin_when_the_last_has_come(settings):
+    """In the very instant in which its secret signs; the list says until when each one is believed."""
+    rotate(settings, NOW)
+    found = rotate(settings, NOW + MINUTE)
+    assert [(one.signs, one.believed_until) for one in found] == [
+        (False, None),
+        (True, NOW + 2 * MINUTE + LINK_LIFETIME + CLOCKS_APART),
+        (False, NOW + MINUTE + LINK_LIFETIME + CLOCKS_APART),
+    ]
+
+
 def test_made_up_links_do_not_make_it_look_all_the_time(settings, process, monkeypatch):
     """Rubbish costs the file system one look a second."""
     ring, looks = process(), []
@@ -183,19 +230,26 @@ def test_one_rotation_at_a_time(settings):
     assert len(open_vault(settings).link_secrets) == 2
 
 
+NO_SECRETS = "FILE does not hold licserver's secrets; restore it from your backup"
 BROKEN = {
-    "gone": lambda path: path.unlink(),
-    "empty": lambda path: path.write_text(""),
-    "other secrets": lambda path: path.write_text(json.dumps(new_secrets())),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
-    "an instant without a zone": lambda path: path.write_text(
-        path.read_text().replace('"id"', '"signs_from": "2026-06-15T12:00:00", "id"')
+    "gone": (lambda path: path.unlink(), ""),
+    "empty": (lambda path: path.write_text(""), NO_SECRETS),
+    "other secrets": (
+        lambda path: path.write_text(json.dumps(new_secrets())),
+        "FILE holds the secrets of another database",
+    ),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "[Errno 21] Is a directory: 'FILE'"),
+    "an instant without a zone": (
+        lambda path: path.write_text(
+            path.read_text().replace('"id"', '"signs_from": "2026-06-15T12:00:00", "id"')
+        ),
+        NO_SECRETS,
     ),
 }
 
 
-@pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
-def test_a_running_server_survives_what_becomes_of_the_file(settings, process, spoil, caplog):
+@pytest.mark.parametrize(("spoil", "words"), BROKEN.values(), ids=BROKEN)
+def test_a_running_server_survives_what_becomes_of_the_file(settings, process, spoil, words, caplog):
     """It goes on with the secrets that it has, and says so once."""
     ring = process()
     link = link_of(ring, NOW)
@@ -203,7 +257,9 @@ def test_a_running_server_survives_what_becomes_of_the_file(settings, process, s
     for minute in range(5):
         assert link_of(ring, NOW + minute * MINUTE)
         assert ring.read(link, NOW + minute * MINUTE) == SUBJECT
-    assert len(caplog.records) <= 1
+    path = settings.data_dir / "secrets.json"
+    told = [record.getMessage().replace(str(path), "FILE") for record in caplog.records]
+    assert told == [f"the secrets for links stay as they were: {words}"] * bool(words)
 
 
 def test_secrets_in_the_environment_are_the_vendors_to_change(tmp_path):
