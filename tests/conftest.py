@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
+from harness import chromium
 from harness.flavours import Client, opened
 from harness.shop import PRODUCT, SLUG, Open
 from harness.world import MovableClock, Server, World, utc
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly that there was no browser; skips are easily overlooked."""
+    if chromium.PROGRAM is None:
+        terminalreporter.section("no browser", sep="!", red=True, bold=True)
+        terminalreporter.line(chromium.MISSING, red=True, bold=True)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import warnings
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
@@ -16,10 +15,6 @@ from harness.console_shop import EVIL, add_alice, stock_shop
 from harness.engines import sqlite_only
 from harness.world import Server, World
 from licserver.vendor import LicenseFilter
-
-if chromium.PROGRAM is None:
-    warnings.filterwarnings("default", chromium.MISSING)
-    warnings.warn(chromium.MISSING, stacklevel=1)
 
 pytestmark = [
     pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING),
