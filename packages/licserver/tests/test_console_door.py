@@ -2,7 +2,9 @@
 
 import asyncio
 
+import aiohttp
 import pytest
+from aiohttp import web
 from sqlalchemy import func, select
 
 from harness.console import NAME, PASSWORD
@@ -10,6 +12,8 @@ from licserver.errors import WrongUse
 from licserver.store.tables import sessions as session_rows
 from licserver.store.tables import users as user_rows
 from licserver.vendor.users import SESSION_TIME
+from licserver.web.app import create_admin_app
+from licserver.web.connections import Runner
 from licserver.web.console.door import TRIES
 from licserver.web.console.routes import ROUTES, UPLOADS
 
@@ -258,3 +262,18 @@ async def test_users_on_the_command_line(cli):
     )
     assert PASSWORD not in cli("user", "list", "--json")
     assert cli("user", "remove", "alice") == "removed alice\n"
+
+
+async def test_on_an_address_of_its_own(make_world, open_site):
+    """With one, the console is there, and not where the internet is."""
+    world = make_world(admin_listen="127.0.0.1:0")
+    site = await open_site(world)
+    status, headers, _ = await site.call("GET", "/console")
+    assert (status, headers["Content-Type"]) == (404, "application/json")
+    runner = Runner(create_admin_app(world.vendor, world.clock), world.settings, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0]
+    async with aiohttp.ClientSession(f"http://{host}:{port}") as session, session.get("/console") as answer:
+        assert (answer.status, answer.url.path) == (200, "/console/sign-in")
+    await runner.cleanup()
