@@ -88,6 +88,10 @@ class Postgres:
         self._run("postgres", f"CREATE DATABASE {name}")
         return f"postgresql+psycopg://postgres@/{name}?host={self._where}"
 
+    def settle(self, name: str) -> None:
+        """Make a database as one is that was not filled just now."""
+        self._run(name, "VACUUM ANALYZE", "CHECKPOINT")
+
     def _run(self, database: str, *statements: str) -> None:
         import psycopg  # noqa: PLC0415 - an extra
 

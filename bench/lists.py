@@ -89,7 +89,7 @@ def fill(vendor: Vendor, count: int) -> None:
             )
             new.append(vendor.prepare(agreed._replace(terms=terms), draw_key(), issued_at))
         _write(vendor, new, batch)
-    for number in range(3_000):
+    for number in range(500):
         vendor.change_product("p0", name=f"Product {number}")
 
 
@@ -177,6 +177,8 @@ def main(count: int) -> None:
         for name, database_url in (("SQLite", None), ("PostgreSQL", SecretStr(url))):
             vendor = Vendor(StandaloneSettings(data_dir=Path(folder) / name, database_url=database_url))
             fill(vendor, count)
+            if vendor.database.is_remote:
+                server.settle(f"lists_{count}")
             columns[name] = measure(vendor)
             vendor.close()
     print("| | SQLite | PostgreSQL |\n|---|---|---|")

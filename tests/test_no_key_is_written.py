@@ -6,11 +6,13 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 import pytest
 
 from harness.world import utc
+from licserver.masking import TOKEN_PREFIX
 from licserver.rules import draw_key
 from licserver.signing import LinkSecret, LinkSubject, sign_link
 from licserver.vault import new_secrets
@@ -20,6 +22,7 @@ SHAPES = {
     # 32 bytes in base64, as secrets are kept; a digest says what it is (RFC 9530)
     "a secret": re.compile(rb"(?<!sha-256=:)(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])"),
     "a signed link": re.compile(rb"update-download\?[^\s\"']*signature=[A-Za-z0-9_-]{43}"),
+    "a token": re.compile(rb"lsv_[A-Za-z0-9_-]{43}"),
     "a private key": re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 }
 SECRETS = "secrets.json"
@@ -39,6 +42,7 @@ def test_the_search_would_find_what_it_looks_for() -> None:
     assert shapes_in(key.replace(b"-", b"%2D")) == ["a license key"]
     assert len(SHAPES["a secret"].findall(held)) == 3
     assert shapes_in(f'{{"download_url": "{link}"}}'.encode()) == ["a signed link"]
+    assert shapes_in(f"Bearer {TOKEN_PREFIX}{token_urlsafe(32)}".encode()) == ["a token"]
     assert shapes_in(b"-----BEGIN PRIVATE KEY-----\nMC4CAQAw") == ["a private key"]
     assert shapes_in(b"Repr-Digest: sha-256=:" + b64encode(b"x" * 32) + b":") == []
 

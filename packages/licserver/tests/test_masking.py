@@ -35,6 +35,7 @@ PEM = (
 )
 MASKED = {
     "a key": ("key CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST.", "key CP-AB…QRST."),
+    "a token": ("Bearer lsv_abcdefghijklmnopqrstuvwxyz0123456789-_ABCDE.", "Bearer lsv_…."),
     "two keys": (
         "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST CP-000000-012345-GHIJKL-6789MN-111111",
         "CP-AB…QRST CP-00…1111",

@@ -55,6 +55,7 @@ def test_every_operation_is_noted_once_with_what_it_did(world, vendor, activate,
     noted = lines(vendor, actor=ANN)
     reason = noted[10][3]["reason"]
     assert key not in json.dumps(noted)
+    assert vendor.change(key, note=f"was {key}").note == f"was {mask_key(key)}"
     assert reason == f"as {mask_key(key)} was refunded"
     published = noted[2][3]
     assert published.pop("sha256") == vendor.release("pro", "1.0").artifact.sha256.hex()

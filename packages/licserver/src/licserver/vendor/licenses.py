@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack
 
 from licserver.environment import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
 from licserver.errors import Unknown, WrongUse
+from licserver.masking import mask
 from licserver.model import Environment
 from licserver.rules import has_key_shape
 from licserver.store import IssuedLicense, Records
@@ -138,6 +139,9 @@ class Licenses(Products):
         """
         if reason is not None and (not is_printable(reason) or len(reason) > MAX_REASON):
             raise WrongUse(f"a reason must be one line of text of at most {MAX_REASON} characters")
+        reason = (
+            None if reason is None else mask(reason)
+        )  # a whole key stands sealed in the books, or not at all
         with self._records.together() as books:
             found = self._license(books, reference, locked=True)
             if found.revoked_at is None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from licserver.environment import BadEntry, is_printable, parse_entry
 from licserver.errors import WrongUse
+from licserver.masking import mask
 
 MAX_INDEXED: Final = 255
 """Characters of a version or of a subscription's id: an index of PostgreSQL takes no text of any length."""
@@ -79,7 +80,7 @@ def read_note(text: str | None) -> str | None:
         return None
     if len(text) > MAX_NOTE or not is_text(text):
         raise WrongUse(f"a note must be text of at most {MAX_NOTE} characters")
-    return text
+    return mask(text)  # a whole key stands sealed in the books, or not at all
 
 
 def read_entries(entries: tuple[str, ...], ipv6_prefix: int) -> tuple[str, ...]:
