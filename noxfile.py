@@ -87,7 +87,7 @@ def crash(session: nox.Session) -> None:
         "LICCLIENT_CRASHES": "300",
     }
     files = ["tests/test_crash.py", "tests/test_crash_postgres.py", "tests/test_restarts.py"]
-    apps = [f"packages/licclient/tests/test_{name}.py" for name in ("together", "installation_folder")]
+    apps = [f"packages/licclient/tests/test_{name}.py" for name in ("together", "installation_processes")]
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
     session.run("pytest", *files, *apps, races, *session.posargs, env=campaign)
 
