@@ -22,7 +22,7 @@ class Agreed(NamedTuple):
     Args:
         product: The product.
         terms: In the form in which they are kept.
-        subscription_ended_at: For a license that comes from elsewhere; of one that is sold here the books say.
+        subscription_ended_at: For a license that comes from elsewhere; of others the books say.
     """
 
     product: Product
