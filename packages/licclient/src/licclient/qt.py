@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 try:
     from PySide6.QtCore import Qt
-    from PySide6.QtGui import QCloseEvent, QFontDatabase, QPalette
+    from PySide6.QtGui import QCloseEvent, QFontDatabase, QFontMetrics, QPalette
     from PySide6.QtWidgets import (
         QDialog,
         QDialogButtonBox,
@@ -172,7 +172,8 @@ class _Dialog(QDialog):
         self._heading.setFont(bold)
         self._label = QLabel(self)  # the only one in which `&` marks a letter: it has a buddy
         self._body = self._make_body()
-        self._body.setMinimumWidth(self._fixed_width(_KEY_LETTERS + 4))
+        fixed = QFontMetrics(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._body.setMinimumWidth(fixed.horizontalAdvance("0") * (_KEY_LETTERS + 4))
         self._label.setBuddy(self._body)
         # Room for two lines, so that the window does not jump when a message comes.
         self._message.setMinimumHeight(2 * self._message.fontMetrics().lineSpacing())
@@ -212,9 +213,6 @@ class _Dialog(QDialog):
 
     def _draw_body(self, view: View) -> None:
         raise NotImplementedError
-
-    def _fixed_width(self, letters: int) -> int:
-        return letters * self.fontMetrics().averageCharWidth()
 
     def _draw_bar(self, view: View) -> None:
         self._bar.setVisible(view.bar is not None)

@@ -21,7 +21,7 @@ from licclient._dialogs.view import (
 )
 from licclient._dialogs.words import say, say_problem
 from licclient._download import Downloaded
-from licclient._errors import DownloadCancelled
+from licclient._errors import DownloadCancelled, ServiceUnavailable
 from licclient._model import Update
 from licclient._texts import amount, span
 
@@ -93,7 +93,7 @@ class Offer:
                 was_cancelled = isinstance(self.problem, DownloadCancelled)
                 return replace(
                     view,
-                    message=say_problem(self.problem, speak) if self.problem else "",
+                    message=self._what_went_wrong(),
                     tone=Tone.PLAIN if self.problem is None or was_cancelled else Tone.BAD,
                     go=Button(say("button.again" if self.problem else "button.download", speak)),
                     leave=Button(say("button.later", speak)),
@@ -129,6 +129,11 @@ class Offer:
         if update.size is not None:
             facts.append(say("update.size", speak, amount(update.size, speak)))
         return " \u00b7 ".join(facts)
+
+    def _what_went_wrong(self) -> str:
+        if isinstance(self.problem, ServiceUnavailable):
+            return say("update.cut", self.language)
+        return say_problem(self.problem, self.language) if self.problem else ""
 
     def _bar(self) -> Bar:
         return Bar(min(self.far.done / self.far.total, 1.0) if self.far and self.far.total else None)

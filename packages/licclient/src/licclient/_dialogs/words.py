@@ -38,7 +38,7 @@ WORDS: Final[dict[str, Row]] = {
     ),
     "activation.label": (
         "License &key:",
-        "Lizenz&schlüssel:",
+        "Li&zenzschlüssel:",
         "&Clé de licence :",
         "&Clave de licencia:",
         "ライセンスキー(&K):",
@@ -150,6 +150,15 @@ WORDS: Final[dict[str, Row]] = {
         "Cancelando…",
         "キャンセルしています…",
         "正在取消……",
+    ),
+    # no answer, or cut off; `explain` would speak of the license
+    "update.cut": (
+        "The download was interrupted. Please go online and try again; it goes on where it stopped.",
+        "Der Download wurde unterbrochen. Bitte gehen Sie online und setzen Sie ihn fort.",
+        "Le téléchargement a été interrompu. Connectez-vous à Internet et réessayez ; il reprendra.",
+        "La descarga se interrumpió. Conéctese a Internet e inténtelo de nuevo; continuará donde quedó.",
+        "ダウンロードが中断されました。インターネットに接続して再試行すると、続きから再開します。",
+        "下载已中断。请连接网络后重试，将从中断处继续。",
     ),
     "update.here": (
         "Downloaded and verified.",
