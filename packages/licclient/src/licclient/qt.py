@@ -244,8 +244,8 @@ class _Dialog(QDialog):
 
     def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802 - Qt's name
         """Take the window's own way to be closed."""
-        event.ignore()
         self._driver.pressed(Action.CLOSE)
+        event.accept()
 
 
 class ActivationDialog(_Dialog):
