@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QApplication
 where, x, y, width, height = sys.argv[1], *map(int, sys.argv[2:])
 app = QApplication([])
 seen = app.primaryScreen().grabWindow(0, x, y, width, height).toImage()
-seen.convertToFormat(QImage.Format.Format_Indexed8).save(where, quality=0)
+seen.convertToFormat(QImage.Format.Format_RGB888).save(where, quality=0)
 """
 
 
@@ -107,7 +107,8 @@ class Screen:
         self.do("mousemove", "1", "1")
         time.sleep(0.2)
         told = self.place(window)
-        where = (told["X"] - 2, told["Y"] - 20, told["WIDTH"] + 4, told["HEIGHT"] + 26)
+        # xdotool counts the frame twice; this is openbox's.
+        where = (told["X"] - 2, told["Y"] - 40, told["WIDTH"] + 2, told["HEIGHT"] + 24)
         subprocess.run(
             [sys.executable, "-c", _PHOTOGRAPH, str(file), *map(str, where)],
             env={**os.environ, **self.environ},

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from datetime import date, timedelta
 
 import pytest
-from harness.screen import without
 from stage.hands import qt_app
 
+from harness.screen import without
 from licclient import AsyncLicenseClient, LicenseClient, LicenseState
 from licclient.deliver import to_loop, to_qt, to_tk
 

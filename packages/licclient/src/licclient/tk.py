@@ -125,8 +125,11 @@ class _Dialog(tk.Toplevel):
 
     def _wait(self) -> None:
         self.wait_visibility()
+        before = self.grab_current()  # another dialog, if a worker's offer came while that was open
         self.grab_set()
         self.wait_window()
+        if before is not None and before.winfo_exists():
+            before.grab_set()
 
     # --- what the driver asks for -------------------------------------------------------------
 
