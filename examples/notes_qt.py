@@ -43,7 +43,7 @@ class Notes(QMainWindow):
 
     def __init__(self, client: LicenseClient, product: str, folder: Path) -> None:
         super().__init__()
-        self.client, self.folder = client, folder
+        self.licenses, self.folder = client, folder
         self.setWindowTitle(product)
         self.resize(640, 420)
         self.build()
@@ -90,14 +90,19 @@ class Notes(QMainWindow):
         self.back(lambda: self.say(f"Exported to {file.name}."))
 
     def locked(self, problem: LicclientError) -> None:
-        """Ask for a key, and export when there is a license."""
-        self.back(lambda: self.on_key(problem) and self.on_export())
+        """Come back to the windows' thread, with the reason why there is no license."""
+        self.back(lambda: self.unlock(problem))
+
+    def unlock(self, problem: LicclientError) -> None:
+        """Say why it is locked, and take up what was wanted when a key has been entered."""
+        if self.on_key(problem):
+            self.on_export()
 
     # --- license and updates ------------------------------------------------------------------
 
     def on_key(self, problem: LicclientError | None = None) -> bool:
         """Ask for a license key; tells whether there is a license now."""
-        return ask_for_key(self.client, self, problem=problem) is not None
+        return ask_for_key(self.licenses, self, problem=problem) is not None
 
     def show_status(self, status: LicenseStatus) -> None:
         """Say where the license stands."""
@@ -110,13 +115,13 @@ class Notes(QMainWindow):
 
     def check(self) -> None:
         """Ask the service; on a thread."""
-        update = self.client.check_for_update(force=True)
+        update = self.licenses.check_for_update(force=True)
         self.back(lambda: self.offer(update, asked=True))
 
     def offer(self, update: Update | None, *, asked: bool = False) -> None:
         """Offer an update; what has been downloaded and verified is yours to install."""
         self.say("" if update else "There is no update.")
-        if update and (file := offer_update(self.client, update, self.folder, self, asked=asked)):
+        if update and (file := offer_update(self.licenses, update, self.folder, self, asked=asked)):
             self.say(f"Version {update.version} is here: {file.path.name}")
 
     def behind(self, work: Callable[[], object]) -> None:

@@ -40,7 +40,7 @@ class Notes(tk.Tk):
 
     def __init__(self, client: LicenseClient, product: str, folder: Path) -> None:
         super().__init__(className=product)
-        self.client, self.folder = client, folder
+        self.licenses, self.folder = client, folder
         self.title(product)
         self.geometry("640x420")
         ttk.Style(self).theme_use("clam")
@@ -55,20 +55,21 @@ class Notes(tk.Tk):
         """Put up the buttons, the page and the status line."""
         buttons = ttk.Frame(self, padding=6)
         buttons.pack(fill="x")
-        for letter, text, act in (
-            ("e", "Export", self.on_export),
-            ("k", "License key …", self.on_key),
-            ("u", "Check for updates", self.on_check),
-        ):
-            underline = text.lower().index(letter)
-            ttk.Button(buttons, text=text, underline=underline, command=act).pack(side="left", padx=3)
-            self.bind(f"<Alt-{letter}>", lambda _, act=act: act())
+        self.add_button(buttons, "e", "Export", self.on_export)
+        self.add_button(buttons, "k", "License key …", self.on_key)
+        self.add_button(buttons, "u", "Check for updates", self.on_check)
         self.status = ttk.Label(self, padding=6)
         self.status.pack(side="bottom", fill="x")
         self.page = tk.Text(self, wrap="word", padx=12, pady=10, undo=True)
         self.page.pack(fill="both", expand=True)
         self.page.insert("1.0", "Milk, bread, and a license key.\n")
         self.page.focus_set()
+
+    def add_button(self, row: ttk.Frame, letter: str, text: str, act: Callable[[], object]) -> None:
+        """Put up a button that a letter presses, too."""
+        at = text.lower().index(letter)
+        ttk.Button(row, text=text, underline=at, command=act).pack(side="left", padx=3)
+        self.bind(f"<Alt-{letter}>", lambda _: act())
 
     def say(self, text: str) -> None:
         """Show something in the status line."""
@@ -90,14 +91,19 @@ class Notes(tk.Tk):
         self.back(lambda: self.say(f"Exported to {file.name}."))
 
     def locked(self, problem: LicclientError) -> None:
-        """Ask for a key, and export when there is a license."""
-        self.back(lambda: self.on_key(problem) and self.on_export())
+        """Come back to the windows' thread, with the reason why there is no license."""
+        self.back(lambda: self.unlock(problem))
+
+    def unlock(self, problem: LicclientError) -> None:
+        """Say why it is locked, and take up what was wanted when a key has been entered."""
+        if self.on_key(problem):
+            self.on_export()
 
     # --- license and updates ------------------------------------------------------------------
 
     def on_key(self, problem: LicclientError | None = None) -> bool:
         """Ask for a license key; tells whether there is a license now."""
-        return ask_for_key(self.client, self, problem=problem) is not None
+        return ask_for_key(self.licenses, self, problem=problem) is not None
 
     def show_status(self, status: LicenseStatus) -> None:
         """Say where the license stands."""
@@ -110,13 +116,13 @@ class Notes(tk.Tk):
 
     def check(self) -> None:
         """Ask the service; on a thread."""
-        update = self.client.check_for_update(force=True)
+        update = self.licenses.check_for_update(force=True)
         self.back(lambda: self.offer(update, asked=True))
 
     def offer(self, update: Update | None, *, asked: bool = False) -> None:
         """Offer an update; what has been downloaded and verified is yours to install."""
         self.say("" if update else "There is no update.")
-        if update and (file := offer_update(self.client, update, self.folder, self, asked=asked)):
+        if update and (file := offer_update(self.licenses, update, self.folder, self, asked=asked)):
             self.say(f"Version {update.version} is here: {file.path.name}")
 
     def behind(self, work: Callable[[], object]) -> None:

@@ -89,8 +89,9 @@ PRODUCT: dict[str, Any] = {
         {
             "version": "1.1.0",
             "published_at": "2026-11-05T08:30:00Z",
-            "changelog": "<ul><li>Export to PDF, with pictures.</li><li>Search is ten times faster in long notes."
-            "</li><li>Notes that were closed by accident can be opened again: Ctrl-Shift-T.</li></ul>",
+            "changelog": "<ul><li>Export to PDF, with pictures.</li>"
+            "<li>Search is ten times faster in long notes.</li>"
+            "<li>Notes that were closed by accident can be opened again: Ctrl-Shift-T.</li></ul>",
             "size": 4 << 20,
         }
     ],
@@ -190,7 +191,7 @@ def test_a_customer_activates_exports_and_updates(
     photograph: Callable[[str, str], None],
     tmp_path: Path,
 ) -> None:
-    """A refusal, a good key and the export that it unlocks; an update skipped, asked for, stopped, and had."""
+    """A refusal, a good key and the export it unlocks; an update skipped, asked for, stopped, and had."""
     world.stock({"products": [PRODUCT], "licenses": []})
     revoked, good = world.new_key("demo-notes", revoked=True), world.new_key("demo-notes")
     with (

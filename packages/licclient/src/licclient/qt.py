@@ -173,7 +173,7 @@ class _Dialog(QDialog):
         self._label = QLabel(self)  # the only one in which `&` marks a letter: it has a buddy
         self._body = self._make_body()
         fixed = QFontMetrics(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self._body.setMinimumWidth(fixed.horizontalAdvance("0") * (_KEY_LETTERS + 4))
+        self._body.setMinimumWidth(fixed.horizontalAdvance("0") * (_KEY_LETTERS + 10))
         self._label.setBuddy(self._body)
         # Room for two lines, so that the window does not jump when a message comes.
         self._message.setMinimumHeight(2 * self._message.fontMetrics().lineSpacing())

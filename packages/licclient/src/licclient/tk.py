@@ -125,11 +125,13 @@ class _Dialog(tk.Toplevel):
 
     def _wait(self) -> None:
         self.wait_visibility()
-        before = self.grab_current()  # another dialog, if a worker's offer came while that was open
+        before = self.tk.call(
+            "grab", "current", str(self)
+        )  # another dialog, if a worker's offer came while that was open
         self.grab_set()
         self.wait_window()
-        if before is not None and before.winfo_exists():
-            before.grab_set()
+        if before and self.tk.call("winfo", "exists", before):
+            self.tk.call("grab", "set", before)
 
     # --- what the driver asks for -------------------------------------------------------------
 
