@@ -279,13 +279,26 @@ def test_closing_the_window_cancels_the_download(hands, client, gate, shop, fold
 
 
 @pytest.fixture
-def eventually_gone(hands):
+def eventually_gone():
     """Wait until no thread of that name is left."""
 
     def wait(name: str) -> None:
-        hands.until(lambda: all(thread.name != name for thread in threading.enumerate()))
+        for thread in threading.enumerate():
+            if thread.name == name:
+                thread.join(10)
+                assert not thread.is_alive()
 
     return wait
+
+
+def test_the_app_ends_while_a_download_is_on_its_way(hands, client, gate, shop, folder, eventually_gone):
+    """The app's window takes the dialog along, and with it the download."""
+    _offer(hands, client, folder)
+    hands.enter()
+    hands.until(lambda: 0 < (hands.bar() or 0) < 1)
+    hands.end()
+    eventually_gone("licclient-dialog")
+    assert any(path.suffix == ".part" for path in folder.iterdir())
 
 
 def test_a_skipped_version_is_offered_no_more_unasked(hands, client, shop, folder):

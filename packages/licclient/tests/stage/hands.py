@@ -161,7 +161,9 @@ class TkHands(Hands):
         return "body" if focused is self.dialog._target else str(focused["text"])
 
     def end(self) -> None:
-        self.parent.destroy()
+        if self.parent is not None:
+            self.parent.destroy()
+        self.parent = None
 
 
 class QtHands(Hands):
@@ -273,6 +275,8 @@ class QtHands(Hands):
     def end(self) -> None:
         from PySide6.QtCore import QEvent  # noqa: PLC0415 - an extra
 
-        self.parent.deleteLater()  # and with it the dialogs that a test left open
+        if self.parent is not None:
+            self.parent.deleteLater()  # and with it the dialogs that a test left open
+        self.parent = None
         self.app.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
         self.turn()
