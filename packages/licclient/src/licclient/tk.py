@@ -273,9 +273,8 @@ class _Dialog(tk.Toplevel):
     def _enter(self) -> None:
         """Press the button that has the focus; elsewhere Enter means the button that is marked for it."""
         focused = self.focus_get()
-        button = focused if focused in self._buttons.values() else self._buttons[Action.GO]
-        if isinstance(button, ttk.Button) and button.winfo_ismapped():
-            button.invoke()
+        pressed = [button for button in self._buttons.values() if button is focused]
+        (pressed or [self._buttons[Action.GO]])[0].invoke()
 
     def _look(self) -> None:
         # Next time first: what is called may open another window, whose loop runs within this call.
