@@ -2,10 +2,9 @@
 
 import gc
 import threading
-from collections.abc import Callable
 
 import pytest
-from stage.hands import QtHands, TkHands
+from stage.hands import Later, QtHands, TkHands
 
 from harness.screen import without
 from licclient import LicenseClient, LicenseRefused, Reason
@@ -371,7 +370,7 @@ def test_nothing_is_cut_off_in_any_language(hands, client, shop, folder, languag
 
 def test_the_functions_wait_for_the_person(hands, client, shop, folder):
     """`ask_for_key` and `offer_update` come back with what came of it, while the app's loop goes on."""
-    later = _Later(hands)
+    later = Later(hands)
     later.do(lambda: hands.paste(KEY), hands.enter, _until("✓ Thank", hands), hands.enter)
     license_ = hands.kit.ask_for_key(client, hands.parent, **ENGLISH)
     assert license_.checked_at == client.verify().checked_at
@@ -384,44 +383,3 @@ def test_the_functions_wait_for_the_person(hands, client, shop, folder):
 
 def _until(message, hands):
     return lambda: hands.message().startswith(message)
-
-
-class _Later:
-    """Does one thing after the other from within a loop that somebody else runs."""
-
-    def __init__(self, hands) -> None:
-        self.hands = hands
-
-    def do(self, *steps: Callable[[], object]) -> None:
-        self.steps, self.tries = list(steps), 200
-        self.hands.dialog = None
-        self._next()
-
-    def _next(self) -> None:
-        self.tries -= 1
-        if self.hands.dialog is None:
-            self.hands.dialog = self._newest()
-        elif self.tries < 0:
-            self.hands.close_window()  # a test that fails, and not one that hangs
-            return
-        elif self.steps[0]() is not False:
-            self.steps.pop(0)
-        if self.steps:
-            self._after(self._next)
-
-    def _newest(self):
-        if isinstance(self.hands, TkHands):
-            shown = [
-                one for one in self.hands.parent.winfo_children() if one.winfo_viewable() and one.focus_get()
-            ]
-            return shown[-1] if shown else None
-        shown = [one for one in self.hands.app.topLevelWidgets() if one.isModal() and one.isVisible()]
-        return shown[0] if shown else None
-
-    def _after(self, call) -> None:
-        if isinstance(self.hands, TkHands):
-            self.hands.parent.after(50, call)
-        else:
-            from PySide6.QtCore import QTimer  # noqa: PLC0415 - an extra
-
-            QTimer.singleShot(50, call)

@@ -280,3 +280,44 @@ class QtHands(Hands):
         self.parent = None
         self.app.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
         self.turn()
+
+
+class Later:
+    """Does one thing after the other from within a loop that somebody else runs."""
+
+    def __init__(self, hands: Any) -> None:
+        self.hands = hands
+
+    def do(self, *steps: Callable[[], object]) -> None:
+        self.steps, self.tries = list(steps), 200
+        self.hands.dialog = None
+        self._next()
+
+    def _next(self) -> None:
+        self.tries -= 1
+        if self.hands.dialog is None:
+            self.hands.dialog = self._newest()
+        elif self.tries < 0:
+            self.hands.close_window()  # a test that fails, and not one that hangs
+            return
+        elif self.steps[0]() is not False:
+            self.steps.pop(0)
+        if self.steps:
+            self._after(self._next)
+
+    def _newest(self) -> Any:
+        if isinstance(self.hands, TkHands):
+            shown = [
+                one for one in self.hands.parent.winfo_children() if one.winfo_viewable() and one.focus_get()
+            ]
+            return shown[-1] if shown else None
+        shown = [one for one in self.hands.app.topLevelWidgets() if one.isModal() and one.isVisible()]
+        return shown[0] if shown else None
+
+    def _after(self, call: Callable[[], None]) -> None:
+        if isinstance(self.hands, TkHands):
+            self.hands.parent.after(50, call)
+        else:
+            from PySide6.QtCore import QTimer  # noqa: PLC0415 - an extra
+
+            QTimer.singleShot(50, call)
