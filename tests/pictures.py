@@ -19,16 +19,19 @@ from harness.world import MovableClock, World
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 MAX_BYTES = 150_000
 
-PICTURES = [
-    # name, page, colours, window
-    ("console-overview", "overview", "light", DESK),
-    ("console-licenses", "licenses", "light", DESK),
-    ("console-license", "license", "light", DESK),
-    ("console-license-dark", "license", "dark", DESK),
-    ("console-release", "release", "light", DESK),
-    ("console-audit", "audit", "light", DESK),
-    ("console-phone", "license", "light", PHONE),
-]
+PICTURES = {
+    # colours and window: what is shown there, by the name of its picture
+    ("light", "desk"): {
+        "console-audit": "audit",
+        "console-overview": "overview",
+        "console-licenses": "licenses",
+        "console-license": "license",
+        "console-release": "release",
+    },
+    ("dark", "desk"): {"console-license-dark": "license"},
+    ("light", "phone"): {"console-phone": "license"},
+}
+WINDOWS = {"desk": DESK, "phone": PHONE}
 
 
 async def _draw(visitor: Visitor, name: str) -> None:
@@ -48,17 +51,18 @@ async def main() -> None:
         world = World(Path(folder), MovableClock(datetime(2026, 11, 10, 10, 30, tzinfo=UTC)))
         with world.serving() as server:
             async with browser() as program:
+                alice = add_alice(world)
                 async with visiting(program, server.url) as visitor:
-                    world.vendor.add_user("first", "a first start in words")
-                    await visitor.sign_in("first", "a first start in words")
+                    await visitor.sign_in(*alice)
                     await _draw(visitor, "console-first-start")
-                world.vendor.remove_user("first")
-                pages, alice = stock_shop(world), add_alice(world)
-                for name, page, scheme, window in PICTURES:
-                    async with visiting(program, server.url, color_scheme=scheme, viewport=window) as visitor:
+                pages = stock_shop(world)
+                for (scheme, window), pictures in PICTURES.items():
+                    size = WINDOWS[window]
+                    async with visiting(program, server.url, color_scheme=scheme, viewport=size) as visitor:
                         await visitor.sign_in(*alice)
-                        await visitor.open(pages[page])
-                        await _draw(visitor, name)
+                        for name, page in pictures.items():
+                            await visitor.open(pages[page])
+                            await _draw(visitor, name)
         world.close()
 
 

@@ -41,6 +41,10 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
 _KINDS: Final = ((ActorKind.USER, "user"), (ActorKind.TOKEN, "API token"), (ActorKind.CLI, "command line"))
 
 
+_PLAIN: Final = (("count", 1), ("freed", 1))
+"""Details that say nothing: one is what everybody takes for granted."""
+
+
 def show(visit: Visit) -> Page:
     """Show the log, the latest first."""
     which = _filter(visit)
@@ -103,7 +107,7 @@ def _say(details: Mapping[str, Any]) -> str:
     return "; ".join(
         f"{name.replace('_', ' ')}: {_value(value)}"
         for name, value in details.items()
-        if value not in (None, "")
+        if value not in (None, "") and (name, value) not in _PLAIN
     )
 
 
