@@ -21,6 +21,8 @@ GOOD = {
     "LICSERVER_ARTIFACTS_URL": ("s3://my-bucket/a/b/", "artifacts_url", "s3://my-bucket/a/b"),
     "LICSERVER_ARTIFACTS_REDIRECT": ("no", "artifacts_redirect", False),
     "LICSERVER_ACCESS_LOG": ("true", "access_log", True),
+    "LICSERVER_LOG_FORMAT": ("json", "log_format", "json"),
+    "LICSERVER_METRICS_LISTEN": ("[::1]:9464", "metrics_listen", "[::1]:9464"),
     "LICSERVER_BODY_TIMEOUT": ("2.5", "body_timeout", 2.5),
     "LICSERVER_HEADER_TIMEOUT": ("5", "header_timeout", 5.0),
     "LICSERVER_SEND_TIMEOUT": ("30", "send_timeout", 30.0),

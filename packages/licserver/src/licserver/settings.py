@@ -1,6 +1,7 @@
 """What a vendor can set, read once from the environment and frozen."""
 
 import difflib
+import enum
 import ipaddress
 import os
 import re
@@ -17,6 +18,17 @@ from licserver.errors import SettingsError
 PREFIX = "LICSERVER_"
 
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
+
+
+_LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):([0-9]{1,5})")
+_LAST_PORT = 65535
+
+
+class LogFormat(enum.StrEnum):
+    """How the server writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class Settings(BaseSettings):
@@ -37,6 +49,8 @@ class Settings(BaseSettings):
             folder. The ``AWS_*`` variables say how to get at it.
         artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket (D-34).
         access_log: Whether every request is logged (never with its query).
+        log_format: ``text`` for people, ``json`` for programs: an object a line.
+        metrics_listen: Where Prometheus asks, ``127.0.0.1:9464``; absent, nothing is counted (D-101).
         body_timeout: Seconds within which a request's body must have arrived.
         header_timeout: Seconds from a connection to the end of its first request's head (D-72).
         send_timeout: Seconds in which a caller must take some of an answer, and a MiB of a file (D-72).
@@ -58,6 +72,8 @@ class Settings(BaseSettings):
     artifacts_url: str | None = None
     artifacts_redirect: bool = True
     access_log: bool = False
+    log_format: LogFormat = LogFormat.TEXT
+    metrics_listen: str | None = None
     body_timeout: float = Field(default=10.0, gt=0, le=600)
     header_timeout: float = Field(default=10.0, gt=0, le=600)
     send_timeout: float = Field(default=300.0, gt=0, le=3600)
@@ -100,6 +116,14 @@ class Settings(BaseSettings):
         if _BUCKET.fullmatch(value) is None:  # nothing of it is repeated: it may hold credentials
             raise ValueError("must look like s3://bucket/prefix; credentials go into the AWS_* variables")
         return value.rstrip("/")
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _check_listen(cls, value: str | None) -> str | None:
+        found = None if value is None else _LISTEN.fullmatch(value)
+        if value is not None and (found is None or int(found[1]) > _LAST_PORT):
+            raise ValueError("must look like 127.0.0.1:9464")
+        return value
 
     @field_validator("data_dir")
     @classmethod
