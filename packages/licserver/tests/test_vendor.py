@@ -6,27 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from licserver.environment import parse_ip
 from licserver.errors import WrongUse
-from licserver.model import Environment, EnvironmentPolicy
-from licserver.rules import has_key_shape, judge_verify
-from licserver.store import BatchStore, Claim, Sighting
+from licserver.model import EnvironmentPolicy
+from licserver.rules import has_key_shape
 from licserver.vendor import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms
-
-
-@pytest.fixture
-def activate(world):
-    """Take a slot of a key, as a verify call does."""
-
-    def take(key, domain, ip):
-        here = Environment(domain, str(parse_ip(ip)))
-        sighting = Sighting(world.vendor.vault.license_id(key), here)
-        claim = Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
-        return store.admit([claim])[0]
-
-    store = BatchStore(world.vendor.database)
-    yield take
-    store.close()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from licserver.store.batch import BatchStore, Claim, Sighting, UpdateAsk
 from licserver.store.engine import Database
 from licserver.store.records import IssuedLicense, NewLicense, Records
 from licserver.store.schema import is_in_use, open_database
+from licserver.store.seen import Seen, note_seen
 
 __all__ = [
     "BatchStore",
@@ -17,8 +18,10 @@ __all__ = [
     "IssuedLicense",
     "NewLicense",
     "Records",
+    "Seen",
     "Sighting",
     "UpdateAsk",
     "is_in_use",
+    "note_seen",
     "open_database",
 ]

@@ -215,6 +215,8 @@ class Records:
                 "subscription_id": new.subscription_id,
                 "subscription_ended_at": new.subscription_ended_at,
                 "support_until": new.support_until,
+                "customer_email": None,
+                "note": None,
             }
             for new in sorted(issued, key=lambda new: new.id)  # in the index's order: half the page writes
         ]

@@ -23,7 +23,7 @@ from licserver.errors import StoreError
 from licserver.store.engine import Database, connect
 from licserver.store.tables import facts, metadata
 
-REVISIONS: Final = ("0001", "0002")
+REVISIONS: Final = ("0001", "0002", "0003")
 """All schemas that ever were, the oldest first, as the files in `migrations/versions` name them."""
 
 HEAD: Final = REVISIONS[-1]

@@ -127,4 +127,4 @@ SIGHTINGS: Final = AskTable([_ID, column("domain", Text), column("ip", Text)], _
 LOCKS: Final = AskTable([_ID], _locks)
 UPDATE_ASKS: Final = AskTable([_ID, column("slug", Text)], _update_asks)
 LICENSES: Final = AskTable([_ID], _licenses)
-ACTIVATIONS: Final = RowWriter(activations)
+ACTIVATIONS: Final = RowWriter(activations, leaving={"last_seen_at"})
