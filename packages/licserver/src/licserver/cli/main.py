@@ -40,6 +40,8 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
         "licserver.cli.signing_keys:signing_key_group",
         "Keys that sign answers, for apps to pin.",
     ),
+    "backup": ("licserver.cli.backup:backup", "Write database, secrets and files into one file."),
+    "restore": ("licserver.cli.backup:restore", "Make an installation of such a file."),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 
