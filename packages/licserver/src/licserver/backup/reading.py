@@ -100,13 +100,5 @@ def reading(source: IO[bytes]) -> Iterator[Reader]:
     try:
         with tarfile.open(fileobj=source, mode="r|") as tar:
             yield Reader(tar)
-    except (
-        tarfile.TarError,
-        EOFError,
-        zlib.error,
-        gzip.BadGzipFile,
-        LookupError,
-        ValueError,
-        TypeError,
-    ) as problem:
+    except _DAMAGED as problem:
         raise BackupError(f"this is no whole backup of licserver ({type(problem).__name__})") from None
