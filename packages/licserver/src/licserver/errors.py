@@ -4,6 +4,8 @@
 
     LicserverError
     ├── WrongUse             the vendor asked for something that cannot be   → say it differently
+    │   ├── Unknown          what was named is not there                     → name something that is
+    │   ├── Conflict         what is there already is in the way             → look at what is there
     │   └── SettingsError    a setting cannot be used                        → mend the variable it names
     ├── VaultError           the secrets are missing, broken or others       → restore them
     ├── ArtifactsError       the files are away, or one of them is           → mend what it says
@@ -21,6 +23,14 @@ class LicserverError(Exception):
 
 class WrongUse(LicserverError):
     """The vendor asked for something that cannot be; the message says what would be right."""
+
+
+class Unknown(WrongUse):
+    """What was named is not there."""
+
+
+class Conflict(WrongUse):
+    """What is there already is in the way of what was asked for."""
 
 
 class SettingsError(WrongUse):

@@ -2,9 +2,13 @@
 
 import hashlib
 from pathlib import Path
+from typing import Final
 
 from licserver.environment import is_printable
 from licserver.errors import WrongUse
+
+MAX_NAME_BYTES: Final = 200
+"""Bytes of a file's name: with what browsers put behind it, a file system takes it."""
 
 
 def checked_file(file: Path) -> Path:
@@ -18,6 +22,23 @@ def checked_file(file: Path) -> Path:
     if not file.is_file():
         raise WrongUse(f"{file} is no file")
     return file
+
+
+def checked_name(text: str) -> str:
+    """Return the name of a file that came from elsewhere, without the folders before it.
+
+    Args:
+        text: As a browser or a program sent it; it names nothing on this machine.
+
+    Raises:
+        WrongUse: when nothing is left that can be told to customers.
+    """
+    name = text.replace("\\", "/").rpartition("/")[2].strip()
+    if name.strip(".") == "" or not is_printable(name) or len(name.encode()) > MAX_NAME_BYTES:
+        raise WrongUse(
+            f"a file's name must be one line of at most {MAX_NAME_BYTES} bytes, and not of dots alone"
+        )
+    return name
 
 
 def digest_of(file: Path) -> tuple[int, bytes]:

@@ -30,6 +30,9 @@ SECRETS_FILE: Final = "secrets.json"
 ID_BYTES: Final = 16
 _SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
+_LOCKED: Final = b"licserver locked "
+"""Begins every label: longer than the id that a sealed key is bound to, so that neither opens the other."""
+
 _LOCK_SECONDS: Final = 5.0
 
 
@@ -79,6 +82,28 @@ class Vault:
             raise VaultError(
                 "a license key in the database was altered or sealed with other secrets"
             ) from None
+
+    def lock(self, content: bytes, label: bytes) -> bytes:
+        """Encrypt what only this vendor is to read again, bound to what it is for.
+
+        Args:
+            content: Whatever it is.
+            label: Says what for; `unlock` must be told the same. Not secret.
+        """
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + AESGCM(self.seal_secret).encrypt(nonce, content, _LOCKED + label)
+
+    def unlock(self, locked: bytes, label: bytes) -> bytes:
+        """Decrypt what `lock` made.
+
+        Raises:
+            VaultError: when it was made with other secrets, altered, or made for something else.
+        """
+        nonce, ciphertext = locked[:_NONCE_BYTES], locked[_NONCE_BYTES:]
+        try:
+            return AESGCM(self.seal_secret).decrypt(nonce, ciphertext, _LOCKED + label)
+        except (InvalidTag, ValueError):
+            raise VaultError("what was kept in the database was altered or made with other secrets") from None
 
     @property
     def fingerprint(self) -> bytes:

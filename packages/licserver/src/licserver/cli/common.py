@@ -1,6 +1,7 @@
 """What the commands share: the options that all of them take, and how they print."""
 
 import functools
+import getpass
 import json
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from licserver.environment import is_printable
+from licserver.model import Actor, ActorKind
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
@@ -30,11 +33,20 @@ def data_dir_option(command: F) -> F:
 @contextmanager
 def opened(data_dir: Path | None) -> Iterator[Vendor]:
     """Open the vendor's data folder for one command."""
-    vendor = Vendor(load_settings(data_dir=data_dir))
+    vendor = Vendor(load_settings(data_dir=data_dir), actor=Actor(ActorKind.CLI, _user()))
     try:
         yield vendor
     finally:
         vendor.close()
+
+
+def _user() -> str:
+    """Who has started the command, for the audit log."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container often has a number without a name
+        return "unknown"
+    return name if name and is_printable(name) else "unknown"
 
 
 def vendor_command(function: Callable[..., R]) -> Callable[..., R]:

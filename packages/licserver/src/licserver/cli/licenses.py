@@ -211,7 +211,7 @@ def _summary(vendor: Vendor, license_: IssuedLicense) -> dict[str, Any]:
 
 
 def _show(vendor: Vendor, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
-    key = vendor.key(license_) if reveal else _masked(vendor, license_)
+    key = vendor.reveal(license_.id.hex()) if reveal else _masked(vendor, license_)
     printer.fields(
         {
             "id": license_.id.hex(),

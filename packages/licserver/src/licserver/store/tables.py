@@ -35,6 +35,11 @@ class Instant(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    @property
+    def python_type(self) -> type[datetime]:
+        """What its values are."""
+        return datetime
+
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the base's shape
         """Store UTC."""
         return None if value is None else value.astimezone(UTC)
@@ -232,7 +237,6 @@ users = Table(
     Column("password_hash", Text, nullable=False),  # argon2
     Column("password_changed_at", Instant, nullable=False),
     Column("created_at", Instant, nullable=False),
-    Column("disabled_at", Instant, nullable=True),
     comment="Who may sign in to the console.",
 )
 
@@ -241,9 +245,7 @@ sessions = Table(
     metadata,
     Column("token_hash", LargeBinary(32), primary_key=True),
     Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
-    Column("csrf_secret", LargeBinary(32), nullable=False),
     Column("created_at", Instant, nullable=False),
-    Column("seen_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
     sqlite_with_rowid=False,
 )
