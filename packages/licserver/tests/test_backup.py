@@ -344,7 +344,6 @@ def test_the_commands(program, tmp_path):
     assert os.name == "nt" or file.stat().st_mode & 0o777 == 0o600
     refused = program.run("backup", str(file), check=False)
     assert (refused.returncode, refused.stderr) == (2, f"licserver: there is a file {file} already\n")
-    program.run("backup", str(file), "--replace")
     there = str(tmp_path / "there")
     answer = json.loads(program.run("restore", str(file), "--data-dir", there, "--json").stdout)
     assert (answer["licenses"], answer["artifacts"]) == (1, 0)

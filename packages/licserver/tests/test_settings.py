@@ -21,6 +21,8 @@ GOOD = {
     "LICSERVER_ARTIFACTS_URL": ("s3://my-bucket/a/b/", "artifacts_url", "s3://my-bucket/a/b"),
     "LICSERVER_ARTIFACTS_REDIRECT": ("no", "artifacts_redirect", False),
     "LICSERVER_ACCESS_LOG": ("true", "access_log", True),
+    "LICSERVER_ACTIVATION_DAYS": ("180", "activation_days", 180),
+    "LICSERVER_AUDIT_DAYS": ("400", "audit_days", 400),
     "LICSERVER_LOG_FORMAT": ("json", "log_format", "json"),
     "LICSERVER_METRICS_LISTEN": ("[::1]:9464", "metrics_listen", "[::1]:9464"),
     "LICSERVER_BODY_TIMEOUT": ("2.5", "body_timeout", 2.5),

@@ -42,6 +42,9 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     ),
     "backup": ("licserver.cli.backup:backup", "Write database, secrets and files into one file."),
     "restore": ("licserver.cli.backup:restore", "Make an installation of such a file."),
+    "import": ("licserver.cli.moving:import_", "Take licenses in from a file."),
+    "export": ("licserver.cli.moving:export", "Write all licenses into a file."),
+    "sweep": ("licserver.cli.moving:sweep", "Remove what is older than the settings allow."),
     "check": ("licserver.cli.check:check", "Say whether all is well, with advice."),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }

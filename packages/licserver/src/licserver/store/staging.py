@@ -118,29 +118,30 @@ class Staging:
         """
         self._flush()
         self._connection.execution_options(**{WRITES: True})
-        with self._connection.begin():
-            if next(self._taken(), None) is not None:
-                yield None
-                return
-            ended = select(func.max(licenses.c.subscription_ended_at)).where(
-                licenses.c.subscription_id == _licenses.c.subscription_id
-            )
-            self._connection.execute(
-                update(_licenses)
-                .where(_licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None))
-                .values(subscription_ended_at=ended.scalar_subquery())
-            )
-            for staged, table in (
-                (_licenses, licenses),
-                (_activations, activations),
-                (_words, license_words),
-            ):
-                names = table.columns.keys()
-                # In the order of the table's own index: half the page writes.
-                key = [staged.c[column.name] for column in table.primary_key]
-                rows = select(*(staged.c[name] for name in names)).order_by(*key)
-                self._connection.execute(insert(table).from_select(names, rows))
-            yield self._connection
+        try:
+            with self._connection.begin():
+                yield self._move()
+        finally:
+            self._connection.execution_options(**{WRITES: False})  # what follows only reads
+
+    def _move(self) -> Connection | None:
+        if next(self._taken(), None) is not None:
+            return None
+        ended = select(func.max(licenses.c.subscription_ended_at)).where(
+            licenses.c.subscription_id == _licenses.c.subscription_id
+        )
+        self._connection.execute(
+            update(_licenses)
+            .where(_licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None))
+            .values(subscription_ended_at=ended.scalar_subquery())
+        )
+        for staged, table in ((_licenses, licenses), (_activations, activations), (_words, license_words)):
+            names = table.columns.keys()
+            # In the order of the table's own index: half the page writes.
+            key = [staged.c[column.name] for column in table.primary_key]
+            rows = select(*(staged.c[name] for name in names)).order_by(*key)
+            self._connection.execute(insert(table).from_select(names, rows))
+        return self._connection
 
     def drawn(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Give line, id and sealed key of those whose keys were drawn, in the order of the lines."""

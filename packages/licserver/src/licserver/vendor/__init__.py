@@ -7,9 +7,10 @@ from licserver.model import LicenseTerms
 from licserver.vendor.history import AuditFilter
 from licserver.vendor.history import History as _History
 from licserver.vendor.issuing import ISSUE_BATCH
-from licserver.vendor.issuing import Issuing as _Issuing
+from licserver.vendor.keeping import Keeping as _Keeping
 from licserver.vendor.lists import LicenseFilter
 from licserver.vendor.lists import Lists as _Lists
+from licserver.vendor.moving import Moving as _Moving
 from licserver.vendor.pages import MAX_PAGE, Page
 from licserver.vendor.releases import MAX_CHANGELOG
 from licserver.vendor.subscriptions import Subscriptions as _Subscriptions
@@ -18,7 +19,7 @@ from licserver.vendor.tokens import AnsweredAlready
 from licserver.vendor.tokens import Tokens as _Tokens
 
 
-class Vendor(_Lists, _Issuing, _Subscriptions, _History, _Tokens):
+class Vendor(_Lists, _Moving, _Keeping, _Subscriptions, _History, _Tokens):
     """The vendor's operations on one data folder; each kind has a room of its own.
 
     Args:
