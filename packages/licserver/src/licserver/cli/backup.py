@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from licserver.backup import Summary, new_file, restore_backup, write_backup
-from licserver.cli.common import Printer, data_dir_option, vendor_command
+from licserver.cli.common import Printer, data_dir_option, step_back, vendor_command
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.settings import load_settings
@@ -25,6 +25,7 @@ def backup(vendor: Vendor, printer: Printer, file: Path, *, replace: bool, witho
     FILE holds every secret: it is made with mode 0600, and belongs encrypted onto another machine. A - writes
     to standard output, so that nothing is ever on the disk in the clear.
     """
+    step_back()
     if str(file) == "-":
         if sys.stdout.isatty():
             raise WrongUse("a backup is no text; send it into a file or a program")

@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from licserver.backup import new_file
-from licserver.cli.common import Printer, vendor_command
+from licserver.cli.common import Printer, step_back, vendor_command
 from licserver.errors import WrongUse
 from licserver.sheets import FORMATS, read_rows, write_head, write_row
 from licserver.vendor import Vendor
@@ -33,6 +33,7 @@ def export(
     FILE holds every key: it is made with mode 0600. `licserver import` reads it again.
     """
     form = _form(file, form)
+    step_back()
     count = 0
     with nullcontext(sys.stdout.buffer) if str(file) == "-" else new_file(file, replace=replace) as target:
         target.write(write_head(form).encode())
@@ -56,6 +57,7 @@ def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, d
     the order of the file. `licserver export` shows the fields. The server may go on serving.
     """
     form = _form(file, form)
+    step_back()
     with _opened(file) as lines, vendor.importing() as incoming:
         try:
             incoming.read(read_rows(form, lines))
@@ -92,6 +94,7 @@ def sweep(vendor: Vendor, printer: Printer, *, dry_run: bool) -> None:
 
     To be run once a day, by a timer; the server goes on serving.
     """
+    step_back()
     swept = vendor.sweep(dry_run=dry_run)
     free, remove = ("would free", "remove") if dry_run else ("freed", "removed")
     sentence = f"{free} {swept.activations} slots and {remove} {swept.audit} lines of the audit log"
