@@ -1,7 +1,8 @@
 """What a customer notices of the vendor's heavy work: ``python -m bench.beside``, on request.
 
 Five hundred verifies a second, sent when they are due and not when the last one is answered, first alone and
-then beside an import of 100,000 keys and a backup. Their 99th percentile is to stay within three times of its own.
+then beside an import of 100,000 keys and a backup. Their 99th percentile is to stay within three times of
+its own.
 """
 
 import argparse

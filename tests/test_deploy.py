@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import trustme
@@ -254,7 +254,12 @@ def test_a_signed_verify_through_a_proxy(
     pin = command("signing-key", "add").split()[-1]
     key = command("license", "issue", "app", "--slots", "2")
     with running([program, *PROXIES[name].command(folder)], folder, here["port"]) as printed:
-        app = {"slug": "app", "version": "1.0", "public_keys": [pin], "state_dir": tmp_path / "state"}
+        app: dict[str, Any] = {
+            "slug": "app",
+            "version": "1.0",
+            "public_keys": [pin],
+            "state_dir": tmp_path / "state",
+        }
         with serving_process(["serve", "--port", here["server_port"]], home, **settings):
             with LicenseClient(base, domain="home.example", **app) as client:
                 found = client.verify(key)

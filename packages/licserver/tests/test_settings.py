@@ -30,6 +30,8 @@ GOOD = {
     "LICSERVER_SEND_TIMEOUT": ("30", "send_timeout", 30.0),
     "LICSERVER_MISS_LIMIT": ("0", "miss_limit", 0),
     "LICSERVER_FLOOD_LIMIT": ("1000", "flood_limit", 1000),
+    "LICSERVER_ADMIN_LISTEN": ("[::1]:8081", "admin_address", ("::1", 8081)),
+    "LICSERVER_UPLOAD_LIMIT": ("1000000", "upload_limit", 1_000_000),
     "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),
 }
 

@@ -17,11 +17,11 @@ from licserver.errors import SettingsError
 
 PREFIX = "LICSERVER_"
 
+_LAST_PORT = 65535
+_LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
 
 
-_LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):([0-9]{1,5})")
-_LAST_PORT = 65535
 _SHORTEST_ABSENCE = 30
 """Days: a customer may be on holiday, and asks only once a day when all is well (spec 1)."""
 
@@ -63,6 +63,8 @@ class Settings(BaseSettings):
         flood_limit: Requests that an address may send in a minute; 0 counts none (D-71).
         redis_url: Where several servers count guesses together, ``redis://host:6379/0``; absent, each
             process counts by itself.
+        admin_listen: Where the admin API is reached, ``host:port``; then it is not at the public address.
+        upload_limit: Bytes that a file may have which is uploaded through the admin API.
         drain_timeout: Seconds that running requests and downloads get when the server stops.
     """
 
@@ -87,6 +89,8 @@ class Settings(BaseSettings):
     miss_limit: int = Field(default=60, ge=0)
     flood_limit: int = Field(default=12_000, ge=0)
     redis_url: SecretStr | None = None  # it may hold a password
+    admin_listen: str | None = None
+    upload_limit: int = Field(default=8 << 30, ge=0)
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
 
     @field_validator("trusted_proxies", mode="before")
@@ -131,18 +135,27 @@ class Settings(BaseSettings):
             raise ValueError(f"must be 0 for never, or at least {_SHORTEST_ABSENCE}")
         return value
 
-    @field_validator("metrics_listen")
+    @field_validator("admin_listen", "metrics_listen")
     @classmethod
     def _check_listen(cls, value: str | None) -> str | None:
-        found = None if value is None else _LISTEN.fullmatch(value)
-        if value is not None and (found is None or int(found[1]) > _LAST_PORT):
-            raise ValueError("must look like 127.0.0.1:9464")
+        if value is not None and (
+            _LISTEN.fullmatch(value) is None or int(value.rpartition(":")[2]) > _LAST_PORT
+        ):
+            raise ValueError("must look like 127.0.0.1:8081 or [::1]:8081")
         return value
 
     @field_validator("data_dir")
     @classmethod
     def _expand_home(cls, value: Path) -> Path:
         return value.expanduser().absolute()
+
+    @property
+    def admin_address(self) -> tuple[str, int] | None:
+        """Host and port of `admin_listen`."""
+        if self.admin_listen is None:
+            return None
+        host, _, port = self.admin_listen.rpartition(":")
+        return host.strip("[]"), int(port)
 
     @property
     def database(self) -> str:

@@ -182,6 +182,18 @@ class Day(click.ParamType[Any]):
             self.fail(f"{value!r} is no date; write it like 2027-01-31", param, ctx)
 
 
+class DayOrNever(Day):
+    """A date, or ``never``, which is None, wrapped so that click takes it for given."""
+
+    name = "YYYY-MM-DD|never"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text."""
+        if isinstance(value, tuple):
+            return value
+        return (None,) if value == "never" else (super().convert(value, param, ctx),)
+
+
 class Instant(click.ParamType[Any]):
     """An instant such as 2027-01-31T12:00Z; without a zone it is UTC."""
 

@@ -34,7 +34,7 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "product": ("licserver.cli.products:product_group", "Add, list and rename products."),
     "release": ("licserver.cli.releases:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
-    "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions."),
+    "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions, and resume them."),
     "secret": ("licserver.cli.secrets:secret_group", "List and rotate the secrets that sign download links."),
     "signing-key": (
         "licserver.cli.signing_keys:signing_key_group",
@@ -46,6 +46,8 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "export": ("licserver.cli.moving:export", "Write all licenses into a file."),
     "sweep": ("licserver.cli.moving:sweep", "Remove what is older than the settings allow."),
     "check": ("licserver.cli.check:check", "Say whether all is well, with advice."),
+    "token": ("licserver.cli.tokens:token_group", "Who may use the admin API."),
+    "audit": ("licserver.cli.audit:audit", "Show who changed what."),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 

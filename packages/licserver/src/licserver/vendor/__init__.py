@@ -11,7 +11,7 @@ from licserver.vendor.keeping import Keeping as _Keeping
 from licserver.vendor.lists import LicenseFilter
 from licserver.vendor.lists import Lists as _Lists
 from licserver.vendor.moving import Moving as _Moving
-from licserver.vendor.pages import MAX_PAGE, Page
+from licserver.vendor.pages import MAX_PAGE, Page, page_of
 from licserver.vendor.releases import MAX_CHANGELOG
 from licserver.vendor.subscriptions import Subscriptions as _Subscriptions
 from licserver.vendor.terms import MAX_INDEXED
@@ -45,4 +45,5 @@ __all__ = [
     "LicenseTerms",
     "Page",
     "Vendor",
+    "page_of",
 ]

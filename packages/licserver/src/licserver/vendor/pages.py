@@ -2,7 +2,7 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -25,6 +25,30 @@ class Page(NamedTuple, Generic[Item]):
 
     items: list[Item]
     cursor: str | None
+
+
+def page_of(items: Sequence[Item], name: Callable[[Item], str], cursor: str | None, limit: int) -> Page[Item]:
+    """Cut a page out of a short list that is there as a whole.
+
+    Args:
+        items: In their order.
+        name: Tells them apart.
+        cursor: From the page before.
+        limit: How many at most.
+
+    Raises:
+        WrongUse: for a cursor that is none of this list's.
+    """
+    check_limit(limit)
+    first = 0
+    if cursor is not None:
+        place, names = read_cursor(cursor), [name(one) for one in items]
+        if len(place) != 1 or place[0] not in names:
+            raise wrong_cursor()
+        first = names.index(place[0]) + 1
+    found = list(items[first : first + limit])
+    more = first + limit < len(items)
+    return Page(found, write_cursor([name(found[-1])]) if more else None)
 
 
 def check_limit(limit: int) -> None:

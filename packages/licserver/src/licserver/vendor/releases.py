@@ -1,7 +1,7 @@
 """Releases: files under a version, published once and for all."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from licserver.changelog import clean
 from licserver.errors import Conflict, Unknown, WrongUse
@@ -15,6 +15,16 @@ from licserver.vendor.terms import MAX_INDEXED, is_text
 
 MAX_CHANGELOG: Final = 200_000
 """Characters of a changelog; every update check carries it."""
+
+
+class Staged(NamedTuple):
+    """A release that only the books have to learn of."""
+
+    product: Product
+    version: str
+    changelog: str
+    artifact: Artifact
+    document: str | None
 
 
 class Releases(Products):
@@ -52,6 +62,22 @@ class Releases(Products):
             OSError: when the file cannot be read, or the copy not be written.
             ArtifactsError: when the bucket does not take it.
         """
+        return self.add_release(self.stage(slug, version, file, changelog, seal, file_name=file_name))
+
+    def stage(
+        self,
+        slug: str,
+        version: str,
+        file: Path,
+        changelog: str = "",
+        seal: Sealer | None = None,
+        *,
+        file_name: str | None = None,
+    ) -> Staged:
+        """Do all of `publish` but the last step: the file is stored, and no book names it yet.
+
+        Args and raises: as `publish`. What takes long is done here, outside of any transaction.
+        """
         product, version, changelog = self.check_release(slug, version, changelog)
         document = None
         if seal is not None:  # before anything is stored: a manifest of another file is the vendor's slip
@@ -60,7 +86,7 @@ class Releases(Products):
         artifact = self._store_artifact(file, file_name)
         if seal is not None and artifact.sha256 != sha256:
             raise WrongUse(f"{file} changed while it was published; publish it again")
-        return self._add_release(product, version, changelog, artifact, document)
+        return Staged(product, version, changelog, artifact, document)
 
     def check_release(self, slug: str, version: str, changelog: str = "") -> tuple[Product, str, str]:
         """Check what can be checked before the file has come.
@@ -138,9 +164,13 @@ class Releases(Products):
                 return release
         raise Unknown(f"{slug} has no version {version!r}")
 
-    def _add_release(
-        self, product: Product, version: str, changelog: str, artifact: Artifact, document: str | None
-    ) -> Release:
+    def add_release(self, staged: Staged) -> Release:
+        """Do the last step of `publish`.
+
+        Raises:
+            Conflict: when somebody else published the version meanwhile.
+        """
+        product, version, changelog, artifact, document = staged
         key, now = self._version_key(version), self._clock()
         with self._records.together() as books:
             if not books.add_release(product.id, version, key, changelog, artifact, now, document):

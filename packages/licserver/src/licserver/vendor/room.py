@@ -35,6 +35,10 @@ class Room:
         """Close the database, for all who act on it."""
         self.database.close()
 
+    def now(self) -> datetime:
+        """The instant by which this vendor judges."""
+        return self._clock()
+
     def acting_as(self, actor: Actor) -> Self:
         """Give the same data folder, in the hands of somebody else; it is not to be closed by them."""
         other = copy.copy(self)

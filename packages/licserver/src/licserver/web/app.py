@@ -12,12 +12,13 @@ from licserver.rotation import open_ring
 from licserver.settings import Settings
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
-from licserver.web import download
+from licserver.web import admin, download
 from licserver.web.callers import Callers
 from licserver.web.errors import expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
 from licserver.web.meters import Meter
+from licserver.web.offloop import OffLoop
 from licserver.web.public import PublicEndpoints
 from licserver.web.request_ids import RequestIds
 from licserver.web.signed import AnswerSigner
@@ -80,9 +81,34 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     _add(app, "GET", wire.MANIFEST_PATH, download.update_manifest)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
+    if vendor.settings.admin_listen is None:
+        off_loop = OffLoop()
+        admin.mount(app, vendor, limits, app[DRAIN], off_loop)
+        app.on_cleanup.append(off_loop.close)
     nowhere = not_found if meter is None else meter.measuring("", not_found)
     app.router.add_route("*", "/{anything:.*}", nowhere, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
+    if is_https(vendor.settings):
+        app.on_response_prepare.append(_only_https)
+    return app
+
+
+def create_admin_app(vendor: Vendor) -> web.Application:
+    """Make the application for the vendor's own side, where that has an address of its own.
+
+    Args and Raises: as `create_app`.
+    """
+    app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
+    app[DRAIN] = Drain()
+    app[REQUEST_IDS] = RequestIds(vendor.settings)
+    app[LIMITS] = limits = Limits(vendor.settings, Callers(vendor.settings))
+    app[SHORTCUTS] = {}
+    off_loop = OffLoop()
+    admin.mount(app, vendor, limits, app[DRAIN], off_loop)
+    _add(app, "GET", "/healthz", healthz)
+    app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
+    app.on_cleanup.append(off_loop.close)
+    app.cleanup_ctx.append(_limits_closed)
     if is_https(vendor.settings):
         app.on_response_prepare.append(_only_https)
     return app
@@ -122,6 +148,11 @@ def _add(app: web.Application, method: str, path: str, handler: Handler) -> Hand
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     yield
     await app[DESK].close()
+    await app[LIMITS].close()
+
+
+async def _limits_closed(app: web.Application) -> AsyncIterator[None]:
+    yield
     await app[LIMITS].close()
 
 

@@ -9,14 +9,14 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from licserver.settings import Settings
 from licserver.vendor import Vendor
-from licserver.web.app import create_app
+from licserver.web.app import create_admin_app, create_app
 from licserver.web.callers import Callers
 from licserver.web.connections import Runner
 from licserver.web.logs import access_logger, make_formatter
@@ -93,9 +93,17 @@ def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
         raise OSError(problem.errno, said) from None
 
 
-def _make_runner(vendor: Vendor, metrics: "Metrics | None") -> DrainingRunner:
+def _make_runner(
+    vendor: Vendor,
+    metrics: "Metrics | None" = None,
+    create: Callable[[Vendor], web.Application] | None = None,
+) -> DrainingRunner:
     settings = vendor.settings
-    app = create_app(vendor, meter=None if metrics is None else metrics.meter())
+    app = (
+        create_app(vendor, meter=None if metrics is None else metrics.meter())
+        if create is None
+        else create(vendor)
+    )
     if metrics is not None:
         app.cleanup_ctx.append(metrics.tell)
     return DrainingRunner(
@@ -115,16 +123,46 @@ def _calm_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(10_000, 20, 20)
 
 
-async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None:
+@contextlib.asynccontextmanager
+async def _admin_served(vendor: Vendor, sock: socket.socket | None) -> AsyncIterator[None]:
+    """Serve the vendor's own side at its own address, if it has one, as long as the block lasts."""
+    if sock is None:
+        yield
+        return
+    runner = _make_runner(vendor, create=create_admin_app)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _admin_beside(
+    vendor: Vendor, sock: socket.socket | None
+) -> Callable[[web.Application], AsyncIterator[None]]:
+    """The same as long as an application runs; of a socket that several processes share."""
+
+    async def serve_admin(_app: web.Application) -> AsyncIterator[None]:
+        async with _admin_served(vendor, None if sock is None else sock.dup()):
+            yield
+
+    return serve_admin
+
+
+async def serve(
+    vendor: Vendor, sock: socket.socket, announce: Announce, admin_sock: socket.socket | None = None
+) -> None:
     """Serve in this process until SIGTERM or Ctrl-C, then let running requests finish.
 
     Args:
         vendor: The opened data folder.
         sock: From `bind`.
         announce: Called once the server answers.
+        admin_sock: From `bind`, where the settings name an address for the admin API.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -137,14 +175,21 @@ async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None
     await runner.setup()
     _calm_collector()
     try:
-        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
-        announce()
-        await stop.wait()
+        async with _admin_served(vendor, admin_sock):
+            await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+            announce()
+            await stop.wait()
     finally:
         await runner.cleanup()
 
 
-def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, announce: Announce) -> None:
+def serve_with_workers(
+    settings: Settings,
+    sock: socket.socket,
+    workers: int,
+    announce: Announce,
+    admin_sock: socket.socket | None = None,
+) -> None:
     """Serve with several processes that share the listening socket, until SIGTERM or Ctrl-C.
 
     SIGHUP replaces the processes by fresh ones, one generation after the other.
@@ -155,6 +200,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
         sock: From `bind`; it is used up.
         workers: How many processes.
         announce: Called once, by the first worker that answers.
+        admin_sock: As `serve`; all workers share it.
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
@@ -178,6 +224,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
                 os.read(turn_read, 1)
                 asyncio.get_running_loop().call_soon(announce)
 
+        runner.app.cleanup_ctx.append(_admin_beside(vendor, admin_sock))
         runner.app.on_startup.append(announce_once)
         runner.app.on_cleanup.append(close_vendor)
         return runner
