@@ -91,7 +91,7 @@ def test_the_container_file_holds_to_good_practice() -> None:
 
 def test_the_compose_file_is_one(tmp_path: Path) -> None:
     """docker-compose reads it, and refuses it without the settings that it needs."""
-    command = [tool("docker-compose"), "-f", DEPLOY / "compose.yaml", "--env-file"]
+    command: list[Any] = [tool("docker-compose"), "-f", DEPLOY / "compose.yaml", "--env-file"]
     settings = tmp_path / "settings"
     settings.write_text("BASE_URL=https://l.example\nDATABASE_PASSWORD=hunter2\nSTORE_PASSWORD=hunter3\n")
     done = subprocess.run([*command, settings, "config"], capture_output=True, text=True, check=False)
@@ -246,7 +246,7 @@ def test_a_signed_verify_through_a_proxy(
     PROXIES[name].configure(folder, here)
 
     def command(*arguments: str) -> str:
-        done = run([str(SCRIPTS / "licserver"), *arguments], home, **settings)
+        done = run([str(SCRIPTS / "licserver"), *arguments], home, None, **settings)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -260,7 +260,7 @@ def test_a_signed_verify_through_a_proxy(
             "public_keys": [pin],
             "state_dir": tmp_path / "state",
         }
-        with serving_process(["serve", "--port", here["server_port"]], home, **settings):
+        with serving_process(["serve", "--port", here["server_port"]], home, None, **settings):
             with LicenseClient(base, domain="home.example", **app) as client:
                 found = client.verify(key)
                 assert (found.source, found.authenticated) == (Source.SERVER, True)
