@@ -199,9 +199,9 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
         restored.close()
     if other.settings.database_url is None:
         assert (other.settings.data_dir / "licserver.sqlite3.before-restore").exists()
-        old = json.loads((other.settings.data_dir / "secrets.json.before-restore").read_text())
-        assert old.keys() == {"index_secret", "seal_secret", "link_secrets"}
-        (other.settings.data_dir / "secrets.json.before-restore").unlink()
+    kept = other.settings.data_dir / "secrets.json.before-restore"
+    assert json.loads(kept.read_text()).keys() == {"index_secret", "seal_secret", "link_secrets"}
+    kept.unlink()
 
 
 @sqlite_only

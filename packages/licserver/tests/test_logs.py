@@ -5,7 +5,6 @@ import json
 import logging
 import urllib.error
 import urllib.request
-from typing import Any
 
 import pytest
 
@@ -16,19 +15,15 @@ from licserver.web.logs import make_formatter
 from licserver.web.request_ids import HEADER
 
 
-@pytest.fixture
-def lines():
-    """What the server logs meanwhile, read as JSON."""
+def listen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Have the server log as JSON into a text; called within a test, or pytest would write it as it is."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(make_formatter(LogFormat.JSON))
-    logging.getLogger().addHandler(handler)
-
-    def read() -> list[dict[str, Any]]:
-        return [json.loads(line) for line in stream.getvalue().splitlines()]
-
-    yield read
-    logging.getLogger().removeHandler(handler)
+    log = logging.getLogger("licserver.web")
+    monkeypatch.setattr(log, "handlers", [handler])
+    monkeypatch.setattr(log, "propagate", False)
+    return stream
 
 
 @pytest.fixture
@@ -43,14 +38,14 @@ def broken(monkeypatch, world, new_key):
     return key
 
 
-async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken, site, world, lines):
+async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken, site, world, monkeypatch):
     """Who reports a 500 can name it, and the operator finds its traceback; no key is in either."""
-    key = world.key()
+    key, logged = world.key(), listen(monkeypatch)
     status, headers, _ = await site.call(
         "POST", "/api/v1/licenses/verify", json={"license_key": key, "domain": "x", "ip": "192.0.2.1"}
     )
     assert status == 500
-    (line,) = [line for line in lines() if line["logger"] == "licserver.web"]
+    (line,) = map(json.loads, logged.getvalue().splitlines())
     assert line["request_id"] == headers[HEADER]
     assert line["level"] == "ERROR"
     assert (line["method"], line["path"], line["status"]) == ("POST", "/api/v1/licenses/verify", 500)
