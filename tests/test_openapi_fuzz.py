@@ -99,9 +99,10 @@ def test_every_answer_to_whatever_is_sent_is_documented(
             phases=[Phase.generate],
         )
         def send(data: st.DataObject, case: Any) -> None:
-            for place, seldom in ((case.body, RARELY), (case.query, RARELY), (case.path_parameters, MOSTLY)):
+            for place in (case.body, case.query, case.path_parameters):
+                often = MOSTLY if place is case.path_parameters else RARELY
                 for name, value in (values | link).items():
-                    if isinstance(place, dict) and name in place and data.draw(seldom):
+                    if isinstance(place, dict) and name in place and data.draw(often):
                         place[name] = value
             if token and data.draw(MOSTLY):
                 case.headers = {**(case.headers or {}), **token}

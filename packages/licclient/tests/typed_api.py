@@ -11,6 +11,8 @@ from typing import Any, assert_type
 from licclient import (
     AsyncLicenseClient,
     Downloaded,
+    Installation,
+    Installed,
     KeyFlaw,
     LicclientError,
     License,
@@ -81,6 +83,16 @@ def gates(client: LicenseClient, twin: AsyncLicenseClient) -> None:
     also_sent: Callable[[str], Coroutine[Any, Any, int]] = sent
     twin.require(lambda: 1)  # type: ignore[arg-type,return-value]
     assert also_sent is not None
+
+
+def installed(app: Installation, done: Downloaded) -> None:
+    """An app that replaces itself."""
+    assert_type(app.apply(done), Installed)
+    assert_type(app.roll_back(), Installed | None)
+    assert_type(app.current, Installed | None)
+    assert_type(app.start("photo-lab", ["a"]), int)
+    assert_type(done.version, str)
+    app.apply("photo-lab.zip")  # type: ignore[arg-type]
 
 
 def facts(license_: License, status: LicenseStatus, update: Update) -> None:

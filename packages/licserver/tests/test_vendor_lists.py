@@ -260,6 +260,6 @@ def test_words_are_what_people_would_type(email, note, words):
     assert words_of(email, note) == words
 
 
-def test_the_longest_term_leads():
-    """It leaves the fewest to look at."""
-    assert terms_of("  Inv, 2026-17  inv ") == ["2026-17", "inv"]
+def test_the_rarest_term_leads():
+    """Numbers and addresses, then what is longest: they leave the fewest to look at."""
+    assert terms_of("  Invoice, 2026-17  inv a@b ") == ["2026-17", "a@b", "invoice", "inv"]

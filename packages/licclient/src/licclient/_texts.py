@@ -151,6 +151,14 @@ TEXTS: Final[dict[str, _Row]] = {
         "受信した内容が正規のものであることを確認できません。サポートにお問い合わせください。",
         "无法确认收到的内容来自许可证服务或开发商。请联系技术支持。",
     ),
+    "error.unusable_archive": (
+        "The update cannot be installed. This version goes on working; please contact support.",
+        "Das Update lässt sich nicht installieren. Diese Version läuft weiter; bitte fragen Sie den Support.",
+        "La mise à jour ne peut pas être installée. Cette version reste utilisable ; contactez l’assistance.",
+        "La actualización no se puede instalar. Esta versión sigue funcionando; consulte al soporte.",
+        "更新をインストールできません。現在のバージョンは引き続き使えます。サポートにお問い合わせください。",
+        "无法安装更新。当前版本仍可使用。请联系技术支持。",
+    ),
     "error.cancelled": (
         "The download was cancelled.",
         "Der Download wurde abgebrochen.",

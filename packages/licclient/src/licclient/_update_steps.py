@@ -37,10 +37,11 @@ class NoUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A fresh link, and what the vendor signed about the file behind it if release keys are pinned."""
+    """A fresh link, its version, and what the vendor signed about the file if release keys are pinned."""
 
     link: str = field(repr=False)
     expected: Manifest | None
+    version: str
 
 
 class UpdateSteps(Steps):
@@ -172,7 +173,7 @@ class UpdateSteps(Steps):
             link = None  # a fresh one comes with a fresh manifest
         part = record_name("download", self.settings.server, update.slug, update.version)
         fallback_name = f"{update.slug}-{update.version}"
-        with open_job(to, part, link, fallback_name, update.license_key) as job:
+        with open_job(to, part, link, fallback_name, update.license_key, update.version) as job:
             job.take_up(expected, pinned=bool(self.settings.release_keys))
             yield job
 
@@ -205,7 +206,7 @@ class UpdateSteps(Steps):
             )
         if not is_offer(answer, asking.installed):
             raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
-        return Fresh(answer.download_url, answer.vouched)
+        return Fresh(answer.download_url, answer.vouched, answer.version)
 
 
 def _logged(problem: LicclientError) -> LicclientError:

@@ -43,9 +43,9 @@ def words_of(email: str | None, note: str | None) -> list[str]:
 
 
 def terms_of(query: str) -> list[str]:
-    """Read what somebody typed: beginnings of words, all of which must be there; the longest first."""
+    """Read what somebody typed: beginnings of words, all of which must be there; the rarest first."""
     terms = {fold(term).strip(_EDGES)[:MAX_WORD] for term in query.split()}
-    return sorted(terms - {""}, key=lambda term: (-len(term), term))
+    return sorted(terms - {""}, key=lambda term: (term.isalpha(), -len(term), term))
 
 
 def fold(text: str) -> str:

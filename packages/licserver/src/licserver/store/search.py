@@ -15,7 +15,7 @@ from licserver.search import has_all, words_of
 from licserver.store.shelf import Shelf
 from licserver.store.tables import activations, license_words, licenses
 
-MAX_SCANNED: Final = 4_000
+MAX_SCANNED: Final = 1_000
 """Rows that are looked at for one page."""
 
 _BEHIND: Final = "\U0010ffff"
@@ -77,18 +77,19 @@ class SearchBooks(Shelf):
             limit: How many at most; a page may hold fewer and not be the last.
         """
         found: list[bytes] = []
-        left = MAX_SCANNED
+        left, wanted = MAX_SCANNED, limit + 1
         number, *after = place or (0,)
         while number < len(ways):
-            size = min(left, limit + 1 if not found else MAX_SCANNED)
+            size = min(left, wanted)
             rows = self._candidates(ways[number], after, size)
             for row in rows:
                 if ways[number].keep(row):
                     found.append(row.id)
                 after = list(row[-len(ways[number].order) :])
                 if len(found) == limit:
-                    return Found(found, (number, *after))
-            left -= len(rows)
+                    is_last = len(rows) < size and row is rows[-1] and number == len(ways) - 1
+                    return Found(found, None if is_last else (number, *after))
+            left, wanted = left - len(rows), 4 * wanted  # the rarer they are, the more at a time
             if left <= 0:
                 return Found(found, (number, *after))
             if len(rows) < size:
@@ -126,14 +127,17 @@ def by_id(license_id: bytes, keep: Keep) -> Way:
 def by_issue(
     keep: Keep, *, product_id: int | None = None, subscription_id: str | None = None, revoked: bool = False
 ) -> Way:
-    """Make the way that meets the latest license first."""
+    """Make the way that meets the latest license first.
+
+    Of what is given only the rarest bounds it, because it has an index of its own; `keep` sees to the rest.
+    """
     where = []
-    if product_id is not None:
-        where.append(licenses.c.product_id == product_id)
     if subscription_id is not None:
         where.append(licenses.c.subscription_id == subscription_id)
-    if revoked:
+    elif revoked:
         where.append(licenses.c.revoked_at.is_not(None))
+    elif product_id is not None:
+        where.append(licenses.c.product_id == product_id)
     return Way((licenses.c.issued_at, licenses.c.id), where, keep, descending=True)
 
 
@@ -170,9 +174,11 @@ def by_word(term: str, others: list[str], keep: Keep) -> Way:
     )
 
     def is_first(row: Row[Any]) -> bool:
+        if not keep(row):
+            return False
         words = words_of(row.customer_email, row.note)
         first = min((one for one in words if one.startswith(term)), default=None)
-        return first == row.word and has_all(words, others) and keep(row)
+        return first == row.word and has_all(words, others)
 
     where = [word >= term, word < term + _BEHIND]
     return Way((word, license_words.c.license_id), where, is_first, statement=statement)
@@ -202,8 +208,7 @@ def by_domain(prefix: str, terms: list[str], keep: Keep, *, but_not: str | None 
     )
 
     def is_new(row: Row[Any]) -> bool:
-        words = words_of(row.customer_email, row.note) if row.customer_email or row.note else []
-        return not has_all(words, terms) and keep(row)
+        return keep(row) and not has_all(words_of(row.customer_email, row.note), terms)
 
     where = [
         activations.c.last_seen_at.is_not(None),

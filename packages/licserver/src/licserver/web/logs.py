@@ -3,8 +3,9 @@
 import json
 import logging
 import sys
+import threading
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -18,6 +19,8 @@ TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 FIELDS: Final = ("request_id", "remote", "method", "path", "status", "seconds")
 """What a record can hold besides its message; in text they stand in the message itself."""
+
+_log = logging.getLogger("licserver")
 
 
 class MaskingFormatter(logging.Formatter):
@@ -90,8 +93,27 @@ def make_formatter(log_format: LogFormat, text: str = TEXT, dates: str | None = 
     return JsonFormatter() if log_format is LogFormat.JSON else MaskingFormatter(text, dates)
 
 
+class _Told(Protocol):
+    """What Python hands to its hooks for exceptions that nobody caught."""
+
+    @property
+    def exc_value(self) -> BaseException | None:
+        """The exception."""
+
+
 def set_up_logging(log_format: LogFormat = LogFormat.TEXT) -> None:
-    """Send all loggers of this process to standard error."""
+    """Send all loggers of this process to standard error, and what Python would print there past them.
+
+    Warnings, and exceptions that end a thread or that Python itself ignores, are logged. Of a line that
+    cannot be written nothing is said: the library's report would quote what the line was made of.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(make_formatter(log_format))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    logging.raiseExceptions = False
+    threading.excepthook = sys.unraisablehook = _log_uncaught
+
+
+def _log_uncaught(told: _Told) -> None:
+    _log.error("an exception that nobody caught", exc_info=told.exc_value)
