@@ -73,6 +73,19 @@ def test_what_is_not_given_is_as_for_a_new_license(form):
     assert (row.slots, row.license_key) == (1, None)
 
 
+BLANK = [
+    ("csv", "product,note,expires_on\n\napp, ,\n"),
+    ("jsonl", '{"product": "app", "note": " ", "issued_at": " ", "expires_on": "", "license_key": null}'),
+]
+
+
+@pytest.mark.parametrize(("form", "text"), BLANK)
+def test_what_is_blank_is_not_given(form, text):
+    """A blank line is none, and a blank field is as if it were not there."""
+    ((_, row),) = read_rows(form, text.splitlines(keepends=True))
+    assert row == LicenseRow("app")
+
+
 def test_a_key_is_taken_as_people_write_it():
     """Blanks around a key and small letters are mended, as the client does (D-02)."""
     ((_, row),) = read_rows("jsonl", ['{"product": "app", "license_key": " cp-aaaaaa "}'])
