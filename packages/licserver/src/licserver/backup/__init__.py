@@ -8,6 +8,6 @@ grow, so it can come out of a pipe and go into one.
 
 from licserver.backup.layout import Summary
 from licserver.backup.restoring import restore_backup
-from licserver.backup.writing import new_file, write_backup
+from licserver.backup.writing import write_backup
 
-__all__ = ["Summary", "new_file", "restore_backup", "write_backup"]
+__all__ = ["Summary", "restore_backup", "write_backup"]

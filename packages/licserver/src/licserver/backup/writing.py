@@ -3,18 +3,14 @@
 import hashlib
 import io
 import json
-import os
 import tarfile
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import IO, Any
 
 from licserver import __version__
 from licserver.backup.layout import CONTENTS, DATABASE, FORMAT, HEADER, Summary, artifact_name
-from licserver.errors import BackupError, WrongUse
+from licserver.errors import BackupError
 from licserver.store import schema
 from licserver.store.dump import take_snapshot
 from licserver.vault import SECRETS_FILE, read_secrets
@@ -119,30 +115,3 @@ class _Pieces(io.RawIOBase):
 
 def _to_json(held: Any) -> bytes:
     return json.dumps(held, indent=1).encode()
-
-
-@contextmanager
-def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """Write a file that is there whole or not at all, and that nobody else may read.
-
-    Args:
-        path: Where.
-        replace: Whether one that is there already may go.
-
-    Raises:
-        WrongUse: when there is one and it may not, or no folder for it.
-    """
-    if path.exists() and not replace:
-        raise WrongUse(f"there is a file {path} already")
-    if not path.parent.is_dir():
-        raise WrongUse(f"there is no folder {path.parent}")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

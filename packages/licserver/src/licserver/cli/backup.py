@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from licserver.backup import Summary, new_file, restore_backup, write_backup
+from licserver.backup import Summary, restore_backup, write_backup
 from licserver.cli.common import Printer, data_dir_option, step_back, vendor_command
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
+from licserver.files import new_file
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
 

@@ -8,9 +8,9 @@ from typing import TextIO
 
 import click
 
-from licserver.backup import new_file
 from licserver.cli.common import Printer, step_back, vendor_command
 from licserver.errors import WrongUse
+from licserver.files import new_file
 from licserver.sheets import FORMATS, read_rows, write_head, write_row
 from licserver.vendor import Vendor
 
