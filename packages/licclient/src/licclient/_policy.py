@@ -154,7 +154,7 @@ def _fall_back(
             return _license(held, Source.GRACE)
         case Standing.OVER:
             return ServiceUnavailable(f"{failure} The last confirmed license has run out.")
-        case Standing.CLOCK_SET_BACK:  # pragma: no branch - mypy holds that it is the last
+        case Standing.CLOCK_SET_BACK:
             return ServiceUnavailable(f"{failure} The clock of this computer has been set back.")
 
 

@@ -132,5 +132,5 @@ def _standing(
                 and last.ended_at >= held.checked_at + settings.cache_for
             )
             return (LicenseState.GRACE if failed else LicenseState.VALID), Source.GRACE, None
-        case Standing.OVER | Standing.CLOCK_SET_BACK:  # pragma: no branch - mypy holds that it is the last
+        case Standing.OVER | Standing.CLOCK_SET_BACK:
             return LicenseState.UNCONFIRMED, None, None

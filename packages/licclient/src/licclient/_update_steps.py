@@ -149,6 +149,20 @@ class UpdateSteps(Steps):
             raise ValueError("updates need slug= and version= when the client is made")
         return self.settings.slug, self.settings.version
 
+    # --- skipping -----------------------------------------------------------------------------
+
+    def skip(self, update: Update) -> None:
+        """Remember the one version that is not to be offered unasked (D-87)."""
+        self._state.change(self._skipped_name(update), lambda _: {"version": update.version})
+
+    def is_skipped(self, update: Update) -> bool:
+        """Tell whether that is the version that was skipped last; to the letter."""
+        document = self._state.load(self._skipped_name(update))
+        return document is not None and document.get("version") == update.version
+
+    def _skipped_name(self, update: Update) -> str:
+        return record_name("skipped", self.settings.server, update.slug)
+
     # --- download -----------------------------------------------------------------------------
 
     @contextmanager

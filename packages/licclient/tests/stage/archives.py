@@ -52,6 +52,18 @@ def app(version: str) -> bytes:
     return pack(APP | {"photo-lab": program, "_internal/version.txt": version.encode()})
 
 
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Read a folder whole."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def names(root: Path) -> set[str]:
+    """Return the names of everything in the folder of versions."""
+    return {path.name for path in (root / "versions").iterdir()}
+
+
 # --- what may not be unpacked -----------------------------------------------------------------
 
 

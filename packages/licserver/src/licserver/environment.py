@@ -266,5 +266,5 @@ def is_known(
             return domain_known()
         case EnvironmentPolicy.EITHER:
             return domain_known() or ip_known()
-        case EnvironmentPolicy.STRICT:  # pragma: no branch - mypy holds that it is the last
+        case EnvironmentPolicy.STRICT:
             return domain_known() and ip_known()

@@ -241,9 +241,17 @@ class LicenseBooks(Shelf):
             result = connection.execute(update(licenses).where(hangs).values(subscription_ended_at=at))
             return result.rowcount
 
-    def subscription_ended_at(self, subscription_id: str) -> datetime | None:
-        """When a subscription ended or will end, as far as its licenses tell."""
-        with self._reading() as connection:
+    def hold_subscription(self, subscription_id: str) -> datetime | None:
+        """Let nobody else sell for a subscription, or end it, until the transaction ends (`together`).
+
+        Returns:
+            When it ended or will end, as far as its licenses tell.
+        """
+        with self._writing() as connection:
+            if self._database.locks_rows:  # else the whole file is locked; there may be no row yet to lock
+                connection.execute(
+                    select(func.pg_advisory_xact_lock(func.hashtextextended(subscription_id, 0)))
+                )
             ended_at: datetime | None = connection.scalar(
                 select(func.max(licenses.c.subscription_ended_at)).where(
                     licenses.c.subscription_id == subscription_id

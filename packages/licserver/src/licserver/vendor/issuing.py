@@ -1,6 +1,7 @@
 """Issuing license keys."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -16,11 +17,17 @@ ISSUE_BATCH: Final = 10_000
 
 
 class Agreed(NamedTuple):
-    """Terms that were checked, for a product that there is."""
+    """Terms that were checked, for a product that there is.
+
+    Args:
+        product: The product.
+        terms: In the form in which they are kept.
+        subscription_ended_at: For a license that comes from elsewhere; of others the books say.
+    """
 
     product: Product
     terms: LicenseTerms
-    subscription_ended_at: datetime | None
+    subscription_ended_at: datetime | None = None
 
 
 class Issuing(Products):
@@ -78,8 +85,7 @@ class Issuing(Products):
             customer_email=agreed.read_email(terms.customer_email),
             note=agreed.read_note(terms.note),
         )
-        ended_at = None if subscription is None else self._records.subscription_ended_at(subscription)
-        return Agreed(product, terms, ended_at)
+        return Agreed(product, terms)
 
     def prepare(self, agreed_: Agreed, key: str, issued_at: datetime | None = None) -> NewLicense:
         """Make the record of a license that is about to be issued; nothing is written.
@@ -118,6 +124,11 @@ class Issuing(Products):
         # A line for each of a million keys would bury what else the log says.
         object_ = ("license", new[0].id.hex()) if len(new) == 1 else ("product", slug)
         with self._records.together() as books:
+            # Here and not before: it may have ended since the batch before, or a moment ago (D-09).
+            subscriptions = {one.subscription_id for one in new if one.subscription_id is not None}
+            ends = {one: books.hold_subscription(one) for one in sorted(subscriptions)}
+            if ends:
+                new = [replace(one, subscription_ended_at=ends.get(one.subscription_id or "")) for one in new]
             books.issue(new)
             self._note(books, "license.issue", object_, product=slug, count=len(new))
 

@@ -66,6 +66,7 @@ class Subscriptions(Room):
     def _set_end(self, subscription_id: str, at: datetime | None, action: str) -> int:
         check_subscription(subscription_id)
         with self._records.together() as books:
+            books.hold_subscription(subscription_id)  # a license that is just being sold ends as well
             count = books.end_subscription(subscription_id, at)
             if count == 0:
                 raise _none(subscription_id)
