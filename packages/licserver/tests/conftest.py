@@ -29,7 +29,7 @@ from licserver.store import BatchStore, Claim, Records, Sighting
 from licserver.vendor import LicenseTerms, Vendor
 from licserver.web import create_app
 from licserver.web.connections import Runner
-from licserver.web.serving import AccessLogger
+from licserver.web.logs import AccessLogger
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 

@@ -9,6 +9,7 @@
     │   └── SettingsError    a setting cannot be used                        → mend the variable it names
     ├── VaultError           the secrets are missing, broken or others       → restore them
     ├── ArtifactsError       the files are away, or one of them is           → mend what it says
+    ├── BackupError          a backup is damaged, or none                    → take another one
     └── StoreError           the database cannot be used                     → mend what it says
         └── StoreUnavailable   … now: it is away, full or locked             → try again
 
@@ -42,6 +43,10 @@ class VaultError(LicserverError):
 
 class ArtifactsError(LicserverError):
     """Folder or bucket cannot do what was asked now; never carries an address that was signed."""
+
+
+class BackupError(LicserverError):
+    """A file is no backup, or not a whole one; or one could not be made."""
 
 
 class StoreError(LicserverError):

@@ -1,8 +1,12 @@
 """Files that a vendor names: checked and digested before anything is done with them."""
 
 import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from licserver.environment import is_printable
 from licserver.errors import WrongUse
@@ -50,3 +54,30 @@ def digest_of(file: Path) -> tuple[int, bytes]:
     with file.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").digest()
         return source.tell(), digest
+
+
+@contextmanager
+def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+    """Write a file that is there whole or not at all, and that nobody else may read.
+
+    Args:
+        path: Where.
+        replace: Whether one that is there already may go.
+
+    Raises:
+        WrongUse: when there is one and it may not, or no folder for it.
+    """
+    if path.exists() and not replace:
+        raise WrongUse(f"there is a file {path} already")
+    if not path.parent.is_dir():
+        raise WrongUse(f"there is no folder {path.parent}")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

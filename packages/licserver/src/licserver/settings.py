@@ -1,6 +1,7 @@
 """What a vendor can set, read once from the environment and frozen."""
 
 import difflib
+import enum
 import ipaddress
 import os
 import re
@@ -21,6 +22,17 @@ _LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
 
 
+_SHORTEST_ABSENCE = 30
+"""Days: a customer may be on holiday, and asks only once a day when all is well (spec 1)."""
+
+
+class LogFormat(enum.StrEnum):
+    """How the server writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class Settings(BaseSettings):
     """The server's settings; each is the environment variable ``LICSERVER_`` + its name in capitals.
 
@@ -39,6 +51,11 @@ class Settings(BaseSettings):
             folder. The ``AWS_*`` variables say how to get at it.
         artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket (D-34).
         access_log: Whether every request is logged (never with its query).
+        log_format: ``text`` for people, ``json`` for programs: an object a line.
+        metrics_listen: Where Prometheus asks, ``127.0.0.1:9464``; absent, nothing is counted (D-101).
+        activation_days: Days without being seen after which `licserver sweep` frees a slot; 0 for never,
+            otherwise at least 30 (D-105).
+        audit_days: Days after which it removes a line of the audit log; 0 for never.
         body_timeout: Seconds within which a request's body must have arrived.
         header_timeout: Seconds from a connection to the end of its first request's head (D-72).
         send_timeout: Seconds in which a caller must take some of an answer, and a MiB of a file (D-72).
@@ -62,6 +79,10 @@ class Settings(BaseSettings):
     artifacts_url: str | None = None
     artifacts_redirect: bool = True
     access_log: bool = False
+    log_format: LogFormat = LogFormat.TEXT
+    metrics_listen: str | None = None
+    activation_days: int = Field(default=0, ge=0, le=36_500)
+    audit_days: int = Field(default=0, ge=0, le=36_500)
     body_timeout: float = Field(default=10.0, gt=0, le=600)
     header_timeout: float = Field(default=10.0, gt=0, le=600)
     send_timeout: float = Field(default=300.0, gt=0, le=3600)
@@ -107,9 +128,16 @@ class Settings(BaseSettings):
             raise ValueError("must look like s3://bucket/prefix; credentials go into the AWS_* variables")
         return value.rstrip("/")
 
-    @field_validator("admin_listen")
+    @field_validator("activation_days")
     @classmethod
-    def _check_admin_listen(cls, value: str | None) -> str | None:
+    def _check_activation_days(cls, value: int) -> int:
+        if 0 < value < _SHORTEST_ABSENCE:
+            raise ValueError(f"must be 0 for never, or at least {_SHORTEST_ABSENCE}")
+        return value
+
+    @field_validator("admin_listen", "metrics_listen")
+    @classmethod
+    def _check_listen(cls, value: str | None) -> str | None:
         if value is not None and (
             _LISTEN.fullmatch(value) is None or int(value.rpartition(":")[2]) > _LAST_PORT
         ):

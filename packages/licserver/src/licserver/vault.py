@@ -257,6 +257,41 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
         raise VaultError(f"somebody else is changing {path}; try again") from None
 
 
+def replace_secrets(settings: Settings, text: str) -> None:
+    """Put other secrets into the secrets file; those that were there are kept beside it.
+
+    Args:
+        settings: Whose data folder.
+        text: As `read_vault` takes it.
+
+    Raises:
+        VaultError: when the text holds no secrets.
+    """
+    path = settings.data_dir / SECRETS_FILE
+    fingerprint = read_vault(text, "the backup").fingerprint
+    if path.exists():
+        held = path.read_text(encoding="utf-8")
+        if read_vault(held, str(path)).fingerprint != fingerprint:
+            kept = path.with_name(f"{SECRETS_FILE}.before-restore")
+            _write_secrets(path, held, lambda temporary: temporary.replace(kept))
+    _write_secrets(path, text, lambda temporary: temporary.replace(path))
+
+
+def read_secrets(settings: Settings) -> str:
+    """Read the secrets as they are kept, for a backup; never to be shown.
+
+    Raises:
+        VaultError: when they cannot be read.
+    """
+    if settings.secrets is not None:
+        return settings.secrets.get_secret_value()
+    path = settings.data_dir / SECRETS_FILE
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise VaultError(f"cannot read {path}: {type(problem).__name__}") from None
+
+
 def _create_secrets(path: Path) -> None:
     """Write fresh secrets; of two who try at once, one wins."""
 

@@ -3,12 +3,13 @@
 import functools
 import getpass
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -16,6 +17,8 @@ from licserver.environment import is_printable
 from licserver.model import Actor, ActorKind
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
+
+_STEP: Final = 10
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -60,6 +63,12 @@ def vendor_command(function: Callable[..., R]) -> Callable[..., R]:
             return function(vendor, Printer(as_json=as_json), **parameters)
 
     return command
+
+
+def step_back() -> None:
+    """Let the server beside us go first: what takes minutes must not cost its customers anything."""
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(_STEP)
 
 
 class Printer:

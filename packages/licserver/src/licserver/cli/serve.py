@@ -10,6 +10,7 @@ import click
 
 from licserver.cli.common import bind, data_dir_option, opened
 from licserver.errors import WrongUse
+from licserver.settings import load_settings
 
 
 @click.command()
@@ -34,7 +35,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     from licserver.web import serving  # noqa: PLC0415
     from licserver.web.logs import set_up_logging  # noqa: PLC0415
 
-    set_up_logging()
+    set_up_logging(load_settings(data_dir=data_dir).log_format)
     with opened(data_dir) as vendor:
         settings = vendor.settings
         with bind(host, port) as sock, ExitStack() as stack:

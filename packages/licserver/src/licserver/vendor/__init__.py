@@ -8,9 +8,10 @@ from licserver.vendor.figures import Figures as _Figures
 from licserver.vendor.history import AuditFilter
 from licserver.vendor.history import History as _History
 from licserver.vendor.issuing import ISSUE_BATCH
-from licserver.vendor.issuing import Issuing as _Issuing
+from licserver.vendor.keeping import Keeping as _Keeping
 from licserver.vendor.lists import LicenseFilter
 from licserver.vendor.lists import Lists as _Lists
+from licserver.vendor.moving import Moving as _Moving
 from licserver.vendor.pages import MAX_PAGE, Page, page_of
 from licserver.vendor.releases import MAX_CHANGELOG
 from licserver.vendor.subscriptions import Subscriptions as _Subscriptions
@@ -20,7 +21,7 @@ from licserver.vendor.tokens import Tokens as _Tokens
 from licserver.vendor.users import Users as _Users
 
 
-class Vendor(_Lists, _Issuing, _Subscriptions, _History, _Tokens, _Users, _Figures):
+class Vendor(_Lists, _Moving, _Keeping, _Subscriptions, _History, _Tokens, _Users, _Figures):
     """The vendor's operations on one data folder; each kind has a room of its own.
 
     Args:

@@ -10,17 +10,21 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from aiohttp.abc import AbstractAccessLogger
 
 from licserver.settings import Settings
 from licserver.vendor import Vendor
 from licserver.web.app import create_admin_app, create_app
+from licserver.web.callers import Callers
 from licserver.web.connections import Runner
-from licserver.web.logs import MaskingFormatter
+from licserver.web.logs import access_logger, make_formatter
+from licserver.web.request_ids import RequestIds
 from licserver.web.state import DRAIN
+
+if TYPE_CHECKING:
+    from licserver.web.metrics import Metrics
 
 _log = logging.getLogger("licserver.serving")
 
@@ -29,15 +33,6 @@ _LINGER = 2.0
 """Seconds that an idle connection may still bring a request while the process is on its way out."""
 
 Announce = Callable[[], None]
-
-
-class AccessLogger(AbstractAccessLogger):
-    """Logs method, path and status; never the query, in which a license key stands."""
-
-    def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Write one line."""
-        path = request.rel_url.raw_path  # as sent: a decoded one could bring line breaks along
-        self.logger.info("%s %s %s %d %.4f", request.remote, request.method, path, response.status, time)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -80,12 +75,41 @@ class DrainingRunner(Runner):
         await super().cleanup()
 
 
-def _make_runner(vendor: Vendor, create: Callable[[Vendor], web.Application] = create_app) -> DrainingRunner:
+def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
+    """Listen for Prometheus and prepare to count, if the settings say where.
+
+    Raises:
+        OSError: when the address cannot be had.
+    """
+    if settings.metrics_listen is None:
+        return None
+    from licserver.web.metrics import Metrics  # noqa: PLC0415 - only who counts pays for its library
+
+    host, _, port = settings.metrics_listen.rpartition(":")
+    try:
+        return Metrics(bind(host.strip("[]"), int(port)), processes)
+    except OSError as problem:
+        said = f"cannot listen on {settings.metrics_listen} for metrics: {problem.strerror}"
+        raise OSError(problem.errno, said) from None
+
+
+def _make_runner(
+    vendor: Vendor,
+    metrics: "Metrics | None" = None,
+    create: Callable[[Vendor], web.Application] | None = None,
+) -> DrainingRunner:
     settings = vendor.settings
+    app = (
+        create_app(vendor, meter=None if metrics is None else metrics.meter())
+        if create is None
+        else create(vendor)
+    )
+    if metrics is not None:
+        app.cleanup_ctx.append(metrics.tell)
     return DrainingRunner(
-        create(vendor),
+        app,
         settings,
-        access_log_class=AccessLogger,
+        access_log_class=access_logger(Callers(settings), RequestIds(settings)),
         access_log=logging.getLogger("licserver.access") if settings.access_log else None,
         shutdown_timeout=settings.drain_timeout,
     )
@@ -108,7 +132,7 @@ async def _admin_served(vendor: Vendor, sock: socket.socket | None) -> AsyncIter
     if sock is None:
         yield
         return
-    runner = _make_runner(vendor, create_admin_app)
+    runner = _make_runner(vendor, create=create_admin_app)
     await runner.setup()
     try:
         await web.SockSite(runner, sock, backlog=_BACKLOG).start()
@@ -147,7 +171,7 @@ async def serve(
             loop.add_signal_handler(name, stop.set)
     if hasattr(signal, "SIGHUP"):  # else it would end us in the midst of a request
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
-    runner = _make_runner(vendor)
+    runner = _make_runner(vendor, _open_metrics(vendor.settings, 1))
     await runner.setup()
     _calm_collector()
     try:
@@ -181,6 +205,7 @@ def serve_with_workers(
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
 
+    metrics = _open_metrics(settings, workers)
     listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
     turn_read, turn_write = os.pipe()  # holds one byte: who gets it announces
     os.write(turn_write, b"!")
@@ -188,7 +213,7 @@ def serve_with_workers(
 
     async def make_runner() -> DrainingRunner:
         vendor = Vendor(settings)
-        runner = _make_runner(vendor)
+        runner = _make_runner(vendor, metrics)
 
         async def close_vendor(_app: web.Application) -> None:
             vendor.close()
@@ -208,7 +233,7 @@ def serve_with_workers(
         def setup(self, cfg: Any) -> None:
             super().setup(cfg)
             for handler in self.error_log.handlers:
-                handler.setFormatter(MaskingFormatter(self.error_fmt, self.datefmt))
+                handler.setFormatter(make_formatter(settings.log_format, self.error_fmt, self.datefmt))
 
     class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
         def load_config(self) -> None:
