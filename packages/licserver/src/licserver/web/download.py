@@ -11,6 +11,7 @@ from licserver import rules, wire
 from licserver.artifacts import Elsewhere, Pieces
 from licserver.errors import ArtifactsError
 from licserver.model import Release
+from licserver.ranges import Span, parse_range
 from licserver.rules import DownloadRefusal, DownloadVerdict
 from licserver.signing import LinkSubject
 from licserver.web.answers import send
@@ -81,14 +82,14 @@ async def _send(request: web.Request, release: Release, source: BinaryIO | Piece
     return response
 
 
-def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, wire.Span]:
+def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, Span]:
     """Make the head of the answer, and find which bytes belong to it."""
     size = release.artifact.size
     headers = wire.download_headers(release)
     asked = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
-    span = wire.parse_range(asked, request.headers.get("If-Range"), wire.etag(release), size)
+    span = parse_range(asked, request.headers.get("If-Range"), wire.etag(release), size)
     if span is None:
-        response, span = web.StreamResponse(headers=headers), wire.Span(0, size)
+        response, span = web.StreamResponse(headers=headers), Span(0, size)
     elif span.length == 0:
         return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"}), span
     else:
@@ -100,7 +101,7 @@ def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, 
     return response, span
 
 
-async def _send_file(request: web.Request, file: BinaryIO, span: wire.Span) -> None:
+async def _send_file(request: web.Request, file: BinaryIO, span: Span) -> None:
     """Let the kernel copy the bytes; the loop falls back to small reads where it cannot.
 
     Raises:
@@ -136,7 +137,7 @@ async def _send_file(request: web.Request, file: BinaryIO, span: wire.Span) -> N
 
 
 async def _send_pieces(
-    request: web.Request, response: web.StreamResponse, source: Pieces, span: wire.Span
+    request: web.Request, response: web.StreamResponse, source: Pieces, span: Span
 ) -> None:
     """Pass on what the bucket sends; the head goes out when the first piece is here.
 

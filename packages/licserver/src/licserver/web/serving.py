@@ -99,7 +99,7 @@ def _calm_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(10_000, 20, 20)
 
 
 async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None:
