@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from licclient._cadence import RETRY_FIRST, RETRY_MOST, Course, Plan
 from licclient._errors import LicclientError
@@ -19,7 +19,13 @@ from licclient._model import License, Source, Update
 from licclient._status import LicenseStatus
 from licclient._threads import in_thread
 
+if TYPE_CHECKING:
+    import asyncio
+
 _T = TypeVar("_T")
+_Event = TypeVar("_Event", bound="threading.Event | asyncio.Event")
+_Found = TypeVar("_Found", bound=License | Awaitable[License])
+_Offer = TypeVar("_Offer", bound=Update | Awaitable[Update | None] | None)
 
 SLICE: Final = 30.0
 """Seconds of one sleep: so late is a suspended computer, or another process's activation, noticed."""
@@ -88,8 +94,15 @@ class _Pace:
             return plan
         return replace(plan, verify_at=max(plan.verify_at, wait_until))
 
-    def went(self, *, well: bool) -> None:
-        """Take note of how a verify ended."""
+    def went(self, found: License | None) -> None:
+        """Take note of how a verify ended: well only if what came of it holds, by this computer's clock, too.
+
+        Args:
+            found: None when it raised.
+        """
+        well = (
+            found is not None and found.source is not Source.GRACE and self._steps.status().source is not None
+        )
         self._course = replace(self._course, failures=0 if well else self._course.failures + 1)
         self._not_before = None if well else self._steps.now() + RETRY_FIRST
 
@@ -109,10 +122,11 @@ def _right_here(call: Callable[[], object]) -> None:
     call()
 
 
-class Worker:
-    """What `LicenseClient.start` returns: stop it, or leave it as a context manager.
+class _Parts(Generic[_Event, _Found, _Offer]):
+    """What both flavours are made of.
 
     Args:
+        wake: Set to end a sleep.
         steps: The client's.
         verify: The client's.
         check: The client's `check_for_update`.
@@ -120,26 +134,40 @@ class Worker:
     """
 
     def __init__(
-        self, steps: KeySteps, verify: Callable[[], License], check: Callable[[], Update | None], bell: Bell
+        self,
+        wake: _Event,
+        steps: KeySteps,
+        verify: Callable[[], _Found],
+        check: Callable[[], _Offer],
+        bell: Bell,
     ) -> None:
+        self._wake = wake
         self._steps = steps
         self._verify = verify
         self._check = check
         self._bell = bell
         self._pace = _Pace(steps)
-        self._wake = threading.Event()
         self._is_over = False
+
+    def nudge(self) -> None:
+        """Look again now, such as after a key was entered."""
+        self._wake.set()
+
+
+class Worker(_Parts[threading.Event, License, Update | None]):
+    """What `LicenseClient.start` returns: stop it, or leave it as a context manager."""
+
+    def __init__(
+        self, steps: KeySteps, verify: Callable[[], License], check: Callable[[], Update | None], bell: Bell
+    ) -> None:
+        super().__init__(threading.Event(), steps, verify, check, bell)
         self._thread = threading.Thread(target=self._run, name="licclient-worker", daemon=True)
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether it still works."""
-        return not self._is_over
-
-    def nudge(self) -> None:
-        """Look again now, such as after a key was entered."""
-        self._wake.set()
+        """Whether it still works; not after a callback that ended its thread, such as by `sys.exit`."""
+        return not self._is_over and self._thread.is_alive()
 
     def retire(self) -> None:
         """Let it end, without waiting for that; nobody is called back any more."""
@@ -184,15 +212,13 @@ class Worker:
         self._bell.update(self._steps.status().update)
 
     def _refresh(self) -> None:
-        try:
+        found = None
+        with suppress(LicclientError):
             found = self._verify()
-        except LicclientError:
-            self._pace.went(well=False)
-        else:
-            self._pace.went(well=found.source is not Source.GRACE)
+        self._pace.went(found)
 
 
-class AsyncWorker:
+class AsyncWorker(_Parts["asyncio.Event", Awaitable[License], Awaitable[Update | None]]):
     """The twin of `Worker`, as a task of the running event loop; it calls back in the loop."""
 
     def __init__(
@@ -204,23 +230,13 @@ class AsyncWorker:
     ) -> None:
         import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
 
-        self._steps = steps
-        self._verify = verify
-        self._check = check
-        self._bell = bell
-        self._pace = _Pace(steps)
-        self._wake = asyncio.Event()
-        self._is_over = False
+        super().__init__(asyncio.Event(), steps, verify, check, bell)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="licclient-worker")
 
     @property
     def is_running(self) -> bool:
         """Whether it still works."""
-        return not self._is_over and not self._task.done()
-
-    def nudge(self) -> None:
-        """Look again now, such as after a key was entered."""
-        self._wake.set()
+        return not self._is_over and not self._task.done() and not self._task.get_loop().is_closed()
 
     def retire(self) -> None:
         """Let it end, without waiting for that; nobody is called back any more."""
@@ -270,9 +286,7 @@ class AsyncWorker:
         self._bell.update((await in_thread(self._steps.status)).update)
 
     async def _refresh(self) -> None:
-        try:
+        found = None
+        with suppress(LicclientError):
             found = await self._verify()
-        except LicclientError:
-            self._pace.went(well=False)
-        else:
-            self._pace.went(well=found.source is not Source.GRACE)
+        await in_thread(self._pace.went, found)
