@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from stage.keyrings import Keyring
 from stage.signing import SIGNER, Vendor, grants_signed
 
 from licclient import LicenseClient, LicenseState
@@ -111,6 +112,27 @@ async def test_a_slow_clock_is_no_reason_to_ask(make_client, service, http_answe
     await turns(client, 10)
     await _stop(worker)
     assert service.count("verify") == 1
+
+
+async def test_a_check_that_cannot_be_made_is_not_tried_in_a_circle(
+    make_client, service, clock, key, turns, use_keyring
+):
+    """With the key in a locked keyring an update check stays due: one window, and no haste (D-118)."""
+    keyring = use_keyring(Keyring())
+    service.grants()
+    await make_client().activate(key)
+    keyring.lock()
+    keyring.woken = 0
+    client, tries = make_client(), []
+    check = client.client.check_for_update
+    client.client.check_for_update = lambda: tries.append(clock.now) or check()
+    worker = client.client.start()
+    await turns(client, 5)
+    assert len(tries) == 1
+    clock.move(minutes=3)
+    await turns(client, 5)
+    await _stop(worker)
+    assert (len(tries), keyring.woken, service.count("update-check")) == (2, 1, 0)
 
 
 # --- one of it --------------------------------------------------------------------------------

@@ -227,8 +227,8 @@ class _Behind:
         self._verify = verify
         self._is_left = False
         self._thread = threading.Thread(target=self._run, name="licclient-refresh", daemon=True)
-        self._thread.start()
-        self.join = self._thread.join
+        with suppress(RuntimeError):  # no more threads: then the answer from the disk is all there is
+            self._thread.start()
 
     def _run(self) -> None:
         with suppress(LicclientError, OSError, RuntimeError):
@@ -237,10 +237,14 @@ class _Behind:
             with suppress(LicclientError):
                 self._steps.end_refresh()
 
+    def join(self, seconds: float) -> None:
+        """Wait for it so long."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(max(seconds, 0.0))
+
     def leave(self, seconds: float) -> None:
         """Wait for it so long, and then leave it to be cut off."""
-        if self._thread is not threading.current_thread():
-            self.join(max(seconds, 0.0))
+        self.join(seconds)
         self._is_left = self._thread.is_alive()
 
 

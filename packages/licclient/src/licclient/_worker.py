@@ -84,15 +84,15 @@ class _Pace:
     def __init__(self, steps: KeySteps) -> None:
         self._steps = steps
         self._course = Course(steps.now())
-        self._not_before: datetime | None = None
+        self._verify_after: datetime | None = None
+        self._check_after: datetime | None = None
 
     def plan(self) -> Plan:
-        """Say when to do what; a verify that went wrong and left no trace is not tried at once again."""
+        """Say when to do what; what went wrong and left no trace is not tried at once again."""
         plan, now = self._steps.plan(self._course), self._steps.now()
-        wait_until = self._not_before
-        if plan.verify_at is None or wait_until is None or wait_until - now > RETRY_MOST:  # a clock set back
-            return plan
-        return replace(plan, verify_at=max(plan.verify_at, wait_until))
+        return Plan(
+            _put_off(plan.verify_at, self._verify_after, now), _put_off(plan.check_at, self._check_after, now)
+        )
 
     def went(self, found: License | None) -> None:
         """Take note of how a verify ended: well only if what came of it holds, by this computer's clock, too.
@@ -104,7 +104,12 @@ class _Pace:
             found is not None and found.source is not Source.GRACE and self._steps.status().source is not None
         )
         self._course = replace(self._course, failures=0 if well else self._course.failures + 1)
-        self._not_before = None if well else self._steps.now() + RETRY_FIRST
+        self._verify_after = None if well else self._steps.now() + RETRY_FIRST
+
+    def checked(self) -> None:
+        """Take note of an update check; one that could not be made, such as without its key, is still due."""
+        at, now = self._steps.plan(self._course).check_at, self._steps.now()
+        self._check_after = now + RETRY_FIRST if at is not None and at <= now else None
 
     def is_due(self, at: datetime | None) -> bool:
         """Tell whether a planned time has come."""
@@ -116,6 +121,12 @@ class _Pace:
         if first is None:
             return SLICE
         return min(max((first - self._steps.now()).total_seconds(), LEAST_PAUSE), SLICE)
+
+
+def _put_off(at: datetime | None, until: datetime | None, now: datetime) -> datetime | None:
+    if at is None or until is None or until - now > RETRY_MOST:  # a clock set back
+        return at
+    return max(at, until)
 
 
 def _right_here(call: Callable[[], object]) -> None:
@@ -209,6 +220,7 @@ class Worker(_Parts[threading.Event, License, Update | None]):
             self._bell.status(self._steps.status())
         if not self._is_over and self._pace.is_due(self._pace.plan().check_at):
             self._check()
+            self._pace.checked()
         self._bell.update(self._steps.status().update)
 
     def _refresh(self) -> None:
@@ -283,6 +295,7 @@ class AsyncWorker(_Parts["asyncio.Event", Awaitable[License], Awaitable[Update |
             self._bell.status(await in_thread(self._steps.status))
         if not self._is_over and self._pace.is_due((await in_thread(self._pace.plan)).check_at):
             await self._check()
+            await in_thread(self._pace.checked)
         self._bell.update((await in_thread(self._steps.status)).update)
 
     async def _refresh(self) -> None:
