@@ -120,3 +120,70 @@ def test_a_fleet_spreads_out():
     mean = minutes.total() / (days * 24 * 60)
     peak = max(minutes.values())
     assert peak <= 3 * mean, f"peak minute {peak}, mean {mean:.1f}"
+
+
+# --- never in a circle (D-115) ----------------------------------------------------------------
+
+NOTES = replace(SETTINGS, product="Notes")
+FOR_NOTES = Verified("Notes", None, lifetime=False)
+STANDINGS = {
+    "none": None,
+    "fresh": Held(FOR_NOTES, NINE - timedelta(hours=1), NINE),
+    "soon due": Held(FOR_NOTES, NINE - timedelta(hours=24) + timedelta(seconds=1), NINE),
+    "grace": Held(FOR_NOTES, NINE - timedelta(hours=40), NINE),
+    "over": Held(FOR_NOTES, NINE - timedelta(hours=97), NINE),
+    "past its day": Held(replace(FOR_NOTES, expiry=NINE.date() - timedelta(days=1)), NINE, NINE),
+    "clock set back": Held(FOR_NOTES, NINE + timedelta(hours=1), NINE + timedelta(hours=1)),
+    "slow clock": Held(FOR_NOTES, NINE + timedelta(hours=9), NINE, slow_by=timedelta(hours=9)),
+    "another product's": Held(replace(FOR_NOTES, product="Photos"), NINE - timedelta(hours=40), NINE),
+}
+OUTCOMES = {
+    "success": Outcome("c", NINE, None, "Notes"),
+    "success of an older version": Outcome("c", NINE, None),
+    "another product": Outcome("c", NINE, None, "Photos"),
+    "refused": Outcome("c", NINE, LicenseRefused(Reason.EXPIRED, "No.")),
+    "no answer": Outcome("c", NINE, ServiceUnavailable()),
+    "422, or unsigned": Outcome("c", NINE, None, is_private=True),
+}
+
+
+@pytest.mark.parametrize("standing", STANDINGS)
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("course", [FIRST, LATER, Course(NINE, 4)])
+@pytest.mark.parametrize("grace", [0, 72])
+def test_a_call_that_has_ended_is_left_alone(standing, outcome, course, grace):
+    """Whatever came of it, and whatever is remembered: two minutes at least."""
+    settings = replace(NOTES, grace=timedelta(hours=grace))
+    for name in "abcdefgh":
+        for later in (0, 1, 60, 119):
+            now = NINE + timedelta(seconds=later)
+            at = next_verify(name, STANDINGS[standing], OUTCOMES[outcome], course, now, settings)
+            assert at >= NINE + timedelta(minutes=2)
+
+
+@pytest.mark.parametrize("outcome", ["success", "422, or unsigned", "no answer"])
+def test_what_settles_nothing_is_asked_less_and_less(outcome):
+    """A success that does not hold by this clock included; within the hour all the same."""
+    waits = [
+        next_verify("x", STANDINGS["past its day"], OUTCOMES[outcome], Course(NINE, failures), NINE, NOTES)
+        - NINE
+        for failures in range(8)
+    ]
+    assert waits == sorted(waits)
+    assert waits[0] < timedelta(minutes=3) < timedelta(minutes=40) < waits[-1] < timedelta(hours=1)
+
+
+@pytest.mark.parametrize("outcome", ["another product", "refused"])
+def test_a_no_is_asked_about_once_a_day(outcome):
+    """Another product is a refusal, for the app that is another product; for the right one it is none."""
+    at = next_verify("x", None, OUTCOMES[outcome], FIRST, NINE, NOTES)
+    assert timedelta(hours=24) <= at - NINE <= timedelta(hours=27)
+    right = replace(NOTES, product="Photos")
+    at = next_verify("x", None, OUTCOMES["another product"], FIRST, NINE, right)
+    assert at - NINE < timedelta(minutes=3)
+
+
+def test_a_slow_clock_does_not_put_it_off():
+    """By this computer's clock a signed success is as old as by the service's."""
+    at = next_verify("x", STANDINGS["slow clock"], OUTCOMES["success"], LATER, NINE, NOTES)
+    assert timedelta(hours=24) <= at - NINE <= timedelta(hours=26.4)

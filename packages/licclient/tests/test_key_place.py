@@ -4,13 +4,15 @@ import os
 import stat
 import subprocess
 import sys
+from time import monotonic
 
 import pytest
 from stage.keyrings import Broken, Forgetful, Keyring
 from stage.signing import SIGNER, grants_signed
 
-from licclient import ServiceUnavailable, Source
+from licclient import LicenseState, NotActivated, ServiceUnavailable, Source
 from licclient import _keyring as keyring_room
+from licclient._cadence import Course
 
 
 def _files(folder):
@@ -109,4 +111,136 @@ async def test_a_pinned_app_asks_the_keyring_for_what_was_signed(
     with pytest.raises(ServiceUnavailable, match="keyring"):
         await client.verify()
     backend.kept = kept  # unlocked
+    assert (await make_client(public_keys=[SIGNER.text]).verify()).source is Source.CACHE
+
+
+# --- a keyring is asked sparingly (D-118) -----------------------------------------------------
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    """The seconds that the keyring room counts; a test moves them."""
+    passed = [0.0]
+    monkeypatch.setattr(keyring_room, "monotonic", lambda: passed[0])
+    return passed
+
+
+@pytest.fixture
+async def locked(make_client, service, key, use_keyring):
+    """An activated key in a keyring that is locked now: it counts how often somebody is bothered with it."""
+    backend = use_keyring(Keyring())
+    service.offers()
+    await make_client().check_for_update(key)
+    service.grants()
+    await make_client().activate(key)
+    await make_client().check_for_update()
+    backend.lock()
+    backend.woken = 0
+    return backend
+
+
+async def test_what_needs_no_key_leaves_the_keyring_asleep(make_client, service, locked):
+    """A start from the cache: the license, the settings page, the offer that is known, the worker's plan."""
+    calls, client = service.count(), make_client()
+    assert (await client.require()).source is Source.CACHE
+    assert (await client.check_for_update()).version == "2.0"
+    status = await client.status()
+    assert (status.state, status.update.version) == (LicenseState.VALID, "2.0")
+    plan = client.client._steps.plan(Course(client.client._steps.now()))
+    assert plan.verify_at is not None
+    assert plan.check_at is not None
+    assert (locked.woken, service.count()) == (0, calls)
+
+
+async def test_an_offer_without_its_key_is_downloaded_when_the_keyring_is_open(
+    make_client, service, store, locked, folder
+):
+    """The key is fetched when the download needs it, and not before."""
+    client = make_client()
+    update = await client.check_for_update()
+    assert update.license_key == ""
+    service.script = store.reply
+    with pytest.raises(ServiceUnavailable, match="keyring"):
+        await client.download(update, folder)
+    locked.unlock()
+    done = await make_client().download(update, folder)
+    assert done.path.read_bytes() == store.content
+    await client.deactivate_locally()
+    with pytest.raises(NotActivated):
+        await client.download(update, folder)
+
+
+async def test_a_locked_keyring_is_not_asked_again_and_again(make_client, clock, locked, seconds):
+    """One window; the next after five minutes, then ten; at once when a person wants to know."""
+    client = make_client()
+    clock.move(hours=97)
+
+    async def ask(**how: bool):
+        with pytest.raises(ServiceUnavailable, match="keyring"):
+            await client.verify(**how)
+        assert await client.check_for_update() is None
+        assert (await client.status()).state is LicenseState.UNCONFIRMED
+        return locked.woken
+
+    assert [await ask(), await ask()] == [1, 1]
+    seconds[0] += 299
+    assert await ask() == 1
+    seconds[0] += 2
+    assert [await ask(), await ask()] == [2, 2]
+    seconds[0] += 301
+    assert await ask() == 2
+    seconds[0] += 300
+    assert await ask() == 3
+    assert await ask(recheck=True) == 4
+    assert await client.check_for_update(force=True) is None
+    assert locked.woken == 5
+    locked.unlock()
+    assert (await client.verify(recheck=True)).source is Source.SERVER
+
+
+async def test_a_keyring_that_asks_a_person_is_asked_once_at_a_time(
+    make_client, clock, locked, eventually, monkeypatch
+):
+    """Who comes while a window stands open waits no longer than the first; its answer counts late, too."""
+    monkeypatch.setattr(keyring_room, "SECONDS", 0.3)
+    clock.move(hours=97)
+    client, opened = make_client(), locked.stand_open()
+    for _ in range(4):
+        with pytest.raises(ServiceUnavailable, match="keyring"):
+            await client.verify()
+    before = monotonic()
+    for _ in range(20):
+        await client.status()
+    assert monotonic() - before < 5, "nobody waits for it any more"
+    assert locked.woken == 1
+    locked.unlock()
+    opened.set()
+
+    async def licensed():
+        try:
+            return (await client.verify()).source is Source.SERVER
+        except ServiceUnavailable:
+            return False
+
+    await eventually(licensed)
+    assert locked.woken == 1
+
+
+async def test_a_settings_page_does_not_wait_for_a_person(
+    make_client, service, http_answer, clock, key, use_keyring, monkeypatch
+):
+    """Of a pinned app, whose key is part of what was signed: it asks once, and shows what it can."""
+    monkeypatch.setattr(keyring_room, "GLANCE_SECONDS", 0.05)
+    backend = use_keyring(Keyring())
+    grants_signed(service, http_answer, clock)
+    await make_client(public_keys=[SIGNER.text]).activate(key)
+    opened = backend.stand_open()
+    backend.woken = 0
+    client = make_client(public_keys=[SIGNER.text])
+    before = monotonic()
+    assert [(await client.status()).state for _ in range(3)] == [LicenseState.UNCONFIRMED] * 3
+    assert monotonic() - before < keyring_room.SECONDS / 2
+    opened.set()
     assert (await client.verify()).source is Source.CACHE
+    assert (await client.status()).state is LicenseState.VALID
+    assert backend.woken == 1

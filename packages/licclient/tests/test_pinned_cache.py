@@ -265,7 +265,7 @@ def test_the_mark_only_moves_forward(record, make, key, clock):
 
 
 def test_a_signed_success_counts_from_the_services_clock(make, key, clock, signing):
-    """Set back while asking, the clock gains nothing: the signature says when it was."""
+    """Set back while asking, the clock gains nothing: the signature says when it was (D-63, D-116)."""
     real = clock()
     clock.move(hours=-20)
     script = signing.script
@@ -280,11 +280,13 @@ def test_a_signed_success_counts_from_the_services_clock(make, key, clock, signi
     signing.script = at_real_time
     with make() as client:
         assert client.verify(key).checked_at == real
-    assert recalled(make(), key) is None
-    clock.now = real + timedelta(hours=23)
     assert recalled(make(), key).checked_at == real
-    clock.move(hours=2)
+    clock.now = real + timedelta(hours=3, minutes=50)  # by the service's, 23 hours and 50 minutes later
+    assert recalled(make(), key).checked_at == real
+    clock.move(minutes=20)
     assert recalled(make(), key) is None
+    clock.now = real - timedelta(hours=20)
+    assert recalled(make(), key) is None, "set back once more"
 
 
 def test_a_clock_that_had_jumped_ahead_heals_with_the_next_answer(record, make, key, clock):

@@ -2,7 +2,16 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from licclient import LicenseRefused, LicenseState, Reason, ServiceUnavailable, Source, explain
+from licclient import (
+    InvalidRequest,
+    LicenseRefused,
+    LicenseState,
+    Reason,
+    ServiceUnavailable,
+    Source,
+    UntrustedAnswer,
+    explain,
+)
 from licclient._model import Held, Settings, Verified
 from licclient._outcome import Outcome, outcome_of, read_outcome, write_outcome
 from licclient._status import judge_status
@@ -92,6 +101,8 @@ def test_an_outcome_that_makes_no_sense_is_none(document):
 
 def test_a_malformed_request_is_nobody_elses_business():
     """A 422 says something about one caller's settings (D-49)."""
-    from licclient import InvalidRequest  # noqa: PLC0415
-
-    assert outcome_of(InvalidRequest({}), "call", NOW) is None
+    for answer in (InvalidRequest({}), UntrustedAnswer()):
+        private = outcome_of(answer, "call", NOW)
+        assert (private.answer, private.is_private) == (None, True)
+        assert read_outcome(write_outcome(private)) == private
+        assert judge_status(None, private, NOW, SETTINGS, key_hint=None, update=None).message is None

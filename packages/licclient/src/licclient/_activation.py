@@ -21,6 +21,7 @@ class Activation:
         hint: The end of the key, to show.
         domain: The domain that `license` is for.
         license: Name of the record of its success.
+        round: Name of the record of its update checks; None when the app has no slug.
         key: None when it is in the keyring.
     """
 
@@ -28,6 +29,7 @@ class Activation:
     hint: str
     domain: str
     license: str
+    round: str | None
     key: str | None = field(repr=False)
 
 
@@ -43,8 +45,7 @@ class Activations:
         server, product, slug = settings.server, settings.product or "", settings.slug or ""
         owners = dict.fromkeys([(product, slug), (product, ""), ("", slug), ("", "")])
         self._names = [record_name("activation", server, *owner) for owner in owners]
-        # What was read from the keyring: the record that sent us there → the key.
-        self._fetched: tuple[Document, str] | None = None
+        self._lender = _keyring.Lender()
         self._found: tuple[Document, Activation] | None = None
 
     def find(self) -> Activation | None:
@@ -61,33 +62,41 @@ class Activations:
             return self._found[1]
         return None
 
-    def key_of(self, found: Activation) -> str | None:
-        """Return the key; None when the keyring does not give it."""
+    def key_of(self, found: Activation, seconds: float | None = None) -> str | None:
+        """Return the key; None when the keyring does not give it.
+
+        Args:
+            found: As from `find`.
+            seconds: How long to wait for the keyring; None for as long as it may take a person to unlock it,
+                and 0 to leave it asleep: then the key is known if it was fetched before.
+        """
         if found.key is not None:
             return found.key
         document = self._state.load(found.name)
         if document is None:
             return None
-        if self._fetched is None or self._fetched[0] is not document:
-            key = _keyring.fetch(found.name)
-            if key is None:
-                return None
-            self._fetched = document, key
-        return self._fetched[1]
+        return self._lender.key(found.name, document, _keyring.SECONDS if seconds is None else seconds)
 
-    def remember(self, key: str, domain: str, license_name: str) -> None:
+    def ask_again(self) -> None:
+        """Ask a keyring that gave no key again the next time: a person wants to know."""
+        self._lender.ask_again()
+
+    def remember(self, key: str, domain: str, license_name: str, round_name: str | None) -> None:
         """Remember a key that was found good, in place of any other."""
         from licclient._typed_key import mask_key  # noqa: PLC0415 - most starts remember nothing new
 
         name = self._names[0]
         found = self.find()
-        if found is not None and found.name == name and self.key_of(found) == key and found.domain == domain:
+        self._lender.ask_again()
+        same = found is not None and (found.name, found.domain, found.round) == (name, domain, round_name)
+        if found is not None and same and self.key_of(found) == key:
             return
         in_keyring = _keyring.store(name, key)
         document = {
             "hint": mask_key(key),
             "domain": domain,
             "license": license_name,
+            "round": round_name,
             "key": None if in_keyring else key,
         }
         self._state.change(name, lambda _: document)
@@ -100,12 +109,13 @@ class Activations:
                 if found.key is None:
                     _keyring.drop(name)
                 self._state.change(name, lambda _: None)
-        self._fetched = None
+        self._lender.forget()
 
 
 def _read(name: str, document: Document | None) -> Activation | None:
     match document:
         case {"hint": str(hint), "domain": str(domain), "license": str(license_), "key": str() | None as key}:
-            return Activation(name, hint, domain, license_, key)
+            told = (document or {}).get("round")
+            return Activation(name, hint, domain, license_, told if isinstance(told, str) else None, key)
         case _:
             return None

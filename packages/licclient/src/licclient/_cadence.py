@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from licclient._errors import LicenseRefused, ServiceUnavailable
 from licclient._model import Held, Round, Settings
 from licclient._outcome import Outcome
 from licclient._policy import CLOCK_TOLERANCE, Standing, judge_held
@@ -26,7 +25,7 @@ START_WITHIN: Final = timedelta(minutes=10)
 
 RETRY_FIRST: Final = timedelta(minutes=2)
 RETRY_MOST: Final = timedelta(minutes=45)
-"""How long to wait after an attempt without an answer: doubling, and less than an hour with its jitter."""
+"""How long to wait after an attempt that settled nothing: doubling, and less than an hour with its jitter."""
 
 _DOUBLINGS: Final = 5
 
@@ -49,7 +48,7 @@ class Course:
 
     Attributes:
         started_at: Aware, UTC.
-        failures: How many verifies in a row got no answer.
+        failures: How many verifies in a row left nothing that holds.
     """
 
     started_at: datetime
@@ -68,7 +67,7 @@ class Course:
 def next_verify(
     name: str, held: Held | None, last: Outcome | None, course: Course, now: datetime, settings: Settings
 ) -> datetime:
-    """Say when to verify the activated key next.
+    """Say when to verify the activated key next, never within `RETRY_FIRST` of a call's end (D-115).
 
     Args:
         name: The name of its record: differs among installations.
@@ -78,22 +77,29 @@ def next_verify(
         now: Aware, UTC.
         settings: `cache_for` and `grace`.
     """
-    standing = None if held is None else judge_held(held, now, settings)
-    if held is not None and standing in (Standing.FRESH, Standing.GRACE):
-        # Half of the grace is left for an outage; without any, the call is made when the cache runs out.
-        room = course.put_off(name, held.checked_at, settings.cache_for)
-        due_at = held.checked_at + settings.cache_for + min(room, settings.grace / 2)
-        due_at = course.made_up(name, due_at) if settings.grace else due_at
-        if now < due_at:
-            return due_at
-    if last is not None and last.ended_at <= now + CLOCK_TOLERANCE:
-        if isinstance(last.answer, ServiceUnavailable):
-            wait = min(RETRY_FIRST * (1 << min(course.failures, _DOUBLINGS)), RETRY_MOST)
-            return last.ended_at + wait * (1 + NARROW * spread(name, last.ended_at))
-        if isinstance(last.answer, LicenseRefused):
-            # It may be reinstated or renewed, but nobody waits for that: who does presses a button.
-            return last.ended_at + settings.cache_for * (1 + NARROW * spread(name, last.ended_at))
-    return now
+    due_at = max(now, _runs_out(name, held, course, now, settings))
+    if last is None or last.ended_at > now + CLOCK_TOLERANCE:
+        return due_at
+    if due_at > now:
+        wait = RETRY_FIRST
+    elif last.refusal(settings) is not None:
+        # It may be reinstated or renewed, but nobody waits for that: who does presses a button.
+        wait = settings.cache_for
+    else:
+        # Also after a success: one that does not hold by this computer's clock settles nothing.
+        wait = min(RETRY_FIRST * (1 << min(course.failures, _DOUBLINGS)), RETRY_MOST)
+    return max(due_at, last.ended_at + wait * (1 + NARROW * spread(name, last.ended_at)))
+
+
+def _runs_out(name: str, held: Held | None, course: Course, now: datetime, settings: Settings) -> datetime:
+    """Say when what is remembered has to be confirmed, by this computer's clock."""
+    if held is None or judge_held(held, now, settings) not in (Standing.FRESH, Standing.GRACE):
+        return now
+    checked_at = held.checked_at - held.slow_by
+    # Half of the grace is left for an outage; without any, the call is made when the cache runs out.
+    room = course.put_off(name, checked_at, settings.cache_for)
+    due_at = checked_at + settings.cache_for + min(room, settings.grace / 2)
+    return course.made_up(name, due_at) if settings.grace else due_at
 
 
 def next_check(name: str, last: Round | None, course: Course, now: datetime, settings: Settings) -> datetime:

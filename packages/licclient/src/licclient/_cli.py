@@ -98,11 +98,8 @@ def _check(told: argparse.Namespace, client: LicenseClient) -> int:
             lines += [found.changelog_text] if found.changelog_text else []
             _say(told, {"update": _shown(found)}, *lines)
             return YES
-        case NoUpdate():
-            _say(told, {"update": None, "message": found.message}, found.message)
-            return NO
         case _:
-            return _say_failure(told, found)
+            return _say_no_update(told, found)
 
 
 def _download(told: argparse.Namespace, client: LicenseClient) -> int:
@@ -120,11 +117,15 @@ def _download(told: argparse.Namespace, client: LicenseClient) -> int:
             }
             _say(told, document, str(result.path), f"{result.size} bytes, sha256 {result.sha256}")
             return YES
-        case NoUpdate():
-            _say(told, {"update": None, "message": found.message}, found.message)
-            return NO
         case _:
-            return _say_failure(told, found)
+            return _say_no_update(told, found)
+
+
+def _say_no_update(told: argparse.Namespace, found: NoUpdate | LicclientError) -> int:
+    if isinstance(found, LicclientError):
+        return _say_failure(told, found)
+    _say(told, {"update": None, "message": found.message}, found.message)
+    return NO
 
 
 def _apply(told: argparse.Namespace) -> int:

@@ -145,7 +145,8 @@ class LicenseClient(_Client, Life):
                 return told
             transport = self._transport()
             call = self._steps.verify_call(known, transport.own_ip())
-            return self._steps.end_verify(known, call, transport.send(call))
+            reply = transport.send(call)
+            return self._steps.end_verify(known, call, reply, closed=transport is not self._open_transport)
 
     def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None.
@@ -185,6 +186,7 @@ class LicenseClient(_Client, Life):
             The file, under the name that the server gave it, made safe; with its size and digest.
 
         Raises:
+            NotActivated: The key of a remembered offer was forgotten meanwhile.
             LicenseRefused: The key is refused by now, or its support is over.
             InvalidRequest: The server called the request malformed.
             ServiceUnavailable: No answer, too slow, or cut off too often; what has come stays for the
@@ -257,7 +259,9 @@ class AsyncLicenseClient(_Client, AsyncLife):
                 return told
             transport = self._transport()
             call = self._steps.verify_call(known, await transport.own_ip())
-            return await in_thread(self._steps.end_verify, known, call, await transport.send(call))
+            reply = await transport.send(call)
+            closed = transport is not self._open_transport
+            return await in_thread(self._steps.end_verify, known, call, reply, closed=closed)
 
     async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""

@@ -16,6 +16,26 @@ S_co = TypeVar("S_co", covariant=True)
 Otherwise = Callable[[LicclientError], S_co]
 
 
+def check_gate(feature: object, otherwise: object) -> None:
+    """Check what `require` is handed: a slip here must not open a feature.
+
+    Raises:
+        TypeError: A key, a class, or anything else that is no function.
+    """
+    if otherwise is not None and not callable(otherwise):
+        raise TypeError(f"otherwise must be callable, not {type(otherwise).__name__}")
+    if feature is None:
+        return
+    if not callable(feature):
+        # Never with the value in it: it may be a license key.
+        raise TypeError(
+            f"require decorates functions, and was handed {type(feature).__name__}: it takes no key;"
+            " use verify(key), or activate(key) once"
+        )
+    if isinstance(feature, type):
+        raise TypeError("require decorates functions, not classes: decorate the methods that need a license")
+
+
 class Gate(Generic[S_co]):
     """Decorates features of the synchronous client.
 
@@ -37,6 +57,7 @@ class Gate(Generic[S_co]):
     def __call__(self, feature: Callable[P, R], /) -> Callable[P, R | S_co]: ...
 
     def __call__(self, feature: Callable[..., Any], /) -> Callable[..., Any]:
+        check_gate(feature, self._otherwise)
         if inspect.iscoroutinefunction(feature):
 
             async def check() -> License:
@@ -67,6 +88,7 @@ class AsyncGate(Generic[S_co]):
     def __call__(
         self, feature: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Callable[P, Coroutine[Any, Any, R | S_co]]:
+        check_gate(feature, self._otherwise)
         if not inspect.iscoroutinefunction(feature):
             # It would have to wait for the license in the event loop, or hand out the feature without.
             raise TypeError("AsyncLicenseClient.require decorates only `async def` functions")

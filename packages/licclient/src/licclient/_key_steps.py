@@ -3,20 +3,25 @@
 The calls themselves are in `_steps` and `_update_steps`; nothing here needs the network.
 """
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
 from licclient._errors import MistypedKey, ServiceUnavailable
+from licclient._keyring import GLANCE_SECONDS
 from licclient._model import License, Update
 from licclient._policy import recall, settle
-from licclient._records import read_round
-from licclient._steps import Asking, call_name
+from licclient._records import Document, read_round
+from licclient._steps import PATIENCE, call_name
 from licclient._update_steps import UpdateSteps
 
 if TYPE_CHECKING:
     from licclient._cadence import Course, Plan
     from licclient._status import LicenseStatus
+
+WAIT_BEHIND: Final = timedelta(seconds=2)
+"""How long to wait for a refresh behind an answer for each one before it that was cut off (D-117)."""
 
 _NOT_ASKED: Final = "The license service has not been asked yet."
 
@@ -38,6 +43,7 @@ class KeySteps(UpdateSteps):
 
         Raises:
             NotActivated: No key was activated.
+            LicenseRefused: It was refused less than a minute ago (D-119).
         """
         activation, domain = self._activation(), self._domain()
         subject, now = self._subject(None, activation, domain), self.now()
@@ -46,7 +52,46 @@ class KeySteps(UpdateSteps):
         if fresh is not None:
             return fresh, False
         found = settle(ServiceUnavailable(_NOT_ASKED), held, now, self.settings).result
-        return (found, True) if isinstance(found, License) else (None, True)
+        if isinstance(found, License):
+            return found, True
+        from licclient._outcome import refused_lately  # noqa: PLC0415 - not for an answer from the cache
+
+        if (refusal := refused_lately(self._outcome(subject), now, self.settings)) is not None:
+            raise refusal
+        return None, True
+
+    def begin_refresh(self) -> float:
+        """Note that a verify is begun behind an answer, and say for how many seconds to wait for it (D-117).
+
+        None, unless some before it were cut off by the end of their process: then the longer, the more.
+
+        Raises:
+            NotActivated: The key was forgotten meanwhile.
+        """
+        from licclient._outcome import note_begun  # noqa: PLC0415 - as above
+
+        longest, now, cut = self.settings.timeout + PATIENCE, self.now(), 0
+
+        def note(document: Document | None) -> Document | None:
+            nonlocal cut
+            document, cut = note_begun(document, now, longest)
+            return document
+
+        self._state.change(self._call_of_activation(), note)
+        return min(cut * WAIT_BEHIND, longest).total_seconds()
+
+    def end_refresh(self) -> None:
+        """Note that such a verify was not cut off, whatever came of it.
+
+        Raises:
+            NotActivated: The key was forgotten meanwhile.
+        """
+        from licclient._outcome import forget_begun  # noqa: PLC0415 - as above
+
+        self._state.change(self._call_of_activation(), forget_begun)
+
+    def _call_of_activation(self) -> str:
+        return call_name(self._subject(None, self._activation(), self._domain(), 0).name)
 
     def read_typed(self, typed: str) -> str:
         """Make a key of what a person typed (D-57).
@@ -63,17 +108,17 @@ class KeySteps(UpdateSteps):
 
     def remember_key(self, key: str) -> None:
         """Remember a key that was found good."""
-        domain = self._domain()
-        self._activations.remember(key, domain, self._successes.subject(key, domain).name)
+        domain, slug = self._domain(), self.settings.slug
+        round_name = None if slug is None else self._round_name(key, slug)
+        self._activations.remember(key, domain, self._successes.subject(key, domain).name, round_name)
 
     def forget_key(self) -> None:
         """Forget the key, and that it was good; not the cadence of update checks: it protects the server."""
         while (found := self._activations.find()) is not None:
             names = dict.fromkeys([found.license, self._subject(None, found, self._domain()).name])
-            for name in names:
-                self._state.change(name, lambda _: None)
-                self._state.change(call_name(name), lambda _: None)
             self._activations.forget()
+            for name in names:  # last: a verify on its way looks for the activation after it has written
+                self._forget_records(name)
             if self._activations.find() == found:  # the disk lets nothing go
                 break
 
@@ -84,7 +129,7 @@ class KeySteps(UpdateSteps):
         found = self._activations.find()
         if found is None:
             return LicenseStatus(LicenseState.NOT_ACTIVATED)
-        subject = self._subject(None, found, self._domain())
+        subject = self._subject(None, found, self._domain(), GLANCE_SECONDS)
         return judge_status(
             self._successes.find(subject),
             self._outcome(subject),
@@ -105,22 +150,19 @@ class KeySteps(UpdateSteps):
         found = self._activations.find()
         if found is None:
             return Plan(None, None)
-        subject = self._subject(None, found, self._domain())
+        subject = self._subject(None, found, self._domain(), 0)
         now, held = self.now(), self._successes.find(subject)
         verify_at = next_verify(subject.name, held, self._outcome(subject), course, now, self.settings)
-        key = self._activations.key_of(found)
-        if held is None or self.settings.slug is None or self.settings.version is None or key is None:
+        round_name = self._round_of(found)
+        if held is None or self.settings.version is None or round_name is None:
             return Plan(verify_at, None)
-        round_name = self._round_name(key, self.settings.slug)
         last = read_round(self._state.load(round_name))
         return Plan(verify_at, next_check(subject.name, last, course, now, self.settings))
 
     def _offered(self, found: Activation) -> Update | None:
         """Return the update that was offered last, as it is remembered."""
-        if self.settings.slug is None or self.settings.version is None:
+        name, version = self._round_of(found), self.settings.version
+        if name is None or version is None:
             return None
-        key = self._activations.key_of(found)
-        if key is None:
-            return None
-        offer = self._remembered(Asking(key, "", self.settings.slug, self.settings.version))
+        offer = self._remembered(name, version, self._activations.key_of(found, 0))
         return offer if isinstance(offer, Update) else None

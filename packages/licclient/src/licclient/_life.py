@@ -8,10 +8,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Never, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar, overload
 
 from licclient._errors import LicclientError
-from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co
+from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co, check_gate
 from licclient._model import License, Update
 from licclient._threads import in_thread
 
@@ -26,17 +26,49 @@ BEHIND_EVERY: Final = 60.0
 """Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
 
 
-class Life:
-    """The half of `LicenseClient` that remembers a key."""
+CLOSE_SECONDS: Final = 0.8
+"""How long closing waits for what runs behind the app, the worker's end included."""
+
+_W = TypeVar("_W", bound="Worker | AsyncWorker")
+
+
+class _Parts(Generic[_W]):
+    """What both halves are made of."""
 
     _steps: "KeySteps"
     _agent: str
 
     def __init__(self) -> None:
-        self._behind: threading.Thread | None = None
+        self._guard = threading.Lock()
         self._behind_at: float | None = None
-        self._behind_guard = threading.Lock()
-        self._worker: Worker | None = None
+        self._worker: _W | None = None
+
+    def _begin(self, make: Callable[[], _W]) -> _W:
+        with self._guard:
+            if self._worker is not None and self._worker.is_running:
+                raise RuntimeError("this client has a worker that runs already")
+            self._worker = make()
+            return self._worker
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()
+
+    def _may_refresh(self) -> bool:
+        """Tell whether it is time for a refresh behind an answer; if so, count it as begun."""
+        with self._guard:
+            if self._behind_at is not None and monotonic() - self._behind_at < BEHIND_EVERY:
+                return False
+            self._behind_at = monotonic()
+            return True
+
+
+class Life(_Parts["Worker"]):
+    """The half of `LicenseClient` that remembers a key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._behind: _Behind | None = None
 
     @abstractmethod
     def verify(self, key: str | None = None, recheck: bool = False) -> License:
@@ -111,21 +143,18 @@ class Life:
         Raises:
             RuntimeError: The client has one that runs.
         """
-        if self._worker is not None and self._worker.is_running:
-            raise RuntimeError("this client has a worker that runs already")
         from licclient._worker import Bell, Worker  # noqa: PLC0415 - many apps have none
 
         bell = Bell(on_status, on_update, deliver)
-        self._worker = Worker(self._steps, self.verify, self.check_for_update, bell)
-        return self._worker
-
-    def _nudge(self) -> None:
-        if self._worker is not None:
-            self._worker.nudge()
+        return self._begin(lambda: Worker(self._steps, self.verify, self.check_for_update, bell))
 
     def _stop(self) -> None:
+        """End what runs behind the app, or leave it alone when it takes too long."""
+        until = monotonic() + CLOSE_SECONDS
         if self._worker is not None:
             self._worker.stop()
+        if self._behind is not None:
+            self._behind.leave(until - monotonic())
 
     def diagnose(self) -> str:
         """Find out why something does not work: a report for a mail to support, as of `licclient doctor`.
@@ -164,18 +193,23 @@ class Life:
             @client.require(otherwise=show_license_dialog)   # calls that with the error instead
             def export(): ...
 
-        It never waits for the network while anything remembered holds, grace included: then it answers from
-        the disk and asks the service behind the answer (D-59). Only when nothing holds it asks first. A
-        decorated `async def` does the waiting on a thread.
+        It does not wait for the network while anything remembered holds, grace included: then it answers
+        from the disk and asks the service behind the answer (D-59). Only after programs that ended before
+        their answer had come it waits for that, two seconds for each (D-117). When nothing holds it asks
+        first, at most once a minute after a refusal (D-119). A decorated `async def` does the waiting on a
+        thread.
 
         Args:
-            feature: The function to gate.
+            feature: The function to gate. It goes without parentheses, `@client.require`: with them this is
+                the call, made where the function is defined.
             otherwise: Called with the error when there is no license; what it returns is returned.
 
         Raises:
             NotActivated: No key has been activated on this computer.
             LicclientError: As `verify`.
+            TypeError: What is to be gated is no function: a license key, a class.
         """
+        check_gate(feature, otherwise)
         if otherwise is not None:
             gate: Gate[Any] = Gate(self._required, otherwise)
             return gate if feature is None else gate(feature)
@@ -183,36 +217,54 @@ class Life:
 
     def _required(self) -> License:
         known, is_due = self._steps.recall_holding()
-        if known is None:
-            return self.verify()
-        if is_due:
-            self._refresh_behind()
-        return known
+        if known is not None and is_due and self._may_refresh():
+            patience = self._steps.begin_refresh()
+            self._behind = _Behind(self._steps, self.verify)
+            if patience:
+                self._behind.join(patience)
+                known, _ = self._steps.recall_holding()
+        return self.verify() if known is None else known
 
-    def _refresh_behind(self) -> None:
-        with self._behind_guard:
-            if not _may_refresh(self._behind_at):
-                return
-            self._behind_at = monotonic()
-            # A daemon: what it writes is written whole or not at all, so the app's end need not wait for it.
-            self._behind = threading.Thread(target=self._refresh, name="licclient-refresh", daemon=True)
-            self._behind.start()
 
-    def _refresh(self) -> None:
+class _Behind:
+    """A verify on a thread of its own, behind an answer from the disk.
+
+    A daemon: what it writes is written whole or not at all, so the app's end need not wait for it. That it
+    was cut off is then on the disk, because nobody noted that it was not.
+    """
+
+    def __init__(self, steps: "KeySteps", verify: Callable[[], object]) -> None:
+        self._steps = steps
+        self._verify = verify
+        self._is_left = False
+        self._thread = threading.Thread(target=self._run, name="licclient-refresh", daemon=True)
+        with suppress(RuntimeError):  # no more threads: then the answer from the disk is all there is
+            self._thread.start()
+
+    def _run(self) -> None:
         with suppress(LicclientError, OSError, RuntimeError):
-            self.verify()
+            self._verify()
+        if not self._is_left:
+            with suppress(LicclientError):
+                self._steps.end_refresh()
+
+    def join(self, seconds: float) -> None:
+        """Wait for it so long."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(max(seconds, 0.0))
+
+    def leave(self, seconds: float) -> None:
+        """Wait for it so long, and then leave it to be cut off."""
+        self.join(seconds)
+        self._is_left = self._thread.is_alive()
 
 
-class AsyncLife:
+class AsyncLife(_Parts["AsyncWorker"]):
     """The twin of `Life`."""
 
-    _steps: "KeySteps"
-    _agent: str
-
     def __init__(self) -> None:
+        super().__init__()
         self._behind: asyncio.Task[None] | None = None
-        self._behind_at: float | None = None
-        self._worker: AsyncWorker | None = None
 
     @abstractmethod
     async def verify(self, key: str | None = None, recheck: bool = False) -> License:
@@ -261,21 +313,25 @@ class AsyncLife:
             async with client.start(on_status=show):
                 ...
         """
-        if self._worker is not None and self._worker.is_running:
-            raise RuntimeError("this client has a worker that runs already")
         from licclient._worker import AsyncWorker, Bell  # noqa: PLC0415 - many apps have none
 
         bell = Bell(on_status, on_update, deliver)
-        self._worker = AsyncWorker(self._steps, self.verify, self.check_for_update, bell)
-        return self._worker
-
-    def _nudge(self) -> None:
-        if self._worker is not None:
-            self._worker.nudge()
+        return self._begin(lambda: AsyncWorker(self._steps, self.verify, self.check_for_update, bell))
 
     async def _stop(self) -> None:
+        """End what runs behind the app, or cut it off when it takes too long."""
+        import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
+
+        until = monotonic() + CLOSE_SECONDS
         if self._worker is not None:
             await self._worker.stop()
+        behind, self._behind = self._behind, None
+        # One of another loop ended with that loop, or is for that loop to end.
+        if behind is None or behind.done() or behind.get_loop() is not asyncio.get_running_loop():
+            return
+        await asyncio.wait([behind], timeout=max(until - monotonic(), 0.0))
+        behind.cancel()
+        await asyncio.wait([behind])
 
     async def diagnose(self) -> str:
         """Find out why something does not work; as `LicenseClient.diagnose`."""
@@ -299,36 +355,32 @@ class AsyncLife:
 
         Decorates only `async def` functions; `otherwise` may be one too.
         """
+        check_gate(feature, otherwise)
         if otherwise is not None:
             gate: AsyncGate[Any] = AsyncGate(self._required, otherwise)
             return gate if feature is None else gate(feature)
         return self._required() if feature is None else AsyncGate[Never](self._required, None)(feature)
 
     async def _required(self) -> License:
+        import asyncio  # noqa: PLC0415 - as above
+
         known, is_due = await in_thread(self._steps.recall_holding)
-        if known is None:
-            return await self.verify()
-        if is_due:
-            self._refresh_behind()
-        return known
-
-    def _refresh_behind(self) -> None:
-        import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
-
-        if _may_refresh(self._behind_at):
-            self._behind_at = monotonic()
+        if known is not None and is_due and self._may_refresh():
+            patience = await in_thread(self._steps.begin_refresh)
             self._behind = asyncio.get_running_loop().create_task(self._refresh(), name="licclient-refresh")
+            if patience:
+                await asyncio.wait([self._behind], timeout=patience)
+                known, _ = await in_thread(self._steps.recall_holding)
+        return await self.verify() if known is None else known
 
     async def _refresh(self) -> None:
         with suppress(LicclientError, OSError, RuntimeError):
             await self.verify()
+        with suppress(LicclientError):  # not when it was cancelled, which is how its loop cuts it off
+            await in_thread(self._steps.end_refresh)
 
 
 def _report(steps: "KeySteps", agent: str) -> str:
     from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
 
     return write_report(examine(steps, agent), steps.now())
-
-
-def _may_refresh(last: float | None) -> bool:
-    return last is None or monotonic() - last >= BEHIND_EVERY

@@ -93,7 +93,8 @@ class Update:
         last_updated: When that version was published; aware, UTC.
         size: Bytes of its file, as the vendor signed it; None when no release key is pinned (D-67).
         authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
-        license_key: The key that the offer was made to.
+        license_key: The key that the offer was made to; empty when it lies in the system's keyring and the
+            offer was remembered: then `download` fetches it.
         download_url: Signed address; None for an offer remembered from an earlier check (D-48).
         offered_at: When the server handed out `download_url`; aware, UTC.
         manifest: What was signed, as it came; checked again before anything is downloaded.
@@ -198,11 +199,15 @@ class Held:
 
     `seen_at` is the latest instant that the clock has shown since `checked_at` (D-43). It lives in the
     same record as the license, so that it cannot be thrown away without the license.
+
+    `slow_by` is how far this computer's clock was behind the service's when that signed the success, at most
+    a day; it counts until the next one (D-116). Without a signature nobody knows, and it is zero.
     """
 
     verified: Verified
     checked_at: datetime
     seen_at: datetime
+    slow_by: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)

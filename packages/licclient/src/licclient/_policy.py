@@ -59,6 +59,11 @@ def judge_held(held: Held, now: datetime, settings: Settings) -> Standing:
         Within the tolerance the ends are judged by that latest instant, so a clock set back never brings a
         success back.
     """
+    return _judge(held, now + held.slow_by, settings)
+
+
+def _judge(held: Held, now: datetime, settings: Settings) -> Standing:
+    """As `judge_held`, by a clock that is not slow."""
     if now < held.seen_at - CLOCK_TOLERANCE:
         return Standing.CLOCK_SET_BACK
     at = max(now, held.seen_at)
@@ -90,11 +95,12 @@ def mark(held: Held, now: datetime, settings: Settings) -> Held:
     Returns:
         The very same object when nothing is to be written.
     """
-    if now <= held.seen_at:
+    at = now + held.slow_by
+    if at <= held.seen_at:
         return held
-    moved = replace(held, seen_at=now)
-    crossed = judge_held(moved, now, settings) is not judge_held(held, held.seen_at, settings)
-    return moved if crossed or now - held.seen_at > MARK_EVERY else held
+    moved = replace(held, seen_at=at)
+    crossed = _judge(moved, at, settings) is not _judge(held, held.seen_at, settings)
+    return moved if crossed or at - held.seen_at > MARK_EVERY else held
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,7 @@ def settle(
     (D-42).
 
     A signed success is confirmed when the service's clock says so, and never takes the latest instant seen
-    back to before that (D-63).
+    back to before that (D-63); by how much our clock is behind the service's is remembered (D-116).
 
     Args:
         answer: As from `_wire.read_verify`, or the failure of the transport.
@@ -127,12 +133,12 @@ def settle(
         settings: The client's.
     """
     match answer:
-        case Verified() if _other_product(answer, settings):
-            words = f"This license is for {answer.product}, not for {settings.product}."
-            return Settled(LicenseRefused(Reason.OTHER_PRODUCT, words), held)
+        case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
+            return Settled(wrong, held)
         case Verified():
             confirmed_at = answer.proof.signed_at if answer.proof else now
-            fresh = Held(answer, checked_at=confirmed_at, seen_at=max(now, confirmed_at))
+            seen_at = max(now, confirmed_at)
+            fresh = Held(answer, confirmed_at, seen_at, slow_by=seen_at - now)
             return Settled(_license(fresh, Source.SERVER), fresh)
         case LicenseRefused():
             return Settled(answer, None)
@@ -164,8 +170,16 @@ def _license(held: Held, source: Source) -> License:
     return License(told.product, told.expiry, told.lifetime, held.checked_at, source, authenticated)
 
 
+def wrong_product(product: str, settings: Settings) -> LicenseRefused | None:
+    """Return the refusal of a license that is good, but for another product than the app's (D-44)."""
+    if settings.product in (None, product):
+        return None
+    words = f"This license is for {product}, not for {settings.product}."
+    return LicenseRefused(Reason.OTHER_PRODUCT, words)
+
+
 def _other_product(told: Verified, settings: Settings) -> bool:
-    return settings.product is not None and told.product != settings.product
+    return settings.product not in (None, told.product)
 
 
 # --- updates ----------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ written again from server, key and domain, so a record that belongs to any other
 import json
 from base64 import b64decode, b64encode
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from licclient._errors import LicclientError, UntrustedAnswer
 from licclient._model import Held, Listing, Proof, Settings, Verified
 from licclient._records import Document, read_instant
-from licclient._signature import SIGNATURE_HEADERS, Signed, read_signature, stale
+from licclient._signature import CLOCKS_APART, SIGNATURE_HEADERS, Signed, read_signature, stale
 from licclient._wire import Call, Reply, makes_no_claim, read_update, read_verify, verify_call
 
 
@@ -77,6 +77,7 @@ def write_proved(held: Held) -> Document:
         "headers": dict(proof.headers),
         "body": b64encode(proof.body).decode(),
         "seen_at": held.seen_at.isoformat(),
+        **({"slow_by": held.slow_by.total_seconds()} if held.slow_by else {}),
     }
 
 
@@ -110,4 +111,13 @@ def read_proved(document: Document | None, key: str, domain: str, settings: Sett
     if not isinstance(signed, Signed) or not isinstance(answer, Verified) or seen_at < signed.created_at:
         return None
     proof = Proof(ip, headers, reply.body, signed.created_at)
-    return Held(replace(answer, proof=proof), signed.created_at, seen_at)
+    return Held(replace(answer, proof=proof), signed.created_at, seen_at, _read_slow(document or {}))
+
+
+def _read_slow(document: Document) -> timedelta:
+    """Read by how much our clock was slow: whoever edits it can only make the ends come sooner (D-116)."""
+    match document.get("slow_by"):
+        case int() | float() as seconds if 0 <= seconds <= CLOCKS_APART.total_seconds():
+            return timedelta(seconds=seconds)
+        case _:
+            return timedelta(0)

@@ -28,6 +28,8 @@ PATIENCE: Final = timedelta(seconds=5)
 
 NO_KEY: Final = "The system's keyring did not hand out the license key."
 
+CLOSED: Final = "The client was closed before the license service had answered."
+
 _NONCE_BYTES: Final = 16
 
 
@@ -41,6 +43,8 @@ class Asking:
     installed: str = ""
     before: str | None = None
     """For a verify: the last call that anybody had made when we began (D-58)."""
+    activation: Activation | None = None
+    """For a verify: whose key it is, if it is the activated one."""
 
 
 class Steps:
@@ -77,6 +81,8 @@ class Steps:
         """
         domain = self._domain()
         activation = self._activation() if typed is None else None
+        if recheck:
+            self._activations.ask_again()
         subject = self._subject(typed, activation, domain)
         now = self.now()
         held = self._successes.find_marked(subject, now)
@@ -89,7 +95,7 @@ class Steps:
         if key is None:
             return raised(settle(ServiceUnavailable(NO_KEY), held, now, self.settings).result)
         last = self._outcome(subject)
-        return Asking(key, domain, before=last.call if last else None)
+        return Asking(key, domain, before=last.call if last else None, activation=activation)
 
     def _activation(self) -> Activation:
         found = self._activations.find()
@@ -97,11 +103,20 @@ class Steps:
             raise NotActivated
         return found
 
-    def _subject(self, typed: str | None, activation: Activation | None, domain: str) -> Subject:
-        """Return what an answer would be about; without its key where that can be spared the keyring."""
+    def _subject(
+        self, typed: str | None, activation: Activation | None, domain: str, seconds: float | None = None
+    ) -> Subject:
+        """Return what an answer would be about; without its key where that can be spared the keyring.
+
+        Args:
+            typed: The key; None for that of the activation.
+            activation: As from `_activation`.
+            domain: Of the installation.
+            seconds: How long to wait for the keyring; as in `Activations.key_of`.
+        """
         if activation is not None:
             by_name = activation.domain == domain and self._successes.can_find(activation.license)
-            typed = activation.key if by_name else self._activations.key_of(activation)
+            typed = activation.key if by_name else self._activations.key_of(activation, seconds)
             if typed is None:
                 return Subject(None, domain, activation.license)
         known = self._successes.known(typed, domain) if isinstance(typed, str) else None
@@ -127,7 +142,7 @@ class Steps:
         """
         subject, now = self._successes.subject(asking.key, asking.domain), self.now()
         last = self._outcome(subject)
-        if last is None or last.call == asking.before:
+        if last is None or last.call == asking.before or last.is_private:
             return None
         held = self._successes.find_marked(subject, now)
         if last.answer is None:
@@ -155,8 +170,16 @@ class Steps:
 
         return asking_for_signature(call, self.settings.public_keys, token_urlsafe(_NONCE_BYTES))
 
-    def end_verify(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> License:
+    def end_verify(
+        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable, *, closed: bool = False
+    ) -> License:
         """Take what came back, remember it, and say what it means.
+
+        Args:
+            asking: As from `begin_verify`.
+            call: As it was sent.
+            reply: What came of it.
+            closed: Whether the client was closed meanwhile: then no answer is no outage (D-119).
 
         Raises:
             LicclientError: Every kind of it, as the answer may be.
@@ -167,7 +190,7 @@ class Steps:
         subject, now = self._successes.subject(asking.key, asking.domain), self.now()
         answer: Verified | LicclientError
         if isinstance(reply, ServiceUnavailable):
-            answer = reply
+            answer = ServiceUnavailable(CLOSED) if closed else reply
         else:
             answer = believe_verify(call, reply, asking.key, self.settings, now)
         # Read again: another process may have been answered while we waited.
@@ -177,10 +200,23 @@ class Steps:
             self._successes.put(subject, settled.held)
             if held is None:
                 self._let_check_again(asking.key)
-        # Last: who finds it must find the rest.
-        if (ended := outcome_of(answer, _random_name(), now)) is not None:
+        if not (closed and isinstance(reply, ServiceUnavailable)):
+            # Last: who finds it must find the rest.
+            ended = outcome_of(answer, _random_name(), now)
             self._state.change(call_name(subject.name), lambda _: write_outcome(ended))
+        if asking.activation is not None and not self._is_activated(asking.activation):
+            self._forget_records(subject.name)
         return raised(settled.result)
+
+    def _is_activated(self, activation: Activation) -> bool:
+        """Tell whether a key is still the activated one; `forget_key` may run at the same time."""
+        found = self._activations.find()
+        return found is not None and found.license == activation.license
+
+    def _forget_records(self, success_name: str) -> None:
+        """Forget a success, and how the last call for it ended."""
+        for name in (success_name, call_name(success_name)):
+            self._state.change(name, lambda _: None)
 
     def _let_check_again(self, key: str) -> None:
         """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from licclient._activation import Activation
 from licclient._errors import (
     InvalidRequest,
     LicclientError,
@@ -59,13 +60,33 @@ class UpdateSteps(Steps):
         Raises:
             ValueError: The client was built without `slug` or `version`.
         """
-        asking = self._asking_updates(typed)
-        if isinstance(asking, LicclientError):
-            return asking
-        if self._claim(asking, force=force):
-            return asking
-        known = self._remembered(asking)
+        slug, version = self._installed()
+        known = None if force or typed is not None else self._known_offer(version)
+        if known is None:
+            if force:
+                self._activations.ask_again()
+            asking = self._asking_updates(typed)
+            if isinstance(asking, LicclientError) or self._claim(asking, force=force):
+                return asking
+            known = self._remembered(self._round_name(asking.key, slug), version, asking.key)
         return _logged(known) if isinstance(known, LicclientError) else known
+
+    def _known_offer(self, version: str) -> Update | NoUpdate | LicclientError | None:
+        """Answer for the activated key without waking its keyring; None when a check is due, or may be."""
+        found = self._activations.find()
+        name = None if found is None else self._round_of(found)
+        if found is None or name is None:
+            return None
+        if is_due(read_round(self._state.load(name)), self.now(), self.settings):
+            return None
+        return self._remembered(name, version, self._activations.key_of(found, 0))
+
+    def _round_of(self, found: Activation) -> str | None:
+        """Name the record of the activated key's update checks; None when there is none, or nobody knows."""
+        if self.settings.slug is None or found.round is not None:
+            return found.round
+        key = self._activations.key_of(found, 0)
+        return None if key is None else self._round_name(key, self.settings.slug)
 
     def _claim(self, asking: Asking, *, force: bool) -> bool:
         """Count an attempt before it is made; False when none is due (any more) (D-46)."""
@@ -83,11 +104,13 @@ class UpdateSteps(Steps):
         self._state.change(name, claim)
         return claimed
 
-    def _remembered(self, asking: Asking) -> Update | NoUpdate | LicclientError:
-        last = read_round(self._state.load(self._round_name(asking.key, asking.slug)))
-        if last is not None and last.listing is not None and is_newer(last.listing.version, asking.installed):
+    def _remembered(
+        self, round_name: str, installed: str, key: str | None
+    ) -> Update | NoUpdate | LicclientError:
+        last = read_round(self._state.load(round_name))
+        if last is not None and last.listing is not None and is_newer(last.listing.version, installed):
             listing = self._releases.vouch(last.listing, self.now())
-            return listing if isinstance(listing, LicclientError) else _update(listing, asking.key, None)
+            return listing if isinstance(listing, LicclientError) else _update(listing, key or "", None)
         if last is not None and not last.answered:
             return ServiceUnavailable(_NEVER_ANSWERED)
         return NoUpdate("No newer version was offered when it was last asked for.")
@@ -135,14 +158,25 @@ class UpdateSteps(Steps):
     def _asking_updates(self, typed: str | None) -> Asking | LicclientError:
         slug, version = self._installed()
         if typed is None:
-            found = self._activations.find()
-            if found is None:
-                return NotActivated()
-            typed = self._activations.key_of(found)
-            if typed is None:
-                return ServiceUnavailable(NO_KEY)
+            found = self._activated_key()
+            if isinstance(found, LicclientError):
+                return found
+            typed = found
         key = tidy_key(typed)
         return key if isinstance(key, InvalidRequest) else Asking(key, self._domain(), slug, version)
+
+    def _activated_key(self) -> str | NotActivated | ServiceUnavailable:
+        found = self._activations.find()
+        return (
+            NotActivated() if found is None else self._activations.key_of(found) or ServiceUnavailable(NO_KEY)
+        )
+
+    def _key_for(self, update: Update) -> str:
+        """Return the key that an offer was made to; fetched now if the offer was shown without it (D-118)."""
+        key = update.license_key or self._activated_key()
+        if isinstance(key, LicclientError):
+            raise key
+        return read_key(key)
 
     def _installed(self) -> tuple[str, str]:
         if self.settings.slug is None or self.settings.version is None:
@@ -170,6 +204,9 @@ class UpdateSteps(Steps):
         """Take up a download; its link is None when the offered one may have run out (D-48).
 
         Raises:
+            NotActivated: The offer was remembered without its key, and that was forgotten meanwhile.
+            ServiceUnavailable: The same, and its keyring does not give it.
+            InvalidRequest: The update holds no key.
             ValueError: The client was built without `slug` or `version`.
             OSError: The folder cannot be used.
         """
@@ -187,7 +224,7 @@ class UpdateSteps(Steps):
             link = None  # a fresh one comes with a fresh manifest
         part = record_name("download", self.settings.server, update.slug, update.version)
         fallback_name = f"{update.slug}-{update.version}"
-        with open_job(to, part, link, fallback_name, update.license_key, update.version) as job:
+        with open_job(to, part, link, fallback_name, self._key_for(update), update.version) as job:
             job.take_up(expected, pinned=bool(self.settings.release_keys))
             yield job
 
@@ -198,7 +235,7 @@ class UpdateSteps(Steps):
             InvalidRequest: The update holds no key.
         """
         _, installed = self._installed()
-        asking = Asking(read_key(update.license_key), self._domain(), update.slug, installed)
+        asking = Asking(self._key_for(update), self._domain(), update.slug, installed)
         self._claim(asking, force=True)
         return asking
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from licclient._cadence import RETRY_FIRST, RETRY_MOST, Course, Plan
 from licclient._errors import LicclientError
@@ -19,7 +19,13 @@ from licclient._model import License, Source, Update
 from licclient._status import LicenseStatus
 from licclient._threads import in_thread
 
+if TYPE_CHECKING:
+    import asyncio
+
 _T = TypeVar("_T")
+_Event = TypeVar("_Event", bound="threading.Event | asyncio.Event")
+_Found = TypeVar("_Found", bound=License | Awaitable[License])
+_Offer = TypeVar("_Offer", bound=Update | Awaitable[Update | None] | None)
 
 SLICE: Final = 30.0
 """Seconds of one sleep: so late is a suspended computer, or another process's activation, noticed."""
@@ -78,20 +84,32 @@ class _Pace:
     def __init__(self, steps: KeySteps) -> None:
         self._steps = steps
         self._course = Course(steps.now())
-        self._not_before: datetime | None = None
+        self._verify_after: datetime | None = None
+        self._check_after: datetime | None = None
 
     def plan(self) -> Plan:
-        """Say when to do what; a verify that went wrong and left no trace is not tried at once again."""
+        """Say when to do what; what went wrong and left no trace is not tried at once again."""
         plan, now = self._steps.plan(self._course), self._steps.now()
-        wait_until = self._not_before
-        if plan.verify_at is None or wait_until is None or wait_until - now > RETRY_MOST:  # a clock set back
-            return plan
-        return replace(plan, verify_at=max(plan.verify_at, wait_until))
+        return Plan(
+            _put_off(plan.verify_at, self._verify_after, now), _put_off(plan.check_at, self._check_after, now)
+        )
 
-    def went(self, *, well: bool) -> None:
-        """Take note of how a verify ended."""
+    def went(self, found: License | None) -> None:
+        """Take note of how a verify ended: well only if what came of it holds, by this computer's clock, too.
+
+        Args:
+            found: None when it raised.
+        """
+        well = (
+            found is not None and found.source is not Source.GRACE and self._steps.status().source is not None
+        )
         self._course = replace(self._course, failures=0 if well else self._course.failures + 1)
-        self._not_before = None if well else self._steps.now() + RETRY_FIRST
+        self._verify_after = None if well else self._steps.now() + RETRY_FIRST
+
+    def checked(self) -> None:
+        """Take note of an update check; one that could not be made, such as without its key, is still due."""
+        at, now = self._steps.plan(self._course).check_at, self._steps.now()
+        self._check_after = now + RETRY_FIRST if at is not None and at <= now else None
 
     def is_due(self, at: datetime | None) -> bool:
         """Tell whether a planned time has come."""
@@ -105,14 +123,21 @@ class _Pace:
         return min(max((first - self._steps.now()).total_seconds(), LEAST_PAUSE), SLICE)
 
 
+def _put_off(at: datetime | None, until: datetime | None, now: datetime) -> datetime | None:
+    if at is None or until is None or until - now > RETRY_MOST:  # a clock set back
+        return at
+    return max(at, until)
+
+
 def _right_here(call: Callable[[], object]) -> None:
     call()
 
 
-class Worker:
-    """What `LicenseClient.start` returns: stop it, or leave it as a context manager.
+class _Parts(Generic[_Event, _Found, _Offer]):
+    """What both flavours are made of.
 
     Args:
+        wake: Set to end a sleep.
         steps: The client's.
         verify: The client's.
         check: The client's `check_for_update`.
@@ -120,26 +145,40 @@ class Worker:
     """
 
     def __init__(
-        self, steps: KeySteps, verify: Callable[[], License], check: Callable[[], Update | None], bell: Bell
+        self,
+        wake: _Event,
+        steps: KeySteps,
+        verify: Callable[[], _Found],
+        check: Callable[[], _Offer],
+        bell: Bell,
     ) -> None:
+        self._wake = wake
         self._steps = steps
         self._verify = verify
         self._check = check
         self._bell = bell
         self._pace = _Pace(steps)
-        self._wake = threading.Event()
         self._is_over = False
+
+    def nudge(self) -> None:
+        """Look again now, such as after a key was entered."""
+        self._wake.set()
+
+
+class Worker(_Parts[threading.Event, License, Update | None]):
+    """What `LicenseClient.start` returns: stop it, or leave it as a context manager."""
+
+    def __init__(
+        self, steps: KeySteps, verify: Callable[[], License], check: Callable[[], Update | None], bell: Bell
+    ) -> None:
+        super().__init__(threading.Event(), steps, verify, check, bell)
         self._thread = threading.Thread(target=self._run, name="licclient-worker", daemon=True)
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether it still works."""
-        return not self._is_over
-
-    def nudge(self) -> None:
-        """Look again now, such as after a key was entered."""
-        self._wake.set()
+        """Whether it still works; not after a callback that ended its thread, such as by `sys.exit`."""
+        return not self._is_over and self._thread.is_alive()
 
     def retire(self) -> None:
         """Let it end, without waiting for that; nobody is called back any more."""
@@ -181,18 +220,17 @@ class Worker:
             self._bell.status(self._steps.status())
         if not self._is_over and self._pace.is_due(self._pace.plan().check_at):
             self._check()
+            self._pace.checked()
         self._bell.update(self._steps.status().update)
 
     def _refresh(self) -> None:
-        try:
+        found = None
+        with suppress(LicclientError):
             found = self._verify()
-        except LicclientError:
-            self._pace.went(well=False)
-        else:
-            self._pace.went(well=found.source is not Source.GRACE)
+        self._pace.went(found)
 
 
-class AsyncWorker:
+class AsyncWorker(_Parts["asyncio.Event", Awaitable[License], Awaitable[Update | None]]):
     """The twin of `Worker`, as a task of the running event loop; it calls back in the loop."""
 
     def __init__(
@@ -204,23 +242,13 @@ class AsyncWorker:
     ) -> None:
         import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
 
-        self._steps = steps
-        self._verify = verify
-        self._check = check
-        self._bell = bell
-        self._pace = _Pace(steps)
-        self._wake = asyncio.Event()
-        self._is_over = False
+        super().__init__(asyncio.Event(), steps, verify, check, bell)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="licclient-worker")
 
     @property
     def is_running(self) -> bool:
         """Whether it still works."""
-        return not self._is_over and not self._task.done()
-
-    def nudge(self) -> None:
-        """Look again now, such as after a key was entered."""
-        self._wake.set()
+        return not self._is_over and not self._task.done() and not self._task.get_loop().is_closed()
 
     def retire(self) -> None:
         """Let it end, without waiting for that; nobody is called back any more."""
@@ -267,12 +295,11 @@ class AsyncWorker:
             self._bell.status(await in_thread(self._steps.status))
         if not self._is_over and self._pace.is_due((await in_thread(self._pace.plan)).check_at):
             await self._check()
+            await in_thread(self._pace.checked)
         self._bell.update((await in_thread(self._steps.status)).update)
 
     async def _refresh(self) -> None:
-        try:
+        found = None
+        with suppress(LicclientError):
             found = await self._verify()
-        except LicclientError:
-            self._pace.went(well=False)
-        else:
-            self._pace.went(well=found.source is not Source.GRACE)
+        await in_thread(self._pace.went, found)

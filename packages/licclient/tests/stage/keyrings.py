@@ -1,5 +1,7 @@
 """Keyrings of our making, good and bad, for the place of the system's."""
 
+import threading
+
 import keyring.backend
 import keyring.errors
 
@@ -13,10 +15,29 @@ class Keyring(keyring.backend.KeyringBackend):
         super().__init__()
         self.kept = {}
         self.woken = 0
+        self._is_locked = False
+        self._opened = threading.Event()
+        self._opened.set()
+
+    def lock(self):
+        """Give no key from now on."""
+        self._is_locked = True
+
+    def unlock(self):
+        """Give keys again."""
+        self._is_locked = False
+
+    def stand_open(self):
+        """Let whoever asks wait for a person; returns what is set when that person has come."""
+        self._opened.clear()
+        return self._opened
 
     def get_password(self, service, username):
         """Look it up."""
         self.woken += 1
+        self._opened.wait(20)
+        if self._is_locked:
+            raise keyring.errors.KeyringLocked
         return self.kept.get((service, username))
 
     def set_password(self, service, username, password):

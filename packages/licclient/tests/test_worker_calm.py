@@ -1,0 +1,210 @@
+"""A worker never asks in a circle, whatever it is told (D-115), and there is one of it."""
+
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+from stage.keyrings import Keyring
+from stage.signing import SIGNER, Vendor, grants_signed
+
+from licclient import LicenseClient, LicenseState
+from licclient import _worker as worker_room
+
+
+@pytest.fixture
+def turns(monkeypatch, eventually):
+    """Workers turn without rest; wait until one has turned so often since."""
+    monkeypatch.setattr(worker_room, "SLICE", 0.001)
+    monkeypatch.setattr(worker_room, "LEAST_PAUSE", 0.001)
+
+    async def wait(client, many):
+        steps, done = client.client._steps, []
+        plan = type(steps).plan
+        # Whoever has planned after a turn began has seen all that was there when it began.
+        steps.plan = lambda course: done.append(course) or plan(steps, course)
+        await eventually(lambda: len(done) >= 3 * many)
+        del steps.plan
+
+    return wait
+
+
+async def _stop(worker):
+    stopped = worker.stop()
+    if stopped is not None:
+        await stopped
+
+
+SETTLES_NOTHING = {
+    "the license has run out by this clock": lambda service, clock: service.grants(
+        expiry=(clock.now - timedelta(days=2)).date().isoformat()
+    ),
+    "malformed": lambda service, _clock: service.says(422, {"message": "x", "errors": {"domain": ["bad"]}}),
+}
+
+
+@pytest.mark.parametrize("told", SETTLES_NOTHING)
+async def test_what_settles_nothing_is_not_asked_again_at_once(make_client, service, clock, key, turns, told):
+    """While the clock stands there is one call; in a day some thirty, and not 17,000."""
+    service.grants()
+    await make_client().activate(key)
+    clock.move(hours=97)
+    SETTLES_NOTHING[told](service, clock)
+    client, before = make_client(version=None), service.count("verify")
+    worker = client.client.start()
+    try:
+        await turns(client, 10)
+        assert service.count("verify") == before + 1
+        for _ in range(48):
+            clock.move(minutes=30)
+            await turns(client, 2)
+    finally:
+        await _stop(worker)
+    assert 20 < service.count("verify") - before < 40
+
+
+async def test_another_product_is_asked_about_once_a_day(make_client, service, clock, key, turns):
+    """A vendor's slip in `product=` is no flood of his own customers."""
+    service.grants()
+    await make_client().activate(key)
+    clock.move(hours=97)
+    client, before = make_client(product="New name"), service.count("verify")
+    worker = client.client.start()
+    try:
+        for _ in range(24):
+            clock.move(hours=1)
+            await turns(client, 2)
+    finally:
+        await _stop(worker)
+    assert service.count("verify") - before == 1
+
+
+async def test_an_answer_that_cannot_be_trusted_is_not_asked_for_at_once(
+    make_client, service, http_answer, clock, key, turns
+):
+    """Nor is one that no pinned key signed; a restart does not begin from the start."""
+    pins = {"public_keys": [SIGNER.text]}
+    grants_signed(service, http_answer, clock)
+    await make_client(**pins).activate(key)
+    clock.move(hours=97)
+    service.refuses(403, "License has been revoked.")
+    before = service.count("verify")
+    for _ in range(3):
+        client = make_client(version=None, **pins)
+        worker = client.client.start()
+        await turns(client, 3)
+        await _stop(worker)
+    assert service.count("verify") == before + 1
+
+
+async def test_a_slow_clock_is_no_reason_to_ask(make_client, service, http_answer, clock, key, turns):
+    """Pinned keys, and a clock ten minutes slow: what was signed holds, and nobody is asked (D-116)."""
+    real = type(clock)()
+    vendor = Vendor(service, http_answer, real, SIGNER)
+    vendor.says()
+    clock.move(minutes=-10)
+    client = make_client(version=None, public_keys=[SIGNER.text])
+    await client.activate(key)
+    assert (await client.status()).state is LicenseState.VALID
+    assert (await client.require()).authenticated
+    worker = client.client.start()
+    await turns(client, 10)
+    await _stop(worker)
+    assert service.count("verify") == 1
+
+
+async def test_a_check_that_cannot_be_made_is_not_tried_in_a_circle(
+    make_client, service, clock, key, turns, use_keyring
+):
+    """With the key in a locked keyring an update check stays due: one window, and no haste (D-118)."""
+    keyring = use_keyring(Keyring())
+    service.grants()
+    await make_client().activate(key)
+    keyring.lock()
+    keyring.woken = 0
+    client, tries = make_client(), []
+    check = client.client.check_for_update
+    client.client.check_for_update = lambda: tries.append(clock.now) or check()
+    worker = client.client.start()
+    await turns(client, 5)
+    assert len(tries) == 1
+    clock.move(minutes=3)
+    await turns(client, 5)
+    await _stop(worker)
+    assert (len(tries), keyring.woken, service.count("update-check")) == (2, 1, 0)
+
+
+# --- one of it --------------------------------------------------------------------------------
+
+
+def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
+    """The others are told that it runs already; a second one would outlive `close`."""
+    make = worker_room.Worker.__init__
+    together, made = threading.Barrier(8), []
+
+    def slowly(worker, *told: object):
+        made.append(worker)
+        threading.Event().wait(0.05)
+        make(worker, *told)
+
+    monkeypatch.setattr(worker_room.Worker, "__init__", slowly)
+    client = LicenseClient(service.url, state_dir=tmp_path)
+    refused = []
+
+    def start():
+        together.wait()
+        try:
+            client.start()
+        except RuntimeError as problem:
+            refused.append(problem)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    client.close()
+    assert (len(made), len(refused)) == (1, 7)
+    assert not made[0].is_running
+
+
+def test_a_worker_that_a_callback_ended_can_be_started_anew(service, tmp_path, monkeypatch):
+    """`sys.exit` in a callback ends its thread, and does not bar the next one."""
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # as Python does; pytest would be told
+    client = LicenseClient(service.url, state_dir=tmp_path)
+    worker = client.start(on_status=lambda _: sys.exit())
+    worker._thread.join(10)
+    assert not worker.is_running
+    with client.start() as second:
+        assert second.is_running
+
+
+LOOP = """
+import asyncio, sys
+from licclient import AsyncLicenseClient
+client = AsyncLicenseClient("https://licenses.example.com", state_dir=sys.argv[1])
+loop = asyncio.new_event_loop()
+
+async def start():
+    return client.start()
+
+worker = loop.run_until_complete(start())
+print(worker.is_running)
+loop.close()
+print(worker.is_running)
+
+async def again():
+    async with client.start() as second:
+        return second.is_running
+
+print(asyncio.run(again()))
+"""
+
+
+def test_a_worker_whose_loop_is_gone_can_be_started_anew(tmp_path):
+    """A loop that was closed without ending its tasks took the worker along."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOP, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "False", "True"]
