@@ -7,17 +7,10 @@ from datetime import date, datetime
 from typing import Any, Final
 
 _STARTS: Final = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "\n",
-    "\N{FULLWIDTH EQUALS SIGN}",
-    "\N{FULLWIDTH PLUS SIGN}",
+    *("=", "+", "-", "@", "\t", "\r", "\n"),
+    *("\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}"),
+    *("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}"),
 )
-_MORE_STARTS: Final = ("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}")
 
 
 def to_line(values: Sequence[Any]) -> str:
@@ -51,4 +44,4 @@ def to_cell(value: Any) -> str:
         case _:
             text = str(value)
             # A blank in front does not keep a spreadsheet from it.
-            return f"'{text}" if text.lstrip(" ").startswith(_STARTS + _MORE_STARTS) else text
+            return f"'{text}" if text.lstrip(" ").startswith(_STARTS) else text
