@@ -6,6 +6,7 @@ import gc
 import logging
 import math
 import os
+import select
 import signal
 import socket
 import time
@@ -131,7 +132,8 @@ async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None
 def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, announce: Announce) -> None:
     """Serve with several processes that share the listening socket, until SIGTERM or Ctrl-C.
 
-    SIGHUP replaces the processes by fresh ones, one generation after the other.
+    SIGHUP replaces the processes by fresh ones, one generation after the other; `workers` has what
+    happens when one cannot begin.
 
     Args:
         settings: Each worker opens the data folder for itself: a database connection does not
@@ -142,6 +144,8 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
+
+    from licserver.web.workers import Beginning, run  # noqa: PLC0415 - the same
 
     listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
     turn_read, turn_write = os.pipe()  # holds one byte: who gets it announces
@@ -165,6 +169,11 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
         runner.app.on_cleanup.append(close_vendor)
         return runner
 
+    def has_served() -> bool:
+        return not select.select([turn_read], [], [], 0)[0]
+
+    beginning = Beginning(make_runner, has_served)
+
     class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
         def setup(self, cfg: Any) -> None:
             super().setup(cfg)
@@ -182,12 +191,13 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
                 "logger_class": MaskedLogger,
                 "proc_name": "licserver",
                 "control_socket_disable": True,
+                "post_fork": beginning.note,
             }
             for name, value in options.items():
                 if name in self.cfg.settings:
                     self.cfg.set(name, value)
 
         def load(self) -> Callable[[], Any]:
-            return make_runner
+            return beginning.begin
 
-    Manager().run()
+    run(Manager(), settings)
