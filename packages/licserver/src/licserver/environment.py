@@ -24,6 +24,7 @@ _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # A host name in its normal form already, as most are. What may be an address or an A-label is left
 # to the long way, which comes to the same for all of these (tests/test_domains.py).
 _PLAIN_HOST = re.compile(rf"(?=[^a-z]*[a-z])(?!.*--){_LABEL}(?:\.{_LABEL})*")
+_LONGEST_IP = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 _MAPPED_PREFIX = 96  # bits before the IPv4 address in ::ffff:a.b.c.d
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -100,12 +101,17 @@ def _host_name(text: str) -> str | None:
         return None
 
 
-@lru_cache(maxsize=8192)
 def parse_ip(text: str) -> IpAddress | None:
     """Read an address; None when `text` is not exactly one (a zone such as ``%eth0`` is not part of it).
 
     An IPv4 address inside IPv6 (``::ffff:192.0.2.1``) is returned as IPv4 (D-05).
     """
+    # Before anything is remembered: callers send texts of any length, and each as often as he likes.
+    return _parse_ip(text) if len(text) <= _LONGEST_IP else None
+
+
+@lru_cache(maxsize=8192)
+def _parse_ip(text: str) -> IpAddress | None:
     if "%" in text:
         return None
     try:

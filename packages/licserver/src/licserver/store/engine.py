@@ -4,6 +4,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,13 +12,15 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from licserver.errors import SettingsError, StoreUnavailable
-from licserver.store.lanes import Lane, Trouble
+from licserver.store.lanes import RUN_LIMIT, Lane, Trouble
 
 if TYPE_CHECKING:
     from licserver.store.postgres import Door
 
 WRITES: Final = "licserver_writes"
-_BUSY_TIMEOUT_MS: Final = 10_000
+_PATIENCE: Final = 10.0
+"""Seconds that a vendor's operation waits for another writer of a SQLite file; a customer, `RUN_LIMIT`."""
+
 _POSTGRESQL: Final = "postgresql"
 
 
@@ -56,8 +59,8 @@ def _connect_sqlite(url: URL) -> "Database":
     if not Path(url.database).parent.is_dir():
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no folder {Path(url.database).parent}")
     engines = _create(url), _create(url, poolclass=NullPool)
-    for engine in engines:
-        event.listen(engine, "connect", _prepare_sqlite)
+    for engine, patience in zip(engines, (_PATIENCE, RUN_LIMIT), strict=True):
+        event.listen(engine, "connect", partial(_prepare_sqlite, patience))
         event.listen(engine, "begin", _begin_sqlite)
     return Database(*engines)
 
@@ -105,20 +108,21 @@ def _create(url: URL, **more: Any) -> Engine:
         raise SettingsError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")  # first: the next ones may meet a lock
-    _enter_wal(connection)
+    # First: the next ones may meet a lock.
+    connection.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+    _enter_wal(connection, patience)
     connection.execute("PRAGMA synchronous = FULL")  # an acknowledged activation survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _enter_wal(connection: sqlite3.Connection) -> None:
+def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
     """Let readers never wait for the writer.
 
     Of two who meet at a fresh file one is told that it is locked, whatever the timeout: it tries again.
     """
-    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    deadline = time.monotonic() + patience
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -239,6 +243,8 @@ class Database:
             raise _unavailable(error.orig) from None
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise _unavailable(error) from None
+        except UnicodeError:  # the driver's, before anything was sent; it quotes the text
+            raise StoreUnavailable("the database failed: it cannot take a text that was sent") from None
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
 

@@ -1,5 +1,6 @@
 """Who calls: the address that is believed (D-05), as an environment's half and as whose calls are counted."""
 
+import logging
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -11,6 +12,16 @@ from licserver.settings import Settings
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none; nobody listens there
 _ONE_CUSTOMER: Final = 64
 """Leading bits of IPv6 that are counted together: who has one address of a /64 has them all (D-70)."""
+
+_REMEMBERED: Final = 65_536
+_REMEMBERED_BEHIND_PROXIES: Final = 16_384
+_LONGEST_REMEMBERED: Final = 96
+"""Characters of ``X-Forwarded-For``: two hops. It is the caller's to write, and may be of any length."""
+
+_LOOKED_AT: Final = 1000
+"""Requests in which a proxy is looked for that the settings do not name; a look is not for nothing."""
+
+_log = logging.getLogger("licserver.web")
 
 
 class Caller(NamedTuple):
@@ -37,15 +48,33 @@ class Callers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._behind_proxies = bool(settings.trusted_proxies)
-        self._known = lru_cache(maxsize=65536)(self._read)
+        size = _REMEMBERED_BEHIND_PROXIES if self._behind_proxies else _REMEMBERED
+        self._known = lru_cache(maxsize=size)(self._read)
+        self._to_look_at = _LOOKED_AT
 
     def find(self, request: web.Request) -> Caller:
         """Read the connection's address, behind the trusted proxies if there are any."""
         peername = request.protocol.peername  # kept by the connection: no system call
         peer = peername[0] if peername else _NO_ADDRESS
         if not self._behind_proxies:
+            if self._to_look_at:
+                self._look_for_a_proxy(request, peer)
             return self._known(peer)
-        return self._known(peer, *request.headers.getall("X-Forwarded-For", ()))
+        forwarded = request.headers.getall("X-Forwarded-For", ())
+        if len(forwarded) == 1 and len(forwarded[0]) <= _LONGEST_REMEMBERED:
+            return self._known(peer, forwarded[0])
+        return self._read(peer, *forwarded)
+
+    def _look_for_a_proxy(self, request: web.Request, peer: str) -> None:
+        """Say once what a proxy that is not named does: all customers share its address (D-127)."""
+        self._to_look_at -= 1
+        if "X-Forwarded-For" in request.headers:
+            self._to_look_at = 0
+            _log.warning(
+                "a request from %s carries X-Forwarded-For, and LICSERVER_TRUSTED_PROXIES names no proxy: if "
+                "one stands there, all its customers have one address, for slots and for limits; name it",
+                peer,
+            )
 
     def _read(self, peer: str, *forwarded: str) -> Caller:
         believed = connection_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)

@@ -6,7 +6,6 @@ import gc
 import logging
 import math
 import os
-import select
 import signal
 import socket
 import time
@@ -169,10 +168,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
         runner.app.on_cleanup.append(close_vendor)
         return runner
 
-    def has_served() -> bool:
-        return not select.select([turn_read], [], [], 0)[0]
-
-    beginning = Beginning(make_runner, has_served)
+    beginning = Beginning(make_runner, turn_read)
 
     class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
         def setup(self, cfg: Any) -> None:

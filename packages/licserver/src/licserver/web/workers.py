@@ -1,12 +1,13 @@
 """Worker processes that come and go: one that cannot begin is tried again, and takes nobody along (D-125).
 
-gunicorn takes a worker that cannot begin for a program that cannot run, and ends all of them: right at the very
-first start, and a whole service lost for one killed process while the database is away.
+gunicorn takes a worker that cannot begin for a program that cannot run, and ends all of them: right at the
+very first start, and a whole service lost for one killed process while the database is away.
 """
 
 import asyncio
 import contextlib
 import logging
+import select
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -54,7 +55,7 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
             return
         super().handle_hup()
 
-    def stop(self, graceful: bool = True) -> None:  # noqa: FBT001, FBT002 - gunicorn's shape
+    def stop(self, graceful: bool = True) -> None:
         """End all workers, also if one of them fails on the way."""
         while True:
             try:
@@ -73,12 +74,13 @@ class Beginning:
 
     Args:
         make: Makes what answers.
-        has_served: Whether any worker has ever begun: then this one's failure is its own.
+        turn: A pipe's end, to be read by the first worker that answers. Once it is empty, the failure of
+            one to begin is no other's.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[Runner]], has_served: Callable[[], bool]) -> None:
+    def __init__(self, make: Callable[[], Awaitable[Runner]], turn: int) -> None:
         self._make = make
-        self._has_served = has_served
+        self._turn = turn
         self._worker: Any = None
 
     def note(self, _arbiter: Arbiter, worker: Any) -> None:
@@ -103,7 +105,7 @@ class Beginning:
             except Exception as problem:  # noqa: BLE001 - told, and then this process ends
                 known = isinstance(problem, (LicserverError, OSError))
                 _log.error("a worker cannot begin: %s", problem, exc_info=None if known else problem)
-                if not self._has_served():
+                if select.select([self._turn], [], [], 0)[0]:
                     sys.exit(_FAILED_AT_FIRST)
                 await self._rest(_LONGEST_PAUSE)
                 sys.exit(_FAILED)
