@@ -147,6 +147,8 @@ def test_a_subscription_ends_now_or_at_an_instant(shop):
 WRONG = {
     "no command": ("", "Usage"),
     "unknown command": ("licence list", "No such command 'licence'. Did you mean 'license'?"),
+    "letters in another order": ("lisence list", "No such command 'lisence'. Did you mean 'license'?"),
+    "nothing like it": ("xyz", "No such command 'xyz'."),
     "unknown sub-command": ("license isue app", "No such command 'isue'. Did you mean 'issue'?"),
     "unknown option": ("license issue app --slot 2", "--slots"),
     "missing argument": ("license show", "Missing argument"),

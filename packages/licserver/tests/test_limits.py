@@ -269,3 +269,23 @@ def test_limits_are_checked_like_all_settings(monkeypatch):
     monkeypatch.setenv("LICSERVER_MISS_LIMIT", "-1")
     with pytest.raises(SettingsError, match="LICSERVER_MISS_LIMIT"):
         load_settings()
+
+
+@sqlite_only
+def test_an_option_that_redis_has_not_is_told_at_the_start(make_world):
+    """And not by a 500 at the first miss."""
+    with pytest.raises(SettingsError, match="LICSERVER_REDIS_URL must look like"):
+        create_app(make_world(redis_url="redis://127.0.0.1:1/0?foo=bar").vendor)
+
+
+@sqlite_only
+async def test_whatever_the_redis_does_a_miss_is_answered(make_world, open_site, monkeypatch, caplog):
+    """Also what its library does not foresee: this process counts by itself."""
+    site = await open_site(make_world(miss_limit=1, redis_url="redis://127.0.0.1:1/0"))
+
+    def fail(*_: object):
+        raise TypeError("a surprise")
+
+    monkeypatch.setattr("limits.aio.strategies.SlidingWindowCounterRateLimiter.hit", fail)
+    assert [(await site.verify(UNKNOWN))[0] for _ in range(2)] == [404, 429]
+    assert "TypeError" in caplog.text

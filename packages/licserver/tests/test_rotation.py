@@ -276,3 +276,20 @@ def test_workers_take_a_new_secret_up_while_customers_download(program, tmp_path
             for address in (found, old):
                 assert get(address) == b"content"
             assert time.monotonic() < deadline
+
+
+def test_a_clock_that_was_ahead_freezes_no_secret(settings, process):
+    """Who looked by a clock three hours ahead takes a rotation up when the clock is right again."""
+    ring, hours = process(), timedelta(hours=3)
+    old = link_of(ring, NOW + hours)
+    [new] = rotate(settings, NOW, leaked=True)
+    assert ring.signer(NOW + SECOND).id == new.id
+    assert ring.read(old, NOW + SECOND) is DownloadRefusal.INVALID_LINK
+
+
+def test_a_link_of_a_peer_is_read_by_a_clock_that_was_set_back(settings, process):
+    """Also where nothing is signed: the look before a refusal is not put off to when the clock was."""
+    late, early = process(), process()
+    late.read("key=nobody", NOW + timedelta(hours=3))
+    rotate(settings, NOW, leaked=True)
+    assert late.read(link_of(early, NOW), NOW) == SUBJECT

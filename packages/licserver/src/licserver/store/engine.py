@@ -21,6 +21,8 @@ WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
 """Seconds that a vendor's operation waits for another writer of a SQLite file; a customer, `RUN_LIMIT`."""
 
+_LOOK_FOR_LOCK: Final = 0.003
+
 _POSTGRESQL: Final = "postgresql"
 
 
@@ -61,7 +63,7 @@ def _connect_sqlite(url: URL) -> "Database":
     engines = _create(url), _create(url, poolclass=NullPool)
     for engine, patience in zip(engines, (_PATIENCE, RUN_LIMIT), strict=True):
         event.listen(engine, "connect", partial(_prepare_sqlite, patience))
-        event.listen(engine, "begin", _begin_sqlite)
+        event.listen(engine, "begin", partial(_begin_sqlite, patience))
     return Database(*engines)
 
 
@@ -134,11 +136,36 @@ def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
             return
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(patience: float, connection: Connection) -> None:
     # A transaction that writes takes the lock at its first statement. A deferred one would read,
     # then fail with "locked" on the upgrade, and two could judge the same free slot.
-    writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if connection.get_execution_options().get(WRITES, False):
+        _begin_in_turn(connection, patience)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _begin_in_turn(connection: Connection, patience: float) -> None:
+    """Take the lock as soon as it is free.
+
+    SQLite's own waiting looks ten times a second in the end, and beside busy writers gets no turn for seconds
+    (D-129).
+    """
+    driver: Any = connection.connection.driver_connection
+    deadline = time.monotonic() + patience
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_FOR_LOCK)
+            else:
+                return
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
 
 
 class Database:
