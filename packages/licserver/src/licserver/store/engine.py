@@ -3,13 +3,14 @@
 import contextlib
 import sqlite3
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarning, SQLAlchemyError
 
 from licserver.errors import SettingsError, StoreUnavailable
 from licserver.store.lanes import RUN_LIMIT, Lane, Trouble
@@ -102,11 +103,13 @@ def _connect_postgresql(url: URL) -> "Database":
 
 def _create(url: URL, **more: Any) -> Engine:
     try:
-        # hide_parameters: an error's text must not carry what was being stored
-        return create_engine(url, hide_parameters=True, **more)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SAWarning)  # of an option that there is not
+            # hide_parameters: an error's text must not carry what was being stored
+            return create_engine(url, hide_parameters=True, **more)
     except (NoSuchModuleError, ArgumentError, ImportError):
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
-    except ValueError:  # a query such as ?timeout=soon
+    except (ValueError, SAWarning):  # a query such as ?timeout=soon, or ?foo=bar
         raise SettingsError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
 
 
