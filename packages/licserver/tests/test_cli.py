@@ -238,7 +238,10 @@ DATABASES = [
 
 
 @sqlite_only
-@pytest.mark.parametrize("url", [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon", "sqlite:////tmp/x?foo=bar"])
+@pytest.mark.parametrize(
+    "url",
+    [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon", "sqlite:////tmp/x?foo=bar"],
+)
 def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypatch, url):
     """One line, naming LICSERVER_DATABASE_URL; wrong use, like every setting that cannot be."""
     monkeypatch.setenv("LICSERVER_DATABASE_URL", url)

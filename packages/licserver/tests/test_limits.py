@@ -289,3 +289,17 @@ async def test_whatever_the_redis_does_a_miss_is_answered(make_world, open_site,
     monkeypatch.setattr("limits.aio.strategies.SlidingWindowCounterRateLimiter.hit", fail)
     assert [(await site.verify(UNKNOWN))[0] for _ in range(2)] == [404, 429]
     assert "TypeError" in caplog.text
+
+
+@sqlite_only
+@pytest.mark.parametrize(("proxies", "told"), [("", 1), (PROXY, 0)])
+async def test_a_proxy_that_nobody_has_named_is_told_once(make_world, open_site, caplog, proxies, told):
+    """All its customers share one address: said when the first slot is taken through it."""
+    world = make_world(trusted_proxies=proxies)
+    site, key = await open_site(world), world.key(slots=None)
+    for number in range(3):
+        headers = {"X-Forwarded-For": f"203.0.113.{number}"}
+        assert (await site.verify(key, f"{number}.example", headers=headers))[0] == 200
+    warned = [line for line in caplog.messages if "LICSERVER_TRUSTED_PROXIES names no proxy" in line]
+    assert len(warned) == told
+    assert "203.0.113" not in caplog.text

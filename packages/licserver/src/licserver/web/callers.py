@@ -18,9 +18,6 @@ _REMEMBERED_BEHIND_PROXIES: Final = 16_384
 _LONGEST_REMEMBERED: Final = 96
 """Characters of ``X-Forwarded-For``: two hops. It is the caller's to write, and may be of any length."""
 
-_LOOKED_AT: Final = 1000
-"""Requests in which a proxy is looked for that the settings do not name; a look is not for nothing."""
-
 _log = logging.getLogger("licserver.web")
 
 
@@ -50,31 +47,34 @@ class Callers:
         self._behind_proxies = bool(settings.trusted_proxies)
         size = _REMEMBERED_BEHIND_PROXIES if self._behind_proxies else _REMEMBERED
         self._known = lru_cache(maxsize=size)(self._read)
-        self._to_look_at = _LOOKED_AT
+        self._has_warned = False
 
     def find(self, request: web.Request) -> Caller:
         """Read the connection's address, behind the trusted proxies if there are any."""
         peername = request.protocol.peername  # kept by the connection: no system call
         peer = peername[0] if peername else _NO_ADDRESS
         if not self._behind_proxies:
-            if self._to_look_at:
-                self._look_for_a_proxy(request, peer)
             return self._known(peer)
         forwarded = request.headers.getall("X-Forwarded-For", ())
-        if len(forwarded) == 1 and len(forwarded[0]) <= _LONGEST_REMEMBERED:
-            return self._known(peer, forwarded[0])
+        if len(forwarded) == 1:
+            hops = forwarded[0]
+            if len(hops) <= _LONGEST_REMEMBERED:
+                return self._known(peer, hops)
         return self._read(peer, *forwarded)
 
-    def _look_for_a_proxy(self, request: web.Request, peer: str) -> None:
-        """Say once what a proxy that is not named does: all customers share its address (D-127)."""
-        self._to_look_at -= 1
-        if "X-Forwarded-For" in request.headers:
-            self._to_look_at = 0
-            _log.warning(
-                "a request from %s carries X-Forwarded-For, and LICSERVER_TRUSTED_PROXIES names no proxy: if "
-                "one stands there, all its customers have one address, for slots and for limits; name it",
-                peer,
-            )
+    def look_for_a_proxy(self, request: web.Request) -> None:
+        """Say once that there is a proxy that nobody has named: all its customers share its address (D-127).
+
+        For requests that take a slot: there it matters, and a look at each request would be paid by all.
+        """
+        if self._behind_proxies or self._has_warned or "X-Forwarded-For" not in request.headers:
+            return
+        self._has_warned = True
+        _log.warning(
+            "a request from %s carries X-Forwarded-For, and LICSERVER_TRUSTED_PROXIES names no proxy: if one "
+            "stands there, all its customers have one address, for slots and for limits; name it",
+            request.protocol.peername and request.protocol.peername[0],
+        )
 
     def _read(self, peer: str, *forwarded: str) -> Caller:
         believed = connection_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)
