@@ -83,6 +83,11 @@ class Postgres:
             "licserver, PostgreSQL", data_dir, {"LICSERVER_DATABASE_URL": url}, keys, (self.pid(),)
         )
 
+    def empty(self, name: str) -> str:
+        """Make a database in which nothing has been set up; returns its SQLAlchemy URL."""
+        self._run("postgres", f"CREATE DATABASE {name}")
+        return f"postgresql+psycopg://postgres@/{name}?host={self._where}"
+
     def _run(self, database: str, *statements: str) -> None:
         import psycopg  # noqa: PLC0415 - an extra
 

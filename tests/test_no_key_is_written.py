@@ -23,7 +23,7 @@ SHAPES = {
     "a private key": re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 }
 SECRETS = "secrets.json"
-OWN = {SECRETS: {"a secret", "a private key"}, ".pem": {"a private key"}}
+OWN = {SECRETS: {"a secret", "a private key"}, ".pem": {"a private key"}, ".backup": {"a secret"}}
 """What belongs into a file of this name, or of this ending."""
 
 LARGEST = 64 << 20

@@ -23,10 +23,19 @@ from schemathesis.core.result import Ok
 
 from harness.shop import PRODUCT, SLUG
 from harness.world import World
+from licserver.model import Scope
 
-DOCUMENT = json.loads(Path(__file__).parents[1].joinpath("docs/openapi.json").read_text(encoding="utf-8"))
-SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
-OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok)}
+DOCS = Path(__file__).parents[1] / "docs"
+SCHEMAS = [
+    schemathesis.openapi.from_dict(json.loads(DOCS.joinpath(name).read_text(encoding="utf-8")))
+    for name in ("openapi.json", "openapi-admin.json")
+]
+OPERATIONS = {
+    found.ok().label: found.ok()
+    for schema in SCHEMAS
+    for found in schema.get_all_operations()
+    if isinstance(found, Ok)
+}
 CASES = [
     pytest.param(label, mode, id=f"{label}-{mode.name.lower()}")
     for label, operation in OPERATIONS.items()
@@ -36,6 +45,7 @@ CASES = [
     or operation.query  # else nothing can be asked wrongly
 ]
 EXAMPLES = int(os.environ.get("LICENSING_EXAMPLES", "40"))
+ADMIN = "/admin/"
 CONFORMS = CHECKS.get_by_names(
     [
         "not_a_server_error",
@@ -46,6 +56,7 @@ CONFORMS = CHECKS.get_by_names(
     ]
 )
 RARELY = st.sampled_from([True, *[False] * 3])
+MOSTLY = st.sampled_from([False, *[True] * 3])
 
 
 @pytest.fixture
@@ -53,7 +64,16 @@ def good(make_world: Callable[..., World]) -> tuple[World, dict[str, str]]:
     """A vendor with something to find, no limits in the way, and values that lead to it."""
     world = make_world(miss_limit=0, flood_limit=0)
     world.stock({"products": [PRODUCT, {**PRODUCT, "slug": "empty", "releases": []}], "licenses": []})
-    return world, {"license_key": world.new_key(SLUG, slots=None), "slug": SLUG}
+    key = world.new_key(SLUG, slots=None, subscription_id="s-1")
+    _, token = world.vendor.add_token("fuzz", Scope.WRITE)
+    return world, {
+        "license_key": key,
+        "slug": SLUG,
+        "product": SLUG,
+        "id": world.vendor.license(key).id.hex(),
+        "version": "1.0",
+        "token": token,
+    }
 
 
 @pytest.mark.parametrize(("label", "mode"), CASES)
@@ -63,22 +83,29 @@ def test_every_answer_to_whatever_is_sent_is_documented(
     """No 5xx, no status, header or body that the document does not have; some of the values are real ones."""
     world, values = good
     operation = OPERATIONS[label]
+    if "/subscriptions/" in label:
+        values["id"] = "s-1"
+    examples = max(1, EXAMPLES // 4) if ADMIN in label else EXAMPLES  # there are so many of them
+    token = {"Authorization": f"Bearer {values.pop('token')}"} if ADMIN in label else {}
     with world.serving() as server, requests.Session() as session:
         link = _link(session, server.url, values)
 
         @given(st.data(), operation.as_strategy(generation_mode=mode))
         @settings(
-            max_examples=EXAMPLES,
+            max_examples=examples,
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
             phases=[Phase.generate],
         )
         def send(data: st.DataObject, case: Any) -> None:
-            for place in (case.body, case.query):
+            for place in (case.body, case.query, case.path_parameters):
+                often = MOSTLY if place is case.path_parameters else RARELY
                 for name, value in (values | link).items():
-                    if isinstance(place, dict) and name in place and data.draw(RARELY):
+                    if isinstance(place, dict) and name in place and data.draw(often):
                         place[name] = value
+            if data.draw(MOSTLY) and token:
+                case.headers = {**(case.headers or {}), **token}
             response = case.call(base_url=server.url, session=session, timeout=10)
             case.validate_response(response, checks=CONFORMS)
 

@@ -89,10 +89,11 @@ def test_the_update_arrives(shop: World, open_client: Open, tmp_path: Path) -> N
     update = client.check_for_update(key)
     assert update is not None
     told: list[tuple[int, int]] = []
-    path = client.download(
+    done = client.download(
         update, tmp_path / "downloads", progress=lambda done, total, _: told.append((done, total))
-    ).path
-    content = shop.files["1.1.0"]
+    )
+    path, content = done.path, shop.files["1.1.0"]
+    assert done.version == "1.1.0"
     assert path.name == "photo-lab-1.1.0.zip"
     assert path.read_bytes() == content
     assert told == sorted(told)
@@ -190,5 +191,6 @@ def test_replaced_before_the_download(shop: World, server: Server, open_client: 
     assert update is not None
     shop.vendor.withdraw(SLUG, "1.1.0")
     content = shop.publish(SLUG, "1.1.1", "2026-11-20T12:00:00Z")
-    assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
+    done = client.download(update, tmp_path / "downloads")
+    assert (done.path.read_bytes(), done.version) == (content, "1.1.1")
     assert server.downloads == [404, 200]

@@ -24,7 +24,10 @@ postgresql_only = pytest.mark.parametrize("engine_name", ["postgresql"], indirec
 own_engine = pytest.mark.parametrize("engine_name", ["its own"], indirect=True)
 
 _TEMPLATE = "licserver_template"
-_TABLES = ("activations", "licenses", "releases", "products", "facts")
+_TABLES = (
+    *("sessions", "users", "idempotency", "tokens", "audit", "totals"),
+    *("license_words", "activations", "licenses", "manifests", "releases", "products", "facts"),
+)
 _EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES)  # noqa: S608 - our own names
 
 

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -89,6 +90,8 @@ class Cable:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.cut_after: list[int] = []
         self.cuts = 0
+        self.pause = 0.0
+        """Seconds after each piece of at most 16 KiB: a line as slow as that."""
 
     @contextmanager
     def plugged(self) -> Iterator["Cable"]:
@@ -117,6 +120,7 @@ class Cable:
                 while piece := far.recv(16384):
                     near.sendall(piece)
                     carried += len(piece)
+                    time.sleep(self.pause)
                     if self.cut_after and carried > self.cut_after[0]:
                         self.cut_after.pop(0)
                         self.cuts += 1

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,9 +169,9 @@ class World:
     # --- serving ------------------------------------------------------------------------------
 
     @contextmanager
-    def serving(self, port: int = 0) -> Iterator["Server"]:
+    def serving(self, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator["Server"]:
         """Serve this vendor on a real socket, in a thread with an event loop of its own."""
-        server = Server(self, port)
+        server = Server(self, port, tls)
         server.start()
         try:
             yield server
@@ -185,8 +186,9 @@ def _missing() -> Valid:
 class Server:
     """A running `licserver` application; can be stopped and started again on the same port."""
 
-    def __init__(self, world: World, port: int = 0) -> None:
+    def __init__(self, world: World, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._world = world
+        self._tls = tls
         self.port = port
         self._seen: list[tuple[str, str | None, int]] = []
 
@@ -236,7 +238,7 @@ class Server:
         await runner.setup()
         assert runner.server is not None
         runner.server.request_handler = self._noting(runner.server.request_handler)
-        site = web.TCPSite(runner, "127.0.0.1", self.port)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self._tls)
         await site.start()
         self.port = runner.addresses[0][1]
         ready.set()

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from stage.archives import app, downloaded
 from stage.scripts import play
 from stage.store import Store
 
@@ -310,3 +311,15 @@ def eventually():
 def crashes():
     """How many processes a test kills: a few; 300 in `nox -s crash`."""
     return int(os.environ.get("LICCLIENT_CRASHES", "12"))
+
+
+@pytest.fixture
+def root(tmp_path):
+    """The app's own folder; not there yet."""
+    return tmp_path / "Photo Lab"
+
+
+@pytest.fixture
+def lay(tmp_path):
+    """Lay down the zip of a version, as `download` leaves it."""
+    return lambda version, content=None: downloaded(tmp_path, content or app(version), version)

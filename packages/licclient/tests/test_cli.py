@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
+from stage.archives import app, downloaded
 from stage.scripts import digest
 
-from licclient import License, Source
+from licclient import Installation, License, Source
 from licclient._cli import _origin, main
 
 FILE = b"the new version" * 100
@@ -221,6 +222,50 @@ def test_a_folder_that_cannot_be_used_is_exit_2(run, shop, key, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = run("download", key, "notes", "1.0", "--to", str(tmp_path / "file"))
     assert (status, err.count("\n")) == (2, 1)
+
+
+def test_apply_and_roll_back_need_no_server(run, tmp_path, capsys):
+    """What was downloaded is put in force, and the version before comes back; also for programs."""
+    root = tmp_path / "app"
+    for version in ("1.0", "1.1"):
+        told = downloaded(tmp_path, app(version), version)
+        apply = [
+            "apply",
+            str(told.path),
+            "--version",
+            version,
+            "--sha256",
+            told.sha256.upper(),
+            "--to",
+            str(root),
+        ]
+        assert main(apply) == 0
+    folder = Installation(root).current.folder
+    assert capsys.readouterr().out.splitlines()[-1] == str(folder)
+    assert main([*apply, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": "1.1", "folder": str(folder)}
+    status, out, _ = run("roll-back", str(root), "--json")
+    assert (status, json.loads(out)["version"]) == (0, "1.0")
+    assert run("roll-back", str(root))[:2] == (1, "There is no version before this one.\n")
+
+
+def test_what_cannot_be_applied_is_told_in_one_line(run, tmp_path):
+    """No file, another file, no zip, no version: each with its own status, and none with a traceback."""
+    good, bad = downloaded(tmp_path, app("1.0"), "1.0"), downloaded(tmp_path, b"no zip", "1.0")
+
+    def apply(path, sha256, version="1.0", *more: str):
+        return run(
+            "apply", str(path), "--version", version, "--sha256", sha256, "--to", str(tmp_path / "app"), *more
+        )
+
+    assert apply(tmp_path / "nowhere", good.sha256)[0] == 2
+    assert apply(good.path, good.sha256, "../1")[0] == 2
+    assert apply(good.path, "md5")[0] == 2
+    for path, kind in ((good.path, "untrusted"), (bad.path, "unusable_archive")):
+        status, out, _ = apply(path, bad.sha256, "1.0", "--json")
+        assert (status, json.loads(out)["error"]) == (3, kind)
+    status, out, err = apply(bad.path, bad.sha256)
+    assert (status, out, err.count("\n")) == (3, "", 1)
 
 
 def test_a_server_cannot_steer_the_terminal(run, service, key):

@@ -106,7 +106,7 @@ async def test_a_part_that_is_too_long_is_dropped(client, store, folder, key):
 def test_more_than_was_said_is_untrusted(folder):
     """Whatever the HTTP library lets through, a job stops at the declared size, and keeps nothing."""
     told = {"Content-Length": "4", "ETag": '"x"', "Repr-Digest": digest(b"1234")}
-    with open_job(folder, "part", "https://x.example", "notes", "key") as job:
+    with open_job(folder, "part", "https://x.example", "notes", "key", "2.0") as job:
         job.begin(Head(200, told))
         job.write(b"1234")
         with pytest.raises(UntrustedAnswer):
@@ -123,8 +123,8 @@ def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
     monkeypatch.setattr("filelock.FileLock.acquire", unsupported)
     told = {"Content-Length": "4", "Content-Disposition": "attachment; filename=a.txt"}
     with (
-        open_job(folder, "part", "https://x.example", "notes", "key") as one,
-        open_job(folder, "part", "https://x.example", "notes", "key") as other,
+        open_job(folder, "part", "https://x.example", "notes", "key", "2.0") as one,
+        open_job(folder, "part", "https://x.example", "notes", "key", "2.0") as other,
     ):
         for job, content in ((one, b"1111"), (other, b"2222")):
             job.begin(Head(200, told | {"Repr-Digest": digest(content)}))

@@ -16,6 +16,7 @@ from licclient import (
     Reason,
     ServiceUnavailable,
     UntrustedAnswer,
+    UnusableArchive,
     explain,
 )
 from licclient._texts import LANGUAGES, TEXTS, pick_language, text_of
@@ -28,6 +29,7 @@ EVERYTHING = [
     InvalidRequest({}),
     ServiceUnavailable(),
     UntrustedAnswer(),
+    UnusableArchive(),
     DownloadCancelled(),
     *(LicenseStatus(state) for state in LicenseState),
 ]
@@ -59,7 +61,7 @@ def test_who_cancels_is_not_told_of_an_outage():
 def test_no_line_is_left_over():
     """Every line of the table belongs to a reason, a flaw or a kind of error."""
     codes = {f"reason.{reason.value}" for reason in Reason} | {f"flaw.{flaw.value}" for flaw in KeyFlaw}
-    kinds = ("not_activated", "invalid_request", "unavailable", "untrusted", "cancelled")
+    kinds = ("not_activated", "invalid_request", "unavailable", "untrusted", "unusable_archive", "cancelled")
     codes |= {f"error.{kind}" for kind in kinds}
     assert set(TEXTS) == codes | {"state.valid", "state.grace"}
 

@@ -1,10 +1,14 @@
+import ast
 import asyncio
+import gc
 import inspect
 import logging
 import pickle
+import pkgutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import respx
@@ -27,6 +31,8 @@ def test_the_public_door():
         "AsyncLicenseClient",
         "DownloadCancelled",
         "Downloaded",
+        "Installation",
+        "Installed",
         "InvalidRequest",
         "KeyFlaw",
         "LicclientError",
@@ -41,6 +47,7 @@ def test_the_public_door():
         "ServiceUnavailable",
         "Source",
         "UntrustedAnswer",
+        "UnusableArchive",
         "Update",
         "__version__",
         "explain",
@@ -48,9 +55,39 @@ def test_the_public_door():
     assert all(hasattr(licclient, name) for name in licclient.__all__)
 
 
+def _exported(source: Path) -> list[str]:
+    """Read `__all__` without importing: a module may need a toolkit that is not here."""
+    for line in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__all__":
+            return ast.literal_eval(line.value)
+    raise AssertionError(f"{source} does not say what it exports")
+
+
+def test_what_is_public_is_written_down():
+    """Every module without an underscore, and every name that it exports, stands in the documentation."""
+    package = Path(licclient.__file__).parent
+    page = (Path(__file__).parents[3] / "docs" / "client.md").read_text(encoding="utf-8")
+    stays = page.partition("## What stays")[2].partition("## ")[0]
+    modules = {"licclient": package / "__init__.py"}
+    for found in pkgutil.iter_modules([str(package)]):
+        if not found.name.startswith("_"):
+            inside = package / found.name / "__init__.py" if found.ispkg else package / f"{found.name}.py"
+            modules[f"licclient.{found.name}"] = inside
+    assert len(modules) >= 3
+    for name, source in modules.items():
+        names = _exported(source)
+        assert f"`{name}" in stays, name
+        assert names == sorted(names), name
+        missing = [one for one in names if one not in page and one != "__version__"]
+        assert not missing, (name, missing)
+
+
 @pytest.mark.parametrize(
     "name",
-    ["__init__", "verify", "check_for_update", "download", "activate", "deactivate_locally", "status"],
+    [
+        *("__init__", "verify", "check_for_update", "download"),
+        *("activate", "deactivate_locally", "status", "skip_update", "is_skipped"),
+    ],
 )
 def test_the_twins_have_the_same_face(name):
     """Both flavours take the same arguments."""
@@ -77,7 +114,7 @@ def test_errors_survive_a_process_boundary(error):
 
 
 def test_importing_loads_nothing_heavy():
-    """No HTTP library, no event loop, no lock, no crypto until a call is made."""
+    """No HTTP library, no event loop, no lock, no crypto until a call is made; no windows at all."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import licclient"],
         capture_output=True,
@@ -94,9 +131,13 @@ def test_importing_loads_nothing_heavy():
         "asyncio",
         "filelock",
         "platformdirs",
+        "tkinter",
+        "PySide6",
+        "licclient._dialogs",
     }
     assert "licclient._client" in loaded
-    assert not loaded & (heavy | {"ssl", "truststore", "packaging.version"})
+    assert not loaded & (heavy | {"ssl", "truststore", "packaging.version", "zipfile"})
+    assert "licclient._installation" not in loaded
 
 
 def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
@@ -161,6 +202,26 @@ async def test_a_cancelled_task_does_not_overtake_its_disk_work():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == [True]
+
+
+async def test_what_fails_behind_a_cancelled_task_complains_to_nobody():
+    """The task's own end is what counts: no "exception was never retrieved" in the app's log."""
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told["message"]))
+
+    def step():
+        time.sleep(0.1)
+        raise LicenseRefused(Reason.EXPIRED, "License expired.")
+
+    task = asyncio.ensure_future(in_thread(step))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
 
 
 @respx.mock

@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -254,3 +255,33 @@ async def test_verify_and_check_do_not_disturb_each_other(client, service, key):
     assert (await client.verify(key)).product == "Notes"
     with pytest.raises((LicenseRefused, ServiceUnavailable)):
         await client.verify(key[:-1] + "9")
+
+
+async def test_a_version_is_skipped_for_this_app_alone(make_client, service, key):
+    """One version to the letter, for any key, after a restart, until another is skipped (D-87).
+
+    It changes nothing about what is offered: that is for windows which open unasked.
+    """
+    service.offers("2.0")
+    client = make_client()
+    first = await client.check_for_update(key)
+    assert not await client.is_skipped(first)
+    await client.skip_update(first)
+    assert await make_client().is_skipped(replace(first, license_key="CP-OTHER"))
+    assert await client.check_for_update(key) == first
+    assert not await client.is_skipped(replace(first, version="2.0.0"))
+    assert not await client.is_skipped(replace(first, slug="photos"))
+    assert not await make_client("https://elsewhere.example.com").is_skipped(first)
+    await client.skip_update(replace(first, version="2.1"))
+    assert not await client.is_skipped(first)
+
+
+async def test_what_was_skipped_cannot_be_read(client, service, key, tmp_path):
+    """A damaged file is no memory, and no mistake."""
+    service.offers("2.0")
+    update = await client.check_for_update(key)
+    await client.skip_update(update)
+    [file] = (tmp_path / "state").glob("skipped-*.state")
+    assert key not in file.read_text()
+    file.write_bytes(b"{")
+    assert not await client.is_skipped(update)

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from datetime import date, timedelta
 
 import pytest
+from stage.hands import qt_app
 
+from harness.screen import without
 from licclient import AsyncLicenseClient, LicenseClient, LicenseState
-from licclient.deliver import to_loop, to_tk
+from licclient.deliver import to_loop, to_qt, to_tk
 
 APP = {"product": "Notes", "slug": "notes", "version": "1.0"}
 
@@ -236,7 +238,10 @@ async def test_in_an_event_loop(license_service, eventually):
 
 def test_in_tk(license_service):
     """`to_tk` brings them into Tk's main loop, as long as there is one."""
-    tkinter = pytest.importorskip("tkinter", reason="this Python has no Tk")
+    try:
+        import tkinter  # noqa: ICN001, PLC0415 - not every Python has it
+    except ImportError as missing:
+        without(f"this Python has no Tk: {missing}")
     root = tkinter.Tcl()  # the same loop, without a screen
     license_service.issue("Notes", activated=True)
     threads = []
@@ -252,10 +257,10 @@ def test_in_tk(license_service):
 
 def test_in_qt(license_service):
     """`to_qt` brings them into Qt's main loop."""
-    core = pytest.importorskip("PySide6.QtCore", reason="PySide6 is not installed")
-    from licclient.deliver import to_qt  # noqa: PLC0415
-
-    app = core.QCoreApplication.instance() or core.QCoreApplication([])
+    try:
+        app = qt_app()
+    except ImportError as missing:
+        without(f"PySide6 cannot be used: {missing}")
     license_service.issue("Notes", activated=True)
     threads = []
     client = LicenseClient("https://licenses.example.com", **APP)

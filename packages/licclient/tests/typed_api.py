@@ -3,14 +3,21 @@
 A line with `type: ignore` must be an error; both checkers complain about an ignore that is not needed.
 """
 
+import tkinter as tk
 from collections.abc import Callable, Coroutine
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, assert_type
 
+from PySide6.QtWidgets import QWidget
+
+import licclient.qt
+import licclient.tk
 from licclient import (
     AsyncLicenseClient,
     Downloaded,
+    Installation,
+    Installed,
     KeyFlaw,
     LicclientError,
     License,
@@ -37,6 +44,8 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     assert_type(client.require(), License)
     assert_type(client.status(), LicenseStatus)
     assert_type(client.diagnose(), str)
+    assert_type(client.is_skipped(update), bool)
+    client.skip_update(update)
     client.deactivate_locally()
     with client as entered:
         assert_type(entered, LicenseClient)
@@ -52,6 +61,7 @@ async def asynchronous(client: AsyncLicenseClient, update: Update) -> None:
     assert_type(await client.download(update, Path("folder"), progress=print), Downloaded)
     assert_type(await client.require(), License)
     assert_type(await client.status(), LicenseStatus)
+    assert_type(await client.is_skipped(update), bool)
     await client.deactivate_locally()
     async with client as entered:
         assert_type(entered, AsyncLicenseClient)
@@ -83,6 +93,16 @@ def gates(client: LicenseClient, twin: AsyncLicenseClient) -> None:
     assert also_sent is not None
 
 
+def installed(app: Installation, done: Downloaded) -> None:
+    """An app that replaces itself."""
+    assert_type(app.apply(done), Installed)
+    assert_type(app.roll_back(), Installed | None)
+    assert_type(app.current, Installed | None)
+    assert_type(app.start("photo-lab", ["a"]), int)
+    assert_type(done.version, str)
+    app.apply("photo-lab.zip")  # type: ignore[arg-type]
+
+
 def facts(license_: License, status: LicenseStatus, update: Update) -> None:
     """What the records hold."""
     assert_type(license_.expiry, date | None)
@@ -107,6 +127,17 @@ def problems(problem: LicclientError) -> str:
         case _:
             pass
     return explain(problem, "de")
+
+
+def windows(client: LicenseClient, update: Update, root: tk.Tk, parent: QWidget | None) -> None:
+    """The dialogs of both toolkits."""
+    assert_type(licclient.tk.ask_for_key(client, root), License | None)
+    assert_type(licclient.qt.ask_for_key(client, parent, language="de"), License | None)
+    assert_type(licclient.tk.offer_update(client, update, "folder", root, asked=True), Downloaded | None)
+    assert_type(licclient.qt.offer_update(client, update, Path("folder")), Downloaded | None)
+    assert_type(licclient.tk.ActivationDialog(client, root).license, License | None)
+    assert_type(licclient.qt.UpdateDialog(client, update, "folder").file, Downloaded | None)
+    licclient.tk.ask_for_key(client)  # type: ignore[call-arg]
 
 
 def fakes(clock: LicenseClock, make: Callable[[], LicenseClient]) -> None:

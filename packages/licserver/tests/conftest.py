@@ -20,14 +20,15 @@ from aiohttp import web
 
 from harness.engines import Meddler
 from licserver.cli import main
+from licserver.environment import parse_ip
 from licserver.model import Environment, EnvironmentPolicy, Release
-from licserver.rules import draw_key, version_key
+from licserver.rules import draw_key, judge_verify, version_key
 from licserver.settings import Settings
-from licserver.store import Records
+from licserver.store import BatchStore, Claim, Records, Sighting
 from licserver.vendor import LicenseTerms, Vendor
 from licserver.web import create_app
 from licserver.web.connections import Runner
-from licserver.web.serving import AccessLogger
+from licserver.web.logs import AccessLogger
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
@@ -118,6 +119,21 @@ def make_world(
 def world(make_world: Callable[..., World]) -> World:
     """A world with default settings."""
     return make_world()
+
+
+@pytest.fixture
+def activate(world: World) -> Iterator[Callable[[str, str, str], Any]]:
+    """Take a slot of a key, as a verify call does."""
+
+    def take(key: str, domain: str, ip: str) -> Any:
+        here = Environment(domain, str(parse_ip(ip)))
+        sighting = Sighting(world.vendor.vault.license_id(key), here)
+        claim = Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
+        return store.admit([claim])[0]
+
+    store = BatchStore(world.vendor.database)
+    yield take
+    store.close()
 
 
 @pytest.fixture

@@ -108,6 +108,14 @@ def test_what_is_in_the_books_outlives_a_step_up_and_down(database):
             "INSERT INTO releases (id, product_id, version, version_key, changelog, published_at, file_name, "  # noqa: S608
             f"size, sha256) VALUES (9, 7, '1.0', '1', '', {instant}, 'a.zip', 3, ' ')"
         )
+        connection.exec_driver_sql(
+            "INSERT INTO licenses (id, sealed_key, product_id, product_name, issued_at, lifetime, slots) "  # noqa: S608
+            f"VALUES ('0123456789abcdef', 'x', 7, 'App', {instant}, false, 3)"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO activations (license_id, domain, ip, activated_at) "  # noqa: S608
+            f"VALUES ('0123456789abcdef', 'a.example', '192.0.2.1', {instant})"
+        )
 
     def held():
         with database.reading() as connection:
@@ -117,10 +125,14 @@ def test_what_is_in_the_books_outlives_a_step_up_and_down(database):
     before = held()
     assert migrate.upgrade(database) == "0001"
     assert held() == before
+    with database.reading() as connection:  # found by its domain from the first day on
+        seen = "SELECT domain, last_seen_at = activated_at FROM activations"
+        assert connection.exec_driver_sql(seen).all() == [("a.example", True)]
     migrate.migrate(database, lambda config: command.downgrade(config, "0001"))
     assert held() == before
     with database.reading() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM releases").scalar() == 1
+        for table in ("releases", "licenses", "activations"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 1  # noqa: S608
 
 
 def test_the_program_knows_all_revisions_without_alembic():
@@ -135,10 +147,10 @@ def test_a_change_that_no_migration_made_is_found(database):
     """What somebody changed by hand is named."""
     migrate.upgrade(database)
     with database.writing() as connection:
-        connection.exec_driver_sql("ALTER TABLE licenses ADD COLUMN note TEXT")
+        connection.exec_driver_sql("ALTER TABLE licenses ADD COLUMN scribble TEXT")
         connection.exec_driver_sql("DROP INDEX ix_licenses_subscription_id")
     found = " ".join(migrate.differences(database))
-    assert "note" in found
+    assert "scribble" in found
     assert "ix_licenses_subscription_id" in found
 
 
@@ -200,9 +212,10 @@ def test_two_who_open_a_fresh_database_with_other_secrets_are_told_apart(url, da
 def test_an_older_schema_is_refused_with_the_command_that_mends_it(url, database, monkeypatch):
     """A program whose schema is newer says `licserver db upgrade`."""
     migrate.upgrade(database)
-    monkeypatch.setattr(schema, "REVISIONS", (schema.HEAD, "9999"))
+    before = schema.HEAD
+    monkeypatch.setattr(schema, "REVISIONS", (before, "9999"))
     monkeypatch.setattr(schema, "HEAD", "9999")
-    with pytest.raises(StoreError, match=r"schema 0002 .* needs 9999; run: licserver db upgrade"):
+    with pytest.raises(StoreError, match=rf"schema {before} .* needs 9999; run: licserver db upgrade"):
         open_database(url, SECRETS)
 
 

@@ -21,11 +21,17 @@ GOOD = {
     "LICSERVER_ARTIFACTS_URL": ("s3://my-bucket/a/b/", "artifacts_url", "s3://my-bucket/a/b"),
     "LICSERVER_ARTIFACTS_REDIRECT": ("no", "artifacts_redirect", False),
     "LICSERVER_ACCESS_LOG": ("true", "access_log", True),
+    "LICSERVER_ACTIVATION_DAYS": ("180", "activation_days", 180),
+    "LICSERVER_AUDIT_DAYS": ("400", "audit_days", 400),
+    "LICSERVER_LOG_FORMAT": ("json", "log_format", "json"),
+    "LICSERVER_METRICS_LISTEN": ("[::1]:9464", "metrics_listen", "[::1]:9464"),
     "LICSERVER_BODY_TIMEOUT": ("2.5", "body_timeout", 2.5),
     "LICSERVER_HEADER_TIMEOUT": ("5", "header_timeout", 5.0),
     "LICSERVER_SEND_TIMEOUT": ("30", "send_timeout", 30.0),
     "LICSERVER_MISS_LIMIT": ("0", "miss_limit", 0),
     "LICSERVER_FLOOD_LIMIT": ("1000", "flood_limit", 1000),
+    "LICSERVER_ADMIN_LISTEN": ("[::1]:8081", "admin_address", ("::1", 8081)),
+    "LICSERVER_UPLOAD_LIMIT": ("1000000", "upload_limit", 1_000_000),
     "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),
 }
 

@@ -2,31 +2,16 @@
 
 import hashlib
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from licserver.environment import parse_ip
 from licserver.errors import WrongUse
-from licserver.model import Environment, EnvironmentPolicy
-from licserver.rules import has_key_shape, judge_verify
-from licserver.store import BatchStore, Claim, Sighting
+from licserver.model import EnvironmentPolicy
+from licserver.rules import has_key_shape
 from licserver.vendor import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms
-
-
-@pytest.fixture
-def activate(world):
-    """Take a slot of a key, as a verify call does."""
-
-    def take(key, domain, ip):
-        here = Environment(domain, str(parse_ip(ip)))
-        sighting = Sighting(world.vendor.vault.license_id(key), here)
-        claim = Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
-        return store.admit([claim])[0]
-
-    store = BatchStore(world.vendor.database)
-    yield take
-    store.close()
 
 
 @pytest.fixture
@@ -305,6 +290,38 @@ def test_ending_a_subscription_ends_its_licenses_and_those_issued_later(world):
     assert world.vendor.license(one).subscription_ended_at == later
     assert world.vendor.license(other).subscription_ended_at is None
     assert world.vendor.license(world.key(subscription_id="s-1")).subscription_ended_at == later
+
+
+def test_a_subscription_that_ends_while_its_keys_are_issued(world, monkeypatch):
+    """A long order takes many transactions: what is sold after the end has ended, too."""
+    monkeypatch.setattr("licserver.vendor.issuing.ISSUE_BATCH", 1)
+    batches = world.vendor.issue("app", LicenseTerms(subscription_id="s-1"), 3)
+    keys = next(batches)
+    world.vendor.end_subscription("s-1")
+    keys += [key for batch in batches for key in batch]
+    assert [world.vendor.license(key).subscription_ended_at for key in keys] == [world.clock()] * 3
+
+
+def test_a_sale_that_meets_the_end_of_its_subscription(world):
+    """Whichever comes first, no license is left that does not end; sixty times at the same moment."""
+    for number in range(60):
+        terms = LicenseTerms(subscription_id=f"s-{number}")
+        first = world.key(subscription_id=terms.subscription_id)
+        start = threading.Barrier(2)
+
+        def sell(terms=terms, start=start):
+            start.wait()
+            return world.vendor.issue_one("app", terms)[1]
+
+        def end(terms=terms, start=start):
+            start.wait()
+            world.vendor.end_subscription(terms.subscription_id)
+
+        with ThreadPoolExecutor(2) as pool:
+            sold, ended = pool.submit(sell), pool.submit(end)
+            ended.result()
+        held = [world.vendor.license(key).subscription_ended_at for key in (first, sold.result())]
+        assert held == [world.clock()] * 2
 
 
 @pytest.mark.parametrize("name", ["", " ", "nope", "\udcff", "a\x00"], ids=repr)

@@ -267,7 +267,7 @@ async def test_strangers_do_not_write_the_log(site, caplog, monkeypatch):
     head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\n"
     broken = head + b"x" * 100
     for data in [broken, BROKEN["TLS"]] * 20:
-        await site.raw(data, end=True)
+        await site.raw(data)
     lines = [
         line for line in caplog.messages if "Error" in line or "unreadable" in line or "Unhandled" in line
     ]

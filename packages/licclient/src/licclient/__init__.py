@@ -16,12 +16,14 @@ from licclient._errors import (
     NotActivated,
     ServiceUnavailable,
     UntrustedAnswer,
+    UnusableArchive,
 )
 from licclient._model import License, Reason, Source, Update
 
 if TYPE_CHECKING:
     from licclient._download import Downloaded
     from licclient._explain import explain
+    from licclient._installation import Installation, Installed
     from licclient._status import LicenseState, LicenseStatus
     from licclient._typed_key import KeyFlaw
 
@@ -31,6 +33,8 @@ __all__ = [
     "AsyncLicenseClient",
     "DownloadCancelled",
     "Downloaded",
+    "Installation",
+    "Installed",
     "InvalidRequest",
     "KeyFlaw",
     "LicclientError",
@@ -45,6 +49,7 @@ __all__ = [
     "ServiceUnavailable",
     "Source",
     "UntrustedAnswer",
+    "UnusableArchive",
     "Update",
     "__version__",
     "explain",
@@ -54,6 +59,8 @@ __all__ = [
 # Not needed by a start that is answered from the cache, so loaded when they are asked for.
 _LATER = {
     "Downloaded": "_download",
+    "Installation": "_installation",
+    "Installed": "_installation",
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",

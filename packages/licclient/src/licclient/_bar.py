@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
+from licclient._texts import amount, span
+
 _BAR_CELLS: Final = 24
 _BACK: Final = "\r"
 
@@ -42,23 +44,7 @@ def bar_line(done: int, total: int, speed: float) -> str:
     part = done / total if total else 1.0
     full = int(part * _BAR_CELLS)
     bar = "#" * full + "." * (_BAR_CELLS - full)
-    words = f"{part:4.0%} [{bar}] {_amount(done)} of {_amount(total)}"
+    words = f"{part:4.0%} [{bar}] {amount(done)} of {amount(total)}"
     if speed <= 0:
         return words
-    return f"{words}, {_amount(speed)}/s, {_span((total - done) / speed)} left"
-
-
-def _amount(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:  # noqa: PLR2004 - as disks and networks are sold
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.2f} GB"
-
-
-def _span(seconds: float) -> str:
-    whole = round(seconds)
-    if whole >= 100 * 3600:
-        return "days"
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+    return f"{words}, {amount(speed)}/s, {span((total - done) / speed) or 'days'} left"

@@ -1,7 +1,8 @@
-"""The command `licclient`: verify a key, look for an update, download it, find out what is wrong.
+"""The command `licclient`: verify a key, look for an update, download it, apply it, find out what is wrong.
 
-Exit status: 0 valid, offered, downloaded, nothing wrong; 1 a definite no, something wrong; 2 wrong use; 3 no
-trustworthy answer; 130 interrupted. Neither the license key nor a download link is ever printed.
+Exit status: 0 valid, offered, downloaded, applied, nothing wrong; 1 a definite no, something wrong; 2 wrong
+use; 3 no trustworthy answer or file; 130 interrupted. Neither the license key nor a download link is ever
+printed.
 """
 
 import argparse
@@ -10,13 +11,14 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import licclient
 from licclient._bar import progress_bar
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
-from licclient._errors import InvalidRequest, LicclientError, LicenseRefused
+from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, UntrustedAnswer, UnusableArchive
 from licclient._model import License, Source, Update
 from licclient._update_steps import NoUpdate
 
@@ -46,12 +48,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     try:
-        told = _parser().parse_args(argv)
+        parser = _parser()
+        told = parser.parse_args(argv)
+        if not told.local and told.server is None:
+            parser.error("the following arguments are required: --server")
         if told.key == _STDIN:
             told.key = sys.stdin.readline()
     except KeyboardInterrupt:
         return INTERRUPTED
     try:
+        if told.local:
+            change: Callable[[argparse.Namespace], int] = told.run
+            return change(told)
         with _client(told) as client:
             run: Callable[[argparse.Namespace, LicenseClient], int] = told.run
             return run(told, client)
@@ -64,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-# --- the four commands ------------------------------------------------------------------------
+# --- the commands -----------------------------------------------------------------------------
 
 
 def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
@@ -108,7 +116,7 @@ def _download(told: argparse.Namespace, client: LicenseClient) -> int:
                 "path": str(result.path),
                 "size": result.size,
                 "sha256": result.sha256,
-                "version": found.version,
+                "version": result.version,
             }
             _say(told, document, str(result.path), f"{result.size} bytes, sha256 {result.sha256}")
             return YES
@@ -117,6 +125,28 @@ def _download(told: argparse.Namespace, client: LicenseClient) -> int:
             return NO
         case _:
             return _say_failure(told, found)
+
+
+def _apply(told: argparse.Namespace) -> int:
+    from licclient._download import Downloaded  # noqa: PLC0415 - rarely needed
+    from licclient._installation import Installation  # noqa: PLC0415 - as above
+
+    file = Path(told.file)
+    downloaded = Downloaded(file, file.stat().st_size, told.sha256.lower(), told.version)
+    made = Installation(told.to).apply(downloaded)
+    _say(told, {"version": made.version, "folder": str(made.folder)}, str(made.folder))
+    return YES
+
+
+def _roll_back(told: argparse.Namespace) -> int:
+    from licclient._installation import Installation  # noqa: PLC0415 - rarely needed
+
+    found = Installation(told.folder).roll_back()
+    if found is None:
+        _say(told, {"version": None, "folder": None}, "There is no version before this one.")
+        return NO
+    _say(told, {"version": found.version, "folder": str(found.folder)}, str(found.folder))
+    return YES
 
 
 def _doctor(told: argparse.Namespace, client: LicenseClient) -> int:
@@ -151,7 +181,8 @@ def _say_failure(told: argparse.Namespace, problem: LicclientError) -> int:
         return NO
     if isinstance(problem, InvalidRequest):
         return _say_error(told, WRONG_USE, "invalid_request", str(problem))
-    kind = "untrusted" if isinstance(problem, licclient.UntrustedAnswer) else "unavailable"
+    kinds = {UntrustedAnswer: "untrusted", UnusableArchive: "unusable_archive"}
+    kind = kinds.get(type(problem), "unavailable")
     return _say_error(told, NO_ANSWER, kind, str(problem))
 
 
@@ -224,7 +255,7 @@ def _client(told: argparse.Namespace) -> LicenseClient:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="licclient", description="Verify a license key, and find and download updates.")
     parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
-    parser.add_argument("--server", required=True, metavar="URL", help="address of the license service")
+    parser.add_argument("--server", metavar="URL", help="address of the license service")
     parser.add_argument(
         "--public-key",
         action="append",
@@ -238,7 +269,7 @@ def _parser() -> argparse.ArgumentParser:
         help="take only versions signed by this key of the vendor; may be given several times",
     )
     parser.add_argument("--state-dir", metavar="DIR", help="where to keep cache and installation id")
-    parser.set_defaults(key=None, product=None, slug=None, installed=None, domain=None)
+    parser.set_defaults(key=None, product=None, slug=None, installed=None, domain=None, local=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     verify = _command(commands, "verify", _verify, "tell whether a license key is valid")
@@ -255,6 +286,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_installed(download)
     _add_domain(download)
     download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
+
+    apply = _command(commands, "apply", _apply, "put a downloaded version in force; no server", key=False)
+    apply.add_argument("file", metavar="FILE", help="the zip, as downloaded")
+    apply.add_argument("--version", required=True, metavar="VERSION", help="the version that it is")
+    apply.add_argument("--sha256", required=True, metavar="HEX", help="its digest, as `download` told it")
+    apply.add_argument("--to", required=True, metavar="DIR", help="the app's own folder")
+    apply.set_defaults(local=True)
+
+    back = _command(commands, "roll-back", _roll_back, "go back to the version before; no server", key=False)
+    back.add_argument("folder", metavar="DIR", help="the app's own folder")
+    back.set_defaults(local=True)
 
     doctor = _command(commands, "doctor", _doctor, "find out what is wrong, for a mail to support", key=False)
     doctor.add_argument("--product", metavar="NAME", help="the app's product, to find its license")

@@ -58,11 +58,13 @@ class Downloaded:
         path: Where it is.
         size: In bytes.
         sha256: Its digest, as lower-case hex: of the bytes as they were written.
+        version: The version that it is; higher than the one offered if that was replaced meanwhile (D-33).
     """
 
     path: Path
     size: int
     sha256: str
+    version: str
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -73,7 +75,7 @@ class Downloaded:
 
 @contextmanager
 def open_job(
-    folder: Path, part: str, link: str | None, fallback_name: str, license_key: str
+    folder: Path, part: str, link: str | None, fallback_name: str, license_key: str, version: str
 ) -> Generator["Job"]:
     """Take up the download of one file into one folder, where an earlier run left it.
 
@@ -83,6 +85,7 @@ def open_job(
         link: Address to fetch from, or None: a fresh one is needed.
         fallback_name: The file's name should the server tell none.
         license_key: Masked in what the server says.
+        version: What the link was offered as.
 
     Raises:
         OSError: The folder cannot be used.
@@ -90,7 +93,7 @@ def open_job(
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         slot = lock_a_slot(folder, part, stack)
-        job = Job(folder, slot, link, fallback_name, license_key)
+        job = Job(folder, slot, link, fallback_name, license_key, version)
         stack.callback(job.close)
         yield job
 
@@ -105,7 +108,7 @@ class Job:
     """
 
     def __init__(
-        self, folder: Path, slot: str, link: str | None, fallback_name: str, license_key: str
+        self, folder: Path, slot: str, link: str | None, fallback_name: str, license_key: str, version: str
     ) -> None:
         self._folder = folder
         self._slot = slot
@@ -113,6 +116,7 @@ class Job:
         self._note_path = folder / f"{slot}.note"
         self._fallback_name = fallback_name
         self._license_key = license_key
+        self._version = version
         self._expected: Manifest | None = None
         self._note: Note | None = None
         self._file: BinaryIO | None = None
@@ -165,9 +169,10 @@ class Job:
         elif self.done == self._note.size:
             self._judge_whole()
 
-    def renew(self, link: str, expected: Manifest | None) -> None:
+    def renew(self, link: str, expected: Manifest | None, version: str) -> None:
         """Take a fresh link, and what the vendor signed about the file behind it (D-48, D-67)."""
         self.link = link
+        self._version = version
         if expected is not None:
             known, self._expected = self._expected, expected
             if known is None or (known.size, known.sha256) != (expected.size, expected.sha256):
@@ -218,7 +223,7 @@ class Job:
                 raise no_word(head.status, head.retry_after)
 
     def _begin_whole(self, head: Head) -> None:
-        told = read_note(head, self._fallback_name)
+        told = read_note(head, self._fallback_name, self._version)
         if not self._is_expected(told):
             self._start_over()
             raise UntrustedAnswer("The service has another file than the one that the vendor signed.")
@@ -237,7 +242,7 @@ class Job:
 
     def _begin_rest(self, head: Head) -> None:
         told, span = (
-            read_note(head, self._fallback_name),
+            read_note(head, self._fallback_name, self._version),
             read_content_range(head.headers.get("Content-Range")),
         )
         note = self._note
@@ -347,10 +352,13 @@ class Job:
             os.fsync(self._file.fileno())
             open_up(self._part, self._folder)
         self.close()
-        target = self._folder / (self._note.name if self._note else self._fallback_name)
+        name, version = self._fallback_name, self._version
+        if self._note is not None:
+            name, version = self._note.name, self._note.version
+        target = self._folder / name
         replace_file(self._part, target)
         self._note_path.unlink(missing_ok=True)
-        return Downloaded(target, self.done, self._hash.hexdigest())
+        return Downloaded(target, self.done, self._hash.hexdigest(), version)
 
     def close(self) -> None:
         """Close the part; it stays where it is."""

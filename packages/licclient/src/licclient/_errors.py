@@ -7,6 +7,7 @@ LicclientError
 │   └── MistypedKey      what was typed cannot be a key; nobody asked  → show what is wrong with it
 ├── ServiceUnavailable   no answer that can be trusted, and no grace   → keep calm, try later
 ├── UntrustedAnswer      what arrived is not what was promised         → treat as an attack
+├── UnusableArchive      a verified file that may not be unpacked      → stay with this version, tell support
 └── DownloadCancelled    the app itself asked to stop                  → nothing; a later try goes on
 
 The pure rooms return these as values; the clients raise them. None of them ever holds a license key.
@@ -104,6 +105,10 @@ class ServiceUnavailable(LicclientError):
 
 class UntrustedAnswer(LicclientError):
     """No pinned key signed this answer to this call (D-62) or this version (D-67), or a file is another."""
+
+
+class UnusableArchive(LicclientError):
+    """What the vendor published is no zip that may be unpacked; says what is wrong with it (D-80)."""
 
 
 class DownloadCancelled(LicclientError):

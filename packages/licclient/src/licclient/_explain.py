@@ -10,6 +10,7 @@ from licclient._errors import (
     MistypedKey,
     NotActivated,
     UntrustedAnswer,
+    UnusableArchive,
 )
 from licclient._model import Reason
 
@@ -23,7 +24,7 @@ def explain(what: "LicclientError | Reason | LicenseStatus", language: str | Non
     The server's own words stay where they are: `LicenseRefused.message`.
 
     Args:
-        what: What `verify`, `activate`, `require` or `download` raised; a reason; or a status.
+        what: What `verify`, `activate`, `require`, `download` or `apply` raised; a reason; or a status.
         language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
             the system. English stands in for others.
     """
@@ -41,16 +42,24 @@ def explain(what: "LicclientError | Reason | LicenseStatus", language: str | Non
             return text_of(f"reason.{reason.value}", tongue)
         case MistypedKey():
             return text_of(f"flaw.{what.flaw.value}", tongue, what.detail)
-        case NotActivated():
-            return text_of("error.not_activated", tongue)
-        case InvalidRequest():
-            return text_of("error.invalid_request", tongue)
-        case UntrustedAnswer():
-            return text_of("error.untrusted", tongue)
-        case DownloadCancelled():
-            return text_of("error.cancelled", tongue)
         case LicclientError():
-            return text_of("error.unavailable", tongue)
+            return text_of(f"error.{_kind(what)}", tongue)
+
+
+def _kind(error: LicclientError) -> str:
+    match error:
+        case NotActivated():
+            return "not_activated"
+        case InvalidRequest():
+            return "invalid_request"
+        case UntrustedAnswer():
+            return "untrusted"
+        case UnusableArchive():
+            return "unusable_archive"
+        case DownloadCancelled():
+            return "cancelled"
+        case _:
+            return "unavailable"
 
 
 def _status(status: "LicenseStatus", tongue: str) -> str:

@@ -104,7 +104,7 @@ class _Fetch:
         reply = self._waiting(lambda: self._transport.send(call, self._patience.left, self._is_off))
         self._demand_on()
         fresh = self._steps.end_link(asking, call, reply)
-        self._job.renew(fresh.link, fresh.expected)
+        self._job.renew(fresh.link, fresh.expected, fresh.version)
         self._speed = Speed(monotonic(), self._job.done)
 
     # --- waiting ------------------------------------------------------------------------------

@@ -63,8 +63,12 @@ def safe_name(told: str) -> str:
     last = re.split(r"[/\\:]", unicodedata.normalize("NFC", told))[-1]
     visible = "".join(letter for letter in last if not unicodedata.category(letter).startswith("C"))
     name = _shortened(re.sub(r'[<>"|?*]', "_", visible).lstrip(". ")).rstrip(". ")
-    stem = name.partition(".")[0].rstrip().upper()
-    return f"_{name}" if stem in _WINDOWS_DEVICES else name
+    return f"_{name}" if is_device_name(name) else name
+
+
+def is_device_name(name: str) -> bool:
+    """Tell whether Windows takes a file name for a device, whatever its ending."""
+    return name.partition(".")[0].rstrip().upper() in _WINDOWS_DEVICES
 
 
 def read_length(value: str | None) -> int | None:

@@ -75,6 +75,17 @@ class Life:
         """Return what a settings page shows; asks nobody, and raises for nothing."""
         return self._steps.status()
 
+    def skip_update(self, update: Update) -> None:
+        """Remember that a person does not want this version; in place of the one skipped before (D-87).
+
+        It changes nothing but what `is_skipped` says: it is for windows that offer updates unasked.
+        """
+        self._steps.skip(update)
+
+    def is_skipped(self, update: Update) -> bool:
+        """Tell whether this very version was skipped, in this app, by this user; asks nobody."""
+        return self._steps.is_skipped(update)
+
     def start(
         self,
         *,
@@ -227,6 +238,14 @@ class AsyncLife:
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""
         return await in_thread(self._steps.status)
+
+    async def skip_update(self, update: Update) -> None:
+        """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
+        await in_thread(self._steps.skip, update)
+
+    async def is_skipped(self, update: Update) -> bool:
+        """Tell whether this very version was skipped; as `LicenseClient.is_skipped`."""
+        return await in_thread(self._steps.is_skipped, update)
 
     def start(
         self,

@@ -22,9 +22,10 @@ _PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOF
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the server said about the file: enough to ask for the rest of the same file."""
+    """What the server said about the file: enough to ask for the rest of it, and which version it is."""
 
     name: str
+    version: str
     size: int | None
     sha256: str | None
     etag: str | None
@@ -66,11 +67,12 @@ def _unlock(lock: Any, path: Path) -> None:
             path.unlink()  # Windows removes no open file, and here nobody loses a lock by it
 
 
-def read_note(head: Head, fallback_name: str) -> Note:
-    """Read what the head of an answer says about the file."""
+def read_note(head: Head, fallback_name: str, version: str) -> Note:
+    """Read what the head of an answer says about the file; the version is what its link was offered as."""
     told = head.headers
     return Note(
         name=file_name(told.get("Content-Disposition"), fallback_name),
+        version=version,
         size=read_length(told.get("Content-Length")),
         sha256=read_sha256(told.get("Repr-Digest")),
         etag=strong_etag(told.get("ETag")),
@@ -80,8 +82,14 @@ def read_note(head: Head, fallback_name: str) -> Note:
 def read_sealed_note(slot: str, raw: bytes | None) -> Note | None:
     """Read what an earlier run was told; None when that cannot be believed."""
     match unseal(slot, raw or b""):
-        case {"name": str(name), "size": int(size), "sha256": str() | None as digest, "etag": str(etag)}:
-            return Note(safe_name(name), size, digest, etag)
+        case {
+            "name": str(name),
+            "version": str(version),
+            "size": int(size),
+            "sha256": str() | None as digest,
+            "etag": str(etag),
+        }:
+            return Note(safe_name(name), version, size, digest, etag)
         case _:
             return None
 

@@ -9,9 +9,12 @@ from typing import Final
 LANGUAGES: Final = ("en", "de", "fr", "es", "ja", "zh")
 """English, German, French, Spanish, Japanese, Simplified Chinese: the columns below, in this order."""
 
-_Row = tuple[str, str, str, str, str, str]
+Row = tuple[str, str, str, str, str, str]
 
-TEXTS: Final[dict[str, _Row]] = {
+_LONGEST: Final = 100 * 3600
+"""Seconds; whoever is told more than four days does not wait."""
+
+TEXTS: Final[dict[str, Row]] = {
     # --- Reason: why the server said no (spec 7) ---
     "reason.invalid_format": (
         "This is not a license key. Please compare it with the one you received.",
@@ -151,6 +154,14 @@ TEXTS: Final[dict[str, _Row]] = {
         "受信した内容が正規のものであることを確認できません。サポートにお問い合わせください。",
         "无法确认收到的内容来自许可证服务或开发商。请联系技术支持。",
     ),
+    "error.unusable_archive": (
+        "The update cannot be installed. This version goes on working; please contact support.",
+        "Das Update lässt sich nicht installieren. Diese Version läuft weiter; bitte fragen Sie den Support.",
+        "La mise à jour ne peut pas être installée. Cette version reste utilisable ; contactez l’assistance.",
+        "La actualización no se puede instalar. Esta versión sigue funcionando; consulte al soporte.",
+        "更新をインストールできません。現在のバージョンは引き続き使えます。サポートにお問い合わせください。",
+        "无法安装更新。当前版本仍可使用。请联系技术支持。",
+    ),
     "error.cancelled": (
         "The download was cancelled.",
         "Der Download wurde abgebrochen.",
@@ -189,6 +200,32 @@ def text_of(code: str, language: str, detail: str = "") -> str:
     """
     row = TEXTS.get(code, TEXTS["reason.other"])
     return row[LANGUAGES.index(pick_language([language]))].format(detail=detail)
+
+
+def amount(count: float, language: str = "en") -> str:
+    """Write a number of bytes, as disks and networks are sold: a kilobyte has 1000 of them.
+
+    Args:
+        count: Bytes.
+        language: As for `text_of`.
+    """
+    tongue = pick_language([language])
+    byte = "o" if tongue == "fr" else "B"
+    text = f"{count / 1000**3:.2f} G{byte}"
+    for unit, most in ((byte, 1000), (f"k{byte}", 1000**2), (f"M{byte}", 1000**3)):
+        if count < most:
+            text = f"{count:.0f} {unit}" if unit == byte else f"{count / most * 1000:.1f} {unit}"
+            break
+    return text.replace(".", ",") if tongue in {"de", "fr", "es"} else text
+
+
+def span(seconds: float) -> str | None:
+    """Write how long something takes, as `1:05` or `2:01:05`; None for what nobody waits for."""
+    whole = round(min(seconds, _LONGEST))
+    if whole >= _LONGEST:
+        return None
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 def pick_language(wanted: Sequence[str]) -> str:

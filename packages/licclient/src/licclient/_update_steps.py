@@ -37,10 +37,11 @@ class NoUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A fresh link, and what the vendor signed about the file behind it if release keys are pinned."""
+    """A fresh link, its version, and what the vendor signed about the file if release keys are pinned."""
 
     link: str = field(repr=False)
     expected: Manifest | None
+    version: str
 
 
 class UpdateSteps(Steps):
@@ -148,6 +149,20 @@ class UpdateSteps(Steps):
             raise ValueError("updates need slug= and version= when the client is made")
         return self.settings.slug, self.settings.version
 
+    # --- skipping -----------------------------------------------------------------------------
+
+    def skip(self, update: Update) -> None:
+        """Remember the one version that is not to be offered unasked (D-87)."""
+        self._state.change(self._skipped_name(update), lambda _: {"version": update.version})
+
+    def is_skipped(self, update: Update) -> bool:
+        """Tell whether that is the version that was skipped last; to the letter."""
+        document = self._state.load(self._skipped_name(update))
+        return document is not None and document.get("version") == update.version
+
+    def _skipped_name(self, update: Update) -> str:
+        return record_name("skipped", self.settings.server, update.slug)
+
     # --- download -----------------------------------------------------------------------------
 
     @contextmanager
@@ -172,7 +187,7 @@ class UpdateSteps(Steps):
             link = None  # a fresh one comes with a fresh manifest
         part = record_name("download", self.settings.server, update.slug, update.version)
         fallback_name = f"{update.slug}-{update.version}"
-        with open_job(to, part, link, fallback_name, update.license_key) as job:
+        with open_job(to, part, link, fallback_name, update.license_key, update.version) as job:
             job.take_up(expected, pinned=bool(self.settings.release_keys))
             yield job
 
@@ -205,7 +220,7 @@ class UpdateSteps(Steps):
             )
         if not is_offer(answer, asking.installed):
             raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
-        return Fresh(answer.download_url, answer.vouched)
+        return Fresh(answer.download_url, answer.vouched, answer.version)
 
 
 def _logged(problem: LicclientError) -> LicclientError:

@@ -10,6 +10,7 @@ calls back on its own background thread, and the asynchronous one in its event l
 
 import queue
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -54,18 +55,19 @@ def to_qt() -> Deliver:
     Raises:
         ImportError: PySide6 is not installed.
     """
-    from PySide6.QtCore import QObject, Qt, Signal, Slot  # noqa: PLC0415 - an extra
+    from PySide6.QtCore import QCoreApplication, QObject, Qt, Signal, Slot  # noqa: PLC0415 - an extra
 
-    class Post(QObject):  # type: ignore[misc]
+    class Post(QObject):
         """Lives on the thread that made it; Qt carries what is emitted over to it."""
 
         come: Any = Signal(object)
 
         def __init__(self) -> None:
-            super().__init__()
+            # Qt's own child: whichever thread lets go of it last does not free it.
+            super().__init__(QCoreApplication.instance())
             self.come.connect(self.take, Qt.ConnectionType.QueuedConnection)
 
-        @Slot(object)  # type: ignore[untyped-decorator]
+        @Slot(object)
         def take(self, call: Callable[[], object]) -> None:
             """Run what has come."""
             call()
@@ -73,7 +75,8 @@ def to_qt() -> Deliver:
     post = Post()
 
     def deliver(call: Callable[[], object]) -> None:
-        post.come.emit(call)
+        with suppress(RuntimeError):  # the app has ended: nobody is there to be called
+            post.come.emit(call)
 
     return deliver
 

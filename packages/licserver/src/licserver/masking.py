@@ -11,7 +11,11 @@ from licserver.rules import mask_key
 
 _KEY: Final = re.compile(r"CP(?:(?:-|%2D)[A-Z0-9]{6}){2,5}", re.IGNORECASE)
 
+TOKEN_PREFIX: Final = "lsv_"
+"""Begins each token of the admin API, so that it is known for what it is wherever it turns up."""
+
 _OTHERS: Final = (
+    (re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{20,}}"), f"{TOKEN_PREFIX}…"),
     # 32 bytes in base64, as secrets and private keys are kept
     (re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{43}=(?![A-Za-z0-9+/_=-])"), "…"),
     # of our links (D-30), and of a bucket's presigned addresses

@@ -8,7 +8,7 @@ whole UTC day, and that day is included.
 
 import enum
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class EnvironmentPolicy(enum.StrEnum):
@@ -124,6 +124,8 @@ class LicenseTerms(NamedTuple):
         support_until: Last day of the support period (D-25).
         subscription_id: The subscription that it hangs on (D-09).
         allowed: The owner's entries, as typed (D-04).
+        customer_email: Whose it is; for the vendor alone.
+        note: What else the vendor wants to know of it.
     """
 
     slots: int | None = 1
@@ -132,3 +134,44 @@ class LicenseTerms(NamedTuple):
     support_until: date | None = None
     subscription_id: str | None = None
     allowed: tuple[str, ...] = ()
+    customer_email: str | None = None
+    note: str | None = None
+
+
+class LicenseState(enum.StrEnum):
+    """What a license is, wherever it is used (spec 3); the first that holds."""
+
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    ACTIVE = "active"
+
+
+class ActorKind(enum.StrEnum):
+    """By which way somebody acts."""
+
+    CLI = "cli"
+    TOKEN = "token"
+    USER = "user"
+    SYSTEM = "system"
+
+
+class Actor(NamedTuple):
+    """Who acts, for the audit log.
+
+    Args:
+        kind: By which way.
+        name: The operating system's user, the token's name, the console's user, or what of us acts.
+    """
+
+    kind: ActorKind
+    name: str
+
+
+class Scope(enum.StrEnum):
+    """What a token of the admin API is good for; who may write may read."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+SYSTEM: Final = Actor(ActorKind.SYSTEM, "licserver")

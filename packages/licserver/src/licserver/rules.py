@@ -9,13 +9,13 @@ import secrets
 import string
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from packaging.utils import canonicalize_version
 from packaging.version import Version
 
 from licserver.environment import is_known
-from licserver.model import Environment, License, Product, Release
+from licserver.model import Environment, License, LicenseState, Product, Release
 
 KEY_PREFIX = "CP-"
 _KEY_ALPHABET = string.ascii_uppercase + string.digits
@@ -60,7 +60,29 @@ def has_slug_shape(text: str) -> bool:
 # --- conditions -------------------------------------------------------------------------------
 
 
-def is_expired(license_: License, now: datetime) -> bool:
+class Dated(Protocol):
+    """The dates of a license; a `License` has them, and so has one as the vendor sees it."""
+
+    @property
+    def lifetime(self) -> bool: ...  # noqa: D102 - as in `License`
+    @property
+    def expires_on(self) -> date | None: ...  # noqa: D102 - the same
+    @property
+    def subscription_ended_at(self) -> datetime | None: ...  # noqa: D102 - the same
+    @property
+    def revoked_at(self) -> datetime | None: ...  # noqa: D102 - the same
+    @property
+    def support_until(self) -> date | None: ...  # noqa: D102 - the same
+
+
+def state_of(license_: Dated, now: datetime) -> LicenseState:
+    """Tell what a license is at `now`, in the order in which refusals go (D-01)."""
+    if license_.revoked_at is not None:
+        return LicenseState.REVOKED
+    return LicenseState.EXPIRED if is_expired(license_, now) else LicenseState.ACTIVE
+
+
+def is_expired(license_: Dated, now: datetime) -> bool:
     """Tell whether a license has expired at `now` (spec 3, D-09, D-10, D-27).
 
     The day named by `expires_on` still counts; an ended subscription counts from its instant on.
@@ -77,11 +99,16 @@ def expiry_shown(license_: License) -> date | None:
     return None if license_.lifetime else license_.expires_on
 
 
-def is_support_over(product: Product, license_: License, now: datetime) -> bool:
+def is_support_over(product: Product, license_: Dated, now: datetime) -> bool:
     """Tell whether update downloads have ended for a license (spec 4.2, D-25)."""
     if not product.has_support_policy or license_.support_until is None:
         return False
     return now.date() > license_.support_until
+
+
+def may_download(product: Product, license_: Dated, now: datetime) -> bool:
+    """Tell whether an update check would hand out a link for a license of this product (spec 4.2)."""
+    return state_of(license_, now) is LicenseState.ACTIVE and not is_support_over(product, license_, now)
 
 
 # --- verify -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What a vendor can set, read once from the environment and frozen."""
 
 import difflib
+import enum
 import ipaddress
 import os
 import re
@@ -19,7 +20,20 @@ PREFIX = "LICSERVER_"
 # What Kubernetes tells every pod about a Service that is named licserver.
 _OF_KUBERNETES = re.compile(r"LICSERVER_(SERVICE_(HOST|PORT\w*)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 
+_LAST_PORT = 65535
+_LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
+
+
+_SHORTEST_ABSENCE = 30
+"""Days: a customer may be on holiday, and asks only once a day when all is well (spec 1)."""
+
+
+class LogFormat(enum.StrEnum):
+    """How the server writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class Settings(BaseSettings):
@@ -40,6 +54,11 @@ class Settings(BaseSettings):
             folder. The ``AWS_*`` variables say how to get at it.
         artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket (D-34).
         access_log: Whether every request is logged (never with its query).
+        log_format: ``text`` for people, ``json`` for programs: an object a line.
+        metrics_listen: Where Prometheus asks, ``127.0.0.1:9464``; absent, nothing is counted (D-101).
+        activation_days: Days without being seen after which `licserver sweep` frees a slot; 0 for never,
+            otherwise at least 30 (D-105).
+        audit_days: Days after which it removes a line of the audit log; 0 for never.
         body_timeout: Seconds within which a request's body must have arrived.
         header_timeout: Seconds from a connection to the end of its first request's head (D-72).
         send_timeout: Seconds in which a caller must take some of an answer, and a MiB of a file (D-72).
@@ -47,6 +66,8 @@ class Settings(BaseSettings):
         flood_limit: Requests that an address may send in a minute; 0 counts none (D-71).
         redis_url: Where several servers count guesses together, ``redis://host:6379/0``; absent, each
             process counts by itself.
+        admin_listen: Where the admin API is reached, ``host:port``; then it is not at the public address.
+        upload_limit: Bytes that a file may have which is uploaded through the admin API.
         drain_timeout: Seconds that running requests and downloads get when the server stops.
     """
 
@@ -61,12 +82,18 @@ class Settings(BaseSettings):
     artifacts_url: str | None = None
     artifacts_redirect: bool = True
     access_log: bool = False
+    log_format: LogFormat = LogFormat.TEXT
+    metrics_listen: str | None = None
+    activation_days: int = Field(default=0, ge=0, le=36_500)
+    audit_days: int = Field(default=0, ge=0, le=36_500)
     body_timeout: float = Field(default=10.0, gt=0, le=600)
     header_timeout: float = Field(default=10.0, gt=0, le=600)
     send_timeout: float = Field(default=300.0, gt=0, le=3600)
     miss_limit: int = Field(default=60, ge=0)
     flood_limit: int = Field(default=12_000, ge=0)
     redis_url: SecretStr | None = None  # it may hold a password
+    admin_listen: str | None = None
+    upload_limit: int = Field(default=8 << 30, ge=0)
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
 
     @field_validator("trusted_proxies", mode="before")
@@ -104,10 +131,34 @@ class Settings(BaseSettings):
             raise ValueError("must look like s3://bucket/prefix; credentials go into the AWS_* variables")
         return value.rstrip("/")
 
+    @field_validator("activation_days")
+    @classmethod
+    def _check_activation_days(cls, value: int) -> int:
+        if 0 < value < _SHORTEST_ABSENCE:
+            raise ValueError(f"must be 0 for never, or at least {_SHORTEST_ABSENCE}")
+        return value
+
+    @field_validator("admin_listen", "metrics_listen")
+    @classmethod
+    def _check_listen(cls, value: str | None) -> str | None:
+        if value is not None and (
+            _LISTEN.fullmatch(value) is None or int(value.rpartition(":")[2]) > _LAST_PORT
+        ):
+            raise ValueError("must look like 127.0.0.1:8081 or [::1]:8081")
+        return value
+
     @field_validator("data_dir")
     @classmethod
     def _expand_home(cls, value: Path) -> Path:
         return value.expanduser().absolute()
+
+    @property
+    def admin_address(self) -> tuple[str, int] | None:
+        """Host and port of `admin_listen`."""
+        if self.admin_listen is None:
+            return None
+        host, _, port = self.admin_listen.rpartition(":")
+        return host.strip("[]"), int(port)
 
     @property
     def database(self) -> str:

@@ -31,6 +31,9 @@ SECRETS_FILE: Final = "secrets.json"
 ID_BYTES: Final = 16
 _SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
+_LOCKED: Final = b"licserver locked "
+"""Begins every label: longer than the id that a sealed key is bound to, so that neither opens the other."""
+
 _LOCK_SECONDS: Final = 5.0
 _UNFINISHED: Final = ".secrets-"
 
@@ -84,6 +87,28 @@ class Vault:
             raise VaultError(
                 "a license key in the database was altered or sealed with other secrets"
             ) from None
+
+    def lock(self, content: bytes, label: bytes) -> bytes:
+        """Encrypt what only this vendor is to read again, bound to what it is for.
+
+        Args:
+            content: Whatever it is.
+            label: Says what for; `unlock` must be told the same. Not secret.
+        """
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + AESGCM(self.seal_secret).encrypt(nonce, content, _LOCKED + label)
+
+    def unlock(self, locked: bytes, label: bytes) -> bytes:
+        """Decrypt what `lock` made.
+
+        Raises:
+            VaultError: when it was made with other secrets, altered, or made for something else.
+        """
+        nonce, ciphertext = locked[:_NONCE_BYTES], locked[_NONCE_BYTES:]
+        try:
+            return AESGCM(self.seal_secret).decrypt(nonce, ciphertext, _LOCKED + label)
+        except (InvalidTag, ValueError):
+            raise VaultError("what was kept in the database was altered or made with other secrets") from None
 
     @property
     def fingerprint(self) -> bytes:
@@ -238,6 +263,41 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
             return vault
     except Timeout:
         raise VaultError(f"somebody else is changing {path}; try again") from None
+
+
+def replace_secrets(settings: Settings, text: str) -> None:
+    """Put other secrets into the secrets file; those that were there are kept beside it.
+
+    Args:
+        settings: Whose data folder.
+        text: As `read_vault` takes it.
+
+    Raises:
+        VaultError: when the text holds no secrets.
+    """
+    path = settings.data_dir / SECRETS_FILE
+    fingerprint = read_vault(text, "the backup").fingerprint
+    if path.exists():
+        held = path.read_text(encoding="utf-8")
+        if read_vault(held, str(path)).fingerprint != fingerprint:
+            kept = path.with_name(f"{SECRETS_FILE}.before-restore")
+            _write_secrets(path, held, lambda temporary: temporary.replace(kept))
+    _write_secrets(path, text, lambda temporary: temporary.replace(path))
+
+
+def read_secrets(settings: Settings) -> str:
+    """Read the secrets as they are kept, for a backup; never to be shown.
+
+    Raises:
+        VaultError: when they cannot be read.
+    """
+    if settings.secrets is not None:
+        return settings.secrets.get_secret_value()
+    path = settings.data_dir / SECRETS_FILE
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise VaultError(f"cannot read {path}: {type(problem).__name__}") from None
 
 
 def _create_secrets(path: Path) -> None:

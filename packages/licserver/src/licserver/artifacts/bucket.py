@@ -152,6 +152,26 @@ class ArtifactBucket:
         except (FileNotFoundError, BaseError) as problem:
             raise ArtifactsError(self._says(problem)) from None
 
+    def holds(self, artifact: Artifact) -> bool:
+        """Tell whether an object is there (`face.Artifacts.holds`)."""
+        return self._holds(artifact)
+
+    def read(self, artifact: Artifact) -> Iterator[bytes]:
+        """Read an object (`face.Artifacts.read`), with a request for each piece."""
+        digest, key = hashlib.sha256(), _key(artifact)
+        for offset in range(0, artifact.size, _PIECE_BYTES):
+            wanted = min(_PIECE_BYTES, artifact.size - offset)
+            try:
+                piece = bytes(obstore.get_range(self._reader, key, start=offset, length=wanted))
+            except (FileNotFoundError, BaseError) as problem:
+                raise ArtifactsError(self._says(problem, artifact)) from None
+            digest.update(piece)
+            yield piece
+        if digest.digest() != artifact.sha256:
+            raise ArtifactsError(
+                f"artifact {artifact.sha256.hex()} has other bytes than when it was published"
+            )
+
     # --- sending ------------------------------------------------------------------------------
 
     async def find(self, artifact: Artifact, method: str) -> Pieces | Elsewhere:

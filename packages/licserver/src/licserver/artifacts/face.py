@@ -1,6 +1,6 @@
 """What a place for artifacts can do, whichever it is."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, TypeAlias
 
@@ -50,6 +50,23 @@ class Artifacts(Protocol):
         Raises:
             OSError: when the file cannot be read, or the disk cannot be written.
             ArtifactsError: when the bucket does not take it.
+        """
+        ...
+
+    def holds(self, artifact: Artifact) -> bool:
+        """Tell whether an artifact is there, with the size that it should have.
+
+        Raises:
+            ArtifactsError: when nobody can tell.
+        """
+        ...
+
+    def read(self, artifact: Artifact) -> Iterator[bytes]:
+        """Read an artifact from its beginning to its end, in pieces of a MiB at most.
+
+        Raises:
+            ArtifactsError: when it is not there as it was stored, or its bytes are not those of its digest:
+                said after the last piece.
         """
         ...
 

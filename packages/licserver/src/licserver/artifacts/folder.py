@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -78,6 +79,25 @@ class ArtifactFolder:
     async def find(self, artifact: Artifact, method: str) -> BinaryIO:  # noqa: ARG002 - the face's shape
         """Open an artifact without holding up the loop; as `open`."""
         return await asyncio.to_thread(self.open, artifact)
+
+    def holds(self, artifact: Artifact) -> bool:
+        """Tell whether an artifact is there (`face.Artifacts.holds`)."""
+        try:
+            return self.path(artifact).stat().st_size == artifact.size
+        except FileNotFoundError:
+            return False
+        except OSError as problem:
+            raise ArtifactsError(f"the artifacts folder cannot be read: {problem.strerror}") from None
+
+    def read(self, artifact: Artifact) -> Iterator[bytes]:
+        """Read an artifact (`face.Artifacts.read`)."""
+        digest = hashlib.sha256()
+        with self.open(artifact) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                yield chunk
+        if digest.digest() != artifact.sha256:
+            raise ArtifactsError(f"the artifacts folder has {artifact.sha256.hex()} with other bytes")
 
     def open(self, artifact: Artifact) -> BinaryIO:
         """Open an artifact for reading.

@@ -1,19 +1,25 @@
 """What the commands share: the options that all of them take, and how they print."""
 
 import functools
+import getpass
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from licserver.environment import is_printable
 from licserver.errors import WrongUse
+from licserver.model import Actor, ActorKind
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
+
+_STEP: Final = 10
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -31,11 +37,20 @@ def data_dir_option(command: F) -> F:
 @contextmanager
 def opened(data_dir: Path | None) -> Iterator[Vendor]:
     """Open the vendor's data folder for one command."""
-    vendor = Vendor(load_settings(data_dir=data_dir))
+    vendor = Vendor(load_settings(data_dir=data_dir), actor=Actor(ActorKind.CLI, _user()))
     try:
         yield vendor
     finally:
         vendor.close()
+
+
+def _user() -> str:
+    """Who has started the command, for the audit log."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container often has a number without a name
+        return "unknown"
+    return name if name and is_printable(name) else "unknown"
 
 
 def vendor_command(function: Callable[..., R]) -> Callable[..., R]:
@@ -49,6 +64,12 @@ def vendor_command(function: Callable[..., R]) -> Callable[..., R]:
             return function(vendor, Printer(as_json=as_json), **parameters)
 
     return command
+
+
+def step_back() -> None:
+    """Let the server beside us go first: what takes minutes must not cost its customers anything."""
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(_STEP)
 
 
 class Printer:
@@ -160,6 +181,18 @@ class Day(click.ParamType[Any]):
             return datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).date()
         except ValueError:
             self.fail(f"{value!r} is no date; write it like 2027-01-31", param, ctx)
+
+
+class DayOrNever(Day):
+    """A date, or ``never``, which is None, wrapped so that click takes it for given."""
+
+    name = "YYYY-MM-DD|never"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text."""
+        if isinstance(value, tuple):
+            return value
+        return (None,) if value == "never" else (super().convert(value, param, ctx),)
 
 
 class Instant(click.ParamType[Any]):

@@ -11,12 +11,15 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from licserver.cli.common import Day, Instant, Printer, Slots, plain, vendor_command
+from licserver.cli.common import Day, DayOrNever, Instant, Printer, Slots, plain, vendor_command
 from licserver.errors import VaultError, WrongUse
 from licserver.model import LicenseTerms
 from licserver.rules import mask_key
 from licserver.store import IssuedLicense
-from licserver.vendor import ISSUE_BATCH, Vendor
+from licserver.vendor import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Vendor
+from licserver.vendor.licenses import Changes
+
+_WIDTHS = (32, 10, 20, 9, 10, 10, 0)
 
 
 def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -60,6 +63,8 @@ def license_group() -> None:
 @click.option(
     "--allow", multiple=True, metavar="ENTRY", help="A domain, *.domain, IP or network that takes no slot."
 )
+@click.option("--email", metavar="ADDRESS", help="The customer's, for you alone; licenses are found by it.")
+@click.option("--note", help="Whatever you want to find it by.")
 @click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
 @vendor_command
 def issue(
@@ -71,12 +76,14 @@ def issue(
     support_until: date | None,
     subscription: str | None,
     allow: tuple[str, ...],
+    email: str | None,
+    note: str | None,
     count: int,
     *,
     lifetime: bool,
 ) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
-    terms = LicenseTerms(slots[0], expires, lifetime, support_until, subscription, allow)
+    terms = LicenseTerms(slots[0], expires, lifetime, support_until, subscription, allow, email, note)
     batches = vendor.issue(slug, terms, count)
     try:
         issued = _print_keys(printer, slug, batches, count)
@@ -120,6 +127,58 @@ def show(vendor: Vendor, printer: Printer, key: str, *, reveal: bool) -> None:
     _show(vendor, printer, vendor.license(key), reveal=reveal)
 
 
+@license_group.command("change")
+@key_argument
+@click.option("--slots", type=Slots(), help="Activations that the key allows.")
+@click.option("--expires", type=DayOrNever(), help="Last day of validity, UTC, or 'never' for no such day.")
+@click.option("--lifetime/--no-lifetime", default=None, help="Never expires, whatever happens.")
+@click.option("--support-until", type=DayOrNever(), help="Last day of update downloads, or 'never'.")
+@click.option("--email", metavar="ADDRESS", help="The customer's; '' forgets it.")
+@click.option("--note", help="Yours; '' forgets it.")
+@vendor_command
+def change(
+    vendor: Vendor,
+    printer: Printer,
+    key: str,
+    slots: tuple[int | None] | None,
+    expires: tuple[date | None] | None,
+    support_until: tuple[date | None] | None,
+    email: str | None,
+    note: str | None,
+    *,
+    lifetime: bool | None,
+) -> None:
+    """Change what is agreed about a license; what is not named stays."""
+    changes: Changes = {}
+    if slots is not None:
+        changes["slots"] = slots[0]
+    if expires is not None:
+        changes["expires_on"] = expires[0]
+    if support_until is not None:
+        changes["support_until"] = support_until[0]
+    if lifetime is not None:
+        changes["lifetime"] = lifetime
+    if email is not None:
+        changes["customer_email"] = email
+    if note is not None:
+        changes["note"] = note
+    if not changes:
+        raise WrongUse("say what is to change; `licserver license change --help` shows what can")
+    _changed(vendor, printer, vendor.change(key, **changes), "changed")
+
+
+@license_group.command("find")
+@click.argument("text")
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many.")
+@vendor_command
+def find(vendor: Vendor, printer: Printer, text: str, limit: int) -> None:
+    """Find licenses by the beginnings of words of an e-mail or a note, of a domain, or by a key."""
+    page = vendor.find_licenses(LicenseFilter(text), limit=limit)
+    printer.rows((_summary(vendor, one) for one in page.items), _WIDTHS, "found none")
+    if page.cursor is not None:
+        click.echo("there may be more; search for more of the word", err=True)
+
+
 @license_group.command("list")
 @click.option("--product", metavar="SLUG", help="Only this product's.")
 @vendor_command
@@ -127,7 +186,7 @@ def list_licenses(vendor: Vendor, printer: Printer, product: str | None) -> None
     """List licenses, keys masked."""
     printer.rows(
         (_summary(vendor, license_) for license_ in vendor.licenses(product)),
-        (32, 10, 20, 9, 10, 10, 0),
+        _WIDTHS,
         "no licenses yet",
     )
 
@@ -168,9 +227,18 @@ def allow(vendor: Vendor, printer: Printer, key: str, entry: str) -> None:
     _changed(vendor, printer, vendor.allow(key, entry), "changed")
 
 
+@license_group.command("disallow")
+@key_argument
+@click.argument("entry")
+@vendor_command
+def disallow(vendor: Vendor, printer: Printer, key: str, entry: str) -> None:
+    """Take ENTRY back: what uses the key by it needs a slot from now on."""
+    _changed(vendor, printer, vendor.disallow(key, entry), "changed")
+
+
 @click.group("subscription")
 def subscription_group() -> None:
-    """End subscriptions."""
+    """End subscriptions, and take an end back."""
 
 
 @subscription_group.command("end")
@@ -183,6 +251,18 @@ def end(vendor: Vendor, printer: Printer, subscription_id: str, at: datetime | N
     licenses = "1 license expires" if count == 1 else f"{count} licenses expire"
     printer.one(
         {"subscription": subscription_id, "licenses": count}, f"ended {subscription_id}: {licenses} with it"
+    )
+
+
+@subscription_group.command("resume")
+@click.argument("subscription_id", metavar="ID")
+@vendor_command
+def resume(vendor: Vendor, printer: Printer, subscription_id: str) -> None:
+    """Take the end of the subscription ID back."""
+    count = vendor.resume_subscription(subscription_id)
+    licenses = "1 license" if count == 1 else f"{count} licenses"
+    printer.one(
+        {"subscription": subscription_id, "licenses": count}, f"resumed {subscription_id}: {licenses}"
     )
 
 
@@ -218,7 +298,7 @@ def _summary(vendor: Vendor, license_: IssuedLicense) -> dict[str, Any]:
 
 
 def _show(vendor: Vendor, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
-    key = vendor.key(license_) if reveal else _masked(vendor, license_)
+    key = vendor.reveal(license_.id.hex()) if reveal else _masked(vendor, license_)
     printer.fields(
         {
             "id": license_.id.hex(),
@@ -233,6 +313,8 @@ def _show(vendor: Vendor, printer: Printer, license_: IssuedLicense, *, reveal: 
             "slots": "unlimited" if license_.slots is None else license_.slots,
             "slots_used": license_.slots_used,
             "support_until": license_.support_until,
+            "customer_email": license_.customer_email,
+            "note": license_.note,
             "subscription": license_.subscription_id,
             "subscription_ended_at": license_.subscription_ended_at,
             "allowed": list(license_.allowed),

@@ -37,12 +37,20 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "product": ("licserver.cli.products:product_group", "Add, list and rename products."),
     "release": ("licserver.cli.releases:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
-    "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions."),
+    "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions, and resume them."),
     "secret": ("licserver.cli.secrets:secret_group", "List and rotate the secrets that sign download links."),
     "signing-key": (
         "licserver.cli.signing_keys:signing_key_group",
         "Keys that sign answers, for apps to pin.",
     ),
+    "backup": ("licserver.cli.backup:backup", "Write database, secrets and files into one file."),
+    "restore": ("licserver.cli.backup:restore", "Make an installation of such a file."),
+    "import": ("licserver.cli.moving:import_", "Take licenses in from a file."),
+    "export": ("licserver.cli.moving:export", "Write all licenses into a file."),
+    "sweep": ("licserver.cli.moving:sweep", "Remove what is older than the settings allow."),
+    "check": ("licserver.cli.check:check", "Say whether all is well, with advice."),
+    "token": ("licserver.cli.tokens:token_group", "Who may use the admin API."),
+    "audit": ("licserver.cli.audit:audit", "Show who changed what."),
     "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
 }
 

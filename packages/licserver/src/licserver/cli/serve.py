@@ -1,13 +1,16 @@
 """The command that answers customers."""
 
 import asyncio
+import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from licserver.cli.common import bind, data_dir_option, opened
 from licserver.errors import WrongUse
+from licserver.settings import load_settings
 
 
 @click.command()
@@ -32,17 +35,26 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     from licserver.web import serving  # noqa: PLC0415
     from licserver.web.logs import set_up_logging  # noqa: PLC0415
 
-    set_up_logging()
+    set_up_logging(load_settings(data_dir=data_dir).log_format)
     with opened(data_dir) as vendor:
         settings = vendor.settings
-        with bind(host, port) as sock:
-            address = serving.address_of(sock)
+        with bind(host, port) as sock, ExitStack() as stack:
+            where = {"listening": serving.address_of(sock)}
+            admin_sock = None
+            if settings.admin_address is not None:
+                admin_sock = stack.enter_context(bind(*settings.admin_address))
+                where["admin"] = serving.address_of(admin_sock)
 
             def announce() -> None:
-                click.echo(f'{{"listening": "{address}"}}' if as_json else f"listening on {address}")
+                if as_json:
+                    click.echo(json.dumps(where))
+                    return
+                click.echo(f"listening on {where['listening']}")
+                if "admin" in where:
+                    click.echo(f"admin API on {where['admin']}")
 
             if workers == 1:
-                asyncio.run(serving.serve(vendor, sock, announce))
+                asyncio.run(serving.serve(vendor, sock, announce, admin_sock))
                 return
             vendor.close()  # checked and set up; each worker opens it for itself
-            serving.serve_with_workers(settings, sock, workers, announce)
+            serving.serve_with_workers(settings, sock, workers, announce, admin_sock)

@@ -5,20 +5,31 @@ requests at a time; `Records` keeps the vendor's books; both stand on one `Datab
 brings a database to the schema of this program, is imported by who needs it.
 """
 
+from licserver.store.audit import Entry
 from licserver.store.batch import BatchStore, Claim, Sighting, UpdateAsk
 from licserver.store.engine import Database
-from licserver.store.records import IssuedLicense, NewLicense, Records
+from licserver.store.licenses import Activation, IssuedLicense, NewLicense, Subscription
+from licserver.store.records import Records
 from licserver.store.schema import is_in_use, open_database
+from licserver.store.seen import Seen, note_seen
+from licserver.store.tokens import Receipt, Token
 
 __all__ = [
+    "Activation",
     "BatchStore",
     "Claim",
     "Database",
+    "Entry",
     "IssuedLicense",
     "NewLicense",
+    "Receipt",
     "Records",
+    "Seen",
     "Sighting",
+    "Subscription",
+    "Token",
     "UpdateAsk",
     "is_in_use",
+    "note_seen",
     "open_database",
 ]

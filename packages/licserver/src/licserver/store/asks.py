@@ -5,7 +5,7 @@ driver's own cursor: to run them through Core costs three times what SQLite need
 driver has the server prepare them when they come again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
@@ -96,14 +96,16 @@ class AskTable:
 
 
 class RowWriter:
-    """An INSERT of whole rows.
+    """An INSERT of rows.
 
     Args:
         table: Where to.
+        leaving: Columns that are not written.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, leaving: Collection[str] = ()) -> None:
         self._table: Final = table
+        self._columns: Final = [one for one in table.columns if one.key not in leaving]
         self._compiled: Final[dict[str, tuple[str, list[tuple[int, _Process]]]]] = {}
 
     def write(self, connection: Connection, rows: Sequence[Row]) -> None:
@@ -111,7 +113,7 @@ class RowWriter:
 
         Args:
             connection: Within a transaction.
-            rows: For each one the values of all columns, in their order.
+            rows: For each one the values of the columns, in their order.
         """
         sql, processors = self._statement(connection.dialect)
         ready = [list(row) for row in rows]
@@ -126,12 +128,13 @@ class RowWriter:
 
     def _statement(self, dialect: Dialect) -> tuple[str, list[tuple[int, _Process]]]:
         if dialect.name not in self._compiled:
-            compiled = insert(self._table).compile(dialect=dialect)
-            if list(compiled.positiontup or ()) != self._table.columns.keys():
-                raise AssertionError("an INSERT of whole rows takes their values in the table's order")
+            names = [one.key for one in self._columns]
+            compiled = insert(self._table).compile(dialect=dialect, column_keys=names)
+            if list(compiled.positiontup or ()) != names:
+                raise AssertionError("an INSERT of rows takes their values in the table's order")
             processors: list[tuple[int, _Process]] = [
                 (at, process)
-                for at, one in enumerate(self._table.columns)
+                for at, one in enumerate(self._columns)
                 if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
             ]
             self._compiled[dialect.name] = str(compiled), processors

@@ -218,6 +218,42 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Open a transaction that reads one state, whatever is written meanwhile, and takes its time.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
+        with self._named(), self.engine.connect().execution_options(**options) as connection:
+            driver: Any = connection.connection.driver_connection
+            try:
+                if self.is_remote:
+                    driver.patience = float("inf")
+                    connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+                yield connection
+            finally:
+                connection.invalidate()  # it is not as the others any more
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[Connection]:
+        """Lend a connection that nobody has afterwards: for temporary tables, and statements that take time.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        with self._named(), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            try:
+                if self.is_remote:
+                    driver.patience = float("inf")
+                    with connection.begin():
+                        connection.exec_driver_sql("SET statement_timeout = 0")
+                yield connection
+            finally:
+                connection.invalidate()
+
+    @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """Open a transaction that writes; it commits at the end, or leaves no trace.
 

@@ -61,9 +61,7 @@ def migrate(database: Database, act: Callable[[Config], None]) -> None:
         StoreError: when rows would be left that refer to nothing.
         StoreUnavailable: when the database fails; then nothing has changed.
     """
-    config = Config()
-    config.set_main_option("script_location", "licserver.store:migrations")
-    config.set_main_option("path_separator", "os")
+    config = make_config()
     with database.unhurried(enforced=False) as connection:
         if database.is_remote:
             connection.execute(select(func.pg_advisory_xact_lock(_ONE_AT_A_TIME % 2**63)))
@@ -71,6 +69,14 @@ def migrate(database: Database, act: Callable[[Config], None]) -> None:
         act(config)
         if not database.is_remote and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise StoreError("the new schema would leave rows that refer to nothing; nothing was changed")
+
+
+def make_config() -> Config:
+    """Tell Alembic where our migrations are; the connection goes into its `attributes`."""
+    config = Config()
+    config.set_main_option("script_location", "licserver.store:migrations")
+    config.set_main_option("path_separator", "os")
+    return config
 
 
 def differences(database: Database) -> list[str]:

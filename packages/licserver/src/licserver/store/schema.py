@@ -3,6 +3,7 @@
 Alembic is not imported here: it takes as long as all the rest of a command.
 """
 
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    func,
     insert,
     inspect,
     select,
@@ -24,7 +26,7 @@ from licserver.files import hand_over
 from licserver.store.engine import Database, connect
 from licserver.store.tables import facts, metadata
 
-REVISIONS: Final = ("0001", "0002")
+REVISIONS: Final = ("0001", "0002", "0003")
 """All schemas that ever were, the oldest first, as the files in `migrations/versions` name them."""
 
 HEAD: Final = REVISIONS[-1]
@@ -131,6 +133,19 @@ def _read_version(connection: Connection) -> str | None:
     return None
 
 
+def read_clock(database: Database) -> datetime | None:
+    """Read the clock of a database's machine; None for a file, which has none of its own.
+
+    Raises:
+        StoreUnavailable: when it fails.
+    """
+    if not database.is_remote:
+        return None
+    with database.reading() as connection:
+        now: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+    return now
+
+
 def check_version(version: str | None) -> None:
     """Refuse a schema that is not this program's.
 
@@ -170,6 +185,26 @@ def _hand_over(file: Path) -> None:
         hand_over(one, file.parent)
 
 
+def check_owner(database: Database, fingerprint: bytes) -> None:
+    """Refuse a database that was written with other secrets; one that nobody has written into is nobody's.
+
+    Raises:
+        StoreError: when it was.
+        StoreUnavailable: when it fails.
+    """
+    with database.reading() as connection:
+        known = connection.scalar(_OWNER)
+    if known is not None and known != fingerprint:
+        raise _not_ours()
+
+
+def _not_ours() -> StoreError:
+    return StoreError(
+        "this database was written with other secrets; put the secrets file that belongs to it "
+        "beside it, or its content into LICSERVER_SECRETS"
+    )
+
+
 def _check_fingerprint(database: Database, fingerprint: bytes) -> None:
     with database.reading() as connection:
         known = connection.scalar(_OWNER)
@@ -182,7 +217,4 @@ def _check_fingerprint(database: Database, fingerprint: bytes) -> None:
                 pass
             known = connection.scalar(_OWNER)
     if known != fingerprint:
-        raise StoreError(
-            "this database was written with other secrets; put the secrets file that belongs to it "
-            "beside it, or its content into LICSERVER_SECRETS"
-        )
+        raise _not_ours()

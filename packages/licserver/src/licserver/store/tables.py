@@ -35,6 +35,11 @@ class Instant(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    @property
+    def python_type(self) -> type[datetime]:
+        """What its values are."""
+        return datetime
+
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the base's shape
         """Store UTC."""
         return None if value is None else value.astimezone(UTC)
@@ -134,15 +139,33 @@ licenses = Table(
     # Kept here and not in a table of subscriptions, so that judging a license reads no other shard.
     Column("subscription_ended_at", Instant, nullable=True),
     Column("support_until", Date, nullable=True),
+    Column("customer_email", Text, nullable=True),  # searched by way of license_words
+    Column("note", Text, nullable=True),  # the same
     CheckConstraint("slots >= 0", name="slots"),
-    Index(None, "product_id", "issued_at"),
+    # Lists are read page by page along an index that ends with the id: a million may share an instant.
+    Index(None, "product_id", "issued_at", "id"),
+    Index(None, "issued_at", "id"),
     sqlite_with_rowid=False,
 )
-Index(
-    "ix_licenses_subscription_id",
-    licenses.c.subscription_id,
-    sqlite_where=licenses.c.subscription_id.is_not(None),
-    postgresql_where=licenses.c.subscription_id.is_not(None),
+
+
+def _index_where(column: Column[Any], name: str, *columns: Column[Any]) -> None:
+    """Index those rows only in which a column holds something: the others cost nothing."""
+    held = column.is_not(None)
+    Index(name, *columns, sqlite_where=held, postgresql_where=held)
+
+
+_index_where(licenses.c.subscription_id, "ix_licenses_subscription_id", licenses.c.subscription_id)
+_index_where(licenses.c.expires_on, "ix_licenses_expires_on", licenses.c.expires_on, licenses.c.id)
+_index_where(licenses.c.revoked_at, "ix_licenses_revoked", licenses.c.issued_at, licenses.c.id)
+
+license_words = Table(
+    "license_words",
+    metadata,
+    Column("word", _Plain, primary_key=True),
+    Column("license_id", LargeBinary(16), ForeignKey(licenses.c.id), primary_key=True),
+    comment="Where a license is found by the beginning of a word of its e-mail address or its note.",
+    sqlite_with_rowid=False,
 )
 
 activations = Table(
@@ -152,5 +175,89 @@ activations = Table(
     Column("domain", _Plain, primary_key=True),
     Column("ip", _Plain, primary_key=True),
     Column("activated_at", Instant, nullable=False),
+    # Noted once a day, in batches beside the hot paths (Records.note_seen); NULL until the first time.
+    Column("last_seen_at", Instant, nullable=True),
+    sqlite_with_rowid=False,
+)
+# Partial, so that a claim does not pay for it: whoever notes that it was seen puts it in.
+_index_where(
+    activations.c.last_seen_at, "ix_activations_domain", activations.c.domain, activations.c.license_id
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("at", Instant, nullable=False, index=True),
+    Column("actor_kind", String(16), nullable=False),
+    Column("actor_name", _Plain, nullable=False),
+    Column("action", _Plain, nullable=False),
+    Column("object_kind", String(16), nullable=False),
+    Column("object_id", _Plain, nullable=False),
+    Column("details", Text, nullable=False),  # JSON, without keys and secrets
+    CheckConstraint("actor_kind IN ('cli', 'token', 'user', 'system')", name="actor_kind"),
+    Index(None, "object_kind", "object_id", "id"),
+    Index(None, "actor_kind", "actor_name", "id"),
+    comment="Who changed what, written in the transaction of the change; never changed, swept when old.",
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", _Plain, nullable=False, unique=True),
+    Column("token_hash", LargeBinary(32), nullable=False, unique=True),
+    Column("scope", String(16), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_on", Date, nullable=True),
+    Column("revoked_at", Instant, nullable=True),
+    Column("last_used_on", Date, nullable=True),
+    CheckConstraint("scope IN ('read', 'write')", name="scope"),
+    comment="Who may use the admin API.",
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("token_id", _Id, ForeignKey(tokens.c.id), primary_key=True),
+    Column("key", _Plain, primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("answer", LargeBinary, nullable=False),  # sealed: it may hold license keys
+    Column("created_at", Instant, nullable=False, index=True),
+    comment="What was answered to a creation, for who asks again as the answer got lost; kept for a day.",
+    sqlite_with_rowid=False,
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", _Plain, nullable=False, unique=True),
+    Column("password_hash", Text, nullable=False),  # argon2
+    Column("password_changed_at", Instant, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    comment="Who may sign in to the console.",
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("token_hash", LargeBinary(32), primary_key=True),
+    Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+
+totals = Table(
+    "totals",
+    metadata,
+    Column("day", Date, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("product", _Slug, primary_key=True),  # its slug; empty when it is nobody's
+    Column("label", _Plain, primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    comment="What is counted of each day, in batches; plots are drawn from it.",
     sqlite_with_rowid=False,
 )

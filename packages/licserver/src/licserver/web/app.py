@@ -12,12 +12,15 @@ from licserver.rotation import open_ring
 from licserver.settings import Settings
 from licserver.store import BatchStore
 from licserver.vendor import Vendor
-from licserver.web import download
+from licserver.web import admin, download
 from licserver.web.callers import Callers
 from licserver.web.errors import expect, guarded, not_allowed, not_found
 from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
+from licserver.web.meters import Meter
+from licserver.web.offloop import OffLoop
 from licserver.web.public import PublicEndpoints
+from licserver.web.request_ids import RequestIds
 from licserver.web.signed import AnswerSigner
 from licserver.web.state import (
     ARTIFACTS,
@@ -26,6 +29,8 @@ from licserver.web.state import (
     DRAIN,
     LIMITS,
     LINKS,
+    METER,
+    REQUEST_IDS,
     SEND_TIMEOUT,
     SHORTCUTS,
     Drain,
@@ -37,12 +42,13 @@ RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _HSTS: Final = "max-age=31536000"  # a year
 
 
-def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
+def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None = None) -> web.Application:
     """Make the application that answers the specified endpoints.
 
     Args:
         vendor: The opened data folder; it stays the caller's to close, after the application.
         clock: Every decision's `now` comes from here.
+        meter: Counts what is answered; without one nothing is counted.
 
     Returns:
         The application, ready for any aiohttp runner; `connections.Runner` is the one that bounds how
@@ -57,6 +63,9 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     app[DESK] = desk = Desk(BatchStore(vendor.database))
     app[CLOCK] = clock
     app[DRAIN] = Drain()
+    app[REQUEST_IDS] = RequestIds(vendor.settings)
+    if meter is not None:
+        app[METER] = meter
     app[SEND_TIMEOUT] = vendor.settings.send_timeout
     callers = Callers(vendor.settings)
     app[LIMITS] = limits = Limits(vendor.settings, callers)
@@ -72,8 +81,34 @@ def create_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
     _add(app, "GET", wire.MANIFEST_PATH, download.update_manifest)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
-    app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
+    if vendor.settings.admin_listen is None:
+        off_loop = OffLoop()
+        admin.mount(app, vendor, limits, app[DRAIN], off_loop)
+        app.on_cleanup.append(off_loop.close)
+    nowhere = not_found if meter is None else meter.measuring("", not_found)
+    app.router.add_route("*", "/{anything:.*}", nowhere, expect_handler=expect)
     app.cleanup_ctx.append(_desk_closed)
+    if is_https(vendor.settings):
+        app.on_response_prepare.append(_only_https)
+    return app
+
+
+def create_admin_app(vendor: Vendor) -> web.Application:
+    """Make the application for the vendor's own side, where that has an address of its own.
+
+    Args and Raises: as `create_app`.
+    """
+    app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
+    app[DRAIN] = Drain()
+    app[REQUEST_IDS] = RequestIds(vendor.settings)
+    app[LIMITS] = limits = Limits(vendor.settings, Callers(vendor.settings))
+    app[SHORTCUTS] = {}
+    off_loop = OffLoop()
+    admin.mount(app, vendor, limits, app[DRAIN], off_loop)
+    _add(app, "GET", "/healthz", healthz)
+    app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
+    app.on_cleanup.append(off_loop.close)
+    app.cleanup_ctx.append(_limits_closed)
     if is_https(vendor.settings):
         app.on_response_prepare.append(_only_https)
     return app
@@ -103,7 +138,9 @@ def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: Request
 def _add(app: web.Application, method: str, path: str, handler: Handler) -> Handler:
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
-    answering = guarded(handler, app[DRAIN], app[LIMITS].is_flood)
+    answering = guarded(handler, app[DRAIN], app[LIMITS].is_flood, app[REQUEST_IDS])
+    if METER in app:
+        answering = app[METER].measuring(path, answering)
     for one in ("GET", "HEAD") if method == "GET" else (method,):
         resource.add_route(one, answering, expect_handler=expect)
     resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
@@ -113,6 +150,11 @@ def _add(app: web.Application, method: str, path: str, handler: Handler) -> Hand
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     yield
     await app[DESK].close()
+    await app[LIMITS].close()
+
+
+async def _limits_closed(app: web.Application) -> AsyncIterator[None]:
+    yield
     await app[LIMITS].close()
 
 

@@ -4,13 +4,14 @@ import functools
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
 from licserver.web.answers import send
+from licserver.web.request_ids import HEADER, RequestIds
 from licserver.web.state import Drain, Handler
 
 _log = logging.getLogger("licserver.web")
@@ -65,7 +66,9 @@ def send_failure() -> web.StreamResponse:
     return send(wire.answer_error(500, "internal", message))
 
 
-def guarded(handler: Handler, drain: Drain, is_flood: Callable[[web.Request], bool]) -> Handler:
+def guarded(
+    handler: Handler, drain: Drain, is_flood: Callable[[web.Request], bool], request_ids: RequestIds
+) -> Handler:
     """Answer whatever a handler raises, and keep the request's text out of the log.
 
     Put on each handler by hand: aiohttp's middlewares cost as much a request as all the rules do.
@@ -74,6 +77,7 @@ def guarded(handler: Handler, drain: Drain, is_flood: Callable[[web.Request], bo
         handler: The one to guard.
         drain: While it is active each answer is its connection's last.
         is_flood: Whether a request is one too many; asked before anything is done for it (D-71).
+        request_ids: Names a request that something is written about.
     """
 
     @functools.wraps(handler)
@@ -81,7 +85,7 @@ def guarded(handler: Handler, drain: Drain, is_flood: Callable[[web.Request], bo
         try:
             response = send_too_many() if is_flood(request) else await handler(request)
         except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
-            response = _answer_problem(request, problem)
+            response = _answer_problem(request, problem, request_ids)
         if drain.active:
             response.force_close()
         return response
@@ -103,7 +107,7 @@ async def not_found(_request: web.Request) -> web.StreamResponse:
     return send_error(404)
 
 
-def _answer_problem(request: web.Request, problem: Exception) -> web.StreamResponse:
+def _answer_problem(request: web.Request, problem: Exception, request_ids: RequestIds) -> web.StreamResponse:
     """Put a problem into an answer, and into the log where the operator can do something about it."""
     match problem:
         case web.HTTPException():
@@ -111,12 +115,26 @@ def _answer_problem(request: web.Request, problem: Exception) -> web.StreamRespo
         case web.RequestPayloadError():  # a body that breaks its own framing or encoding
             return send_error(400)
         case StoreUnavailable():
-            _log.error("%s %s: %s", request.method, request.rel_url.raw_path, problem)
-            return send_unavailable()
+            return _noted(request, request_ids, send_unavailable(), ": %s", problem)
         case ConnectionError():  # the caller has gone: no answer, and nothing for the log of errors
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=_CALLER_GONE)
         case _:
-            _log.error("%s %s failed", request.method, request.rel_url.raw_path, exc_info=problem)
-            return send_failure()
+            return _noted(request, request_ids, send_failure(), " failed", exc_info=problem)
+
+
+def _noted(
+    request: web.Request,
+    request_ids: RequestIds,
+    response: web.StreamResponse,
+    what: str,
+    *more: object,
+    **how: Any,
+) -> web.StreamResponse:
+    """Log what became of a request, under the name that its caller is told: who reports it can name it."""
+    method, path, name = request.method, request.rel_url.raw_path, request_ids.of(request)
+    extra = {"request_id": name, "method": method, "path": path, "status": response.status}
+    _log.error(f"%s %s{what} (%s)", method, path, *more, name, extra=extra, **how)
+    response.headers[HEADER] = name
+    return response

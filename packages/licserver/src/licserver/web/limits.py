@@ -93,9 +93,11 @@ class Limits:
 
     async def answer_miss(self, request: web.Request, answer: wire.Answer) -> web.StreamResponse:
         """Answer a miss, or say that there were too many from this address (D-70)."""
-        if self._misses is None or await self._may_miss(self._misses, self._callers.find(request).counted):
-            return send(answer)
-        return send_too_many()
+        return send(answer) if await self.may_miss(request) else send_too_many()
+
+    async def may_miss(self, request: web.Request) -> bool:
+        """Count a miss; False when there were too many from this address (D-70)."""
+        return self._misses is None or await self._may_miss(self._misses, self._callers.find(request).counted)
 
     async def _may_miss(self, own: Counter, address: str) -> bool:
         shared = None if self._shared is None else await self._shared.take(address)

@@ -9,18 +9,22 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from aiohttp.abc import AbstractAccessLogger
 
 from licserver.settings import Settings
 from licserver.vendor import Vendor
-from licserver.web.app import create_app
+from licserver.web.app import create_admin_app, create_app
+from licserver.web.callers import Callers
 from licserver.web.connections import Runner
-from licserver.web.logs import MaskingFormatter
+from licserver.web.logs import access_logger, make_formatter
+from licserver.web.request_ids import RequestIds
 from licserver.web.state import DRAIN
+
+if TYPE_CHECKING:
+    from licserver.web.metrics import Metrics
 
 _log = logging.getLogger("licserver.serving")
 
@@ -29,15 +33,6 @@ _LINGER = 2.0
 """Seconds that an idle connection may still bring a request while the process is on its way out."""
 
 Announce = Callable[[], None]
-
-
-class AccessLogger(AbstractAccessLogger):
-    """Logs method, path and status; never the query, in which a license key stands."""
-
-    def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Write one line."""
-        path = request.rel_url.raw_path  # as sent: a decoded one could bring line breaks along
-        self.logger.info("%s %s %s %d %.4f", request.remote, request.method, path, response.status, time)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -80,12 +75,41 @@ class DrainingRunner(Runner):
         await super().cleanup()
 
 
-def _make_runner(vendor: Vendor) -> DrainingRunner:
+def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
+    """Listen for Prometheus and prepare to count, if the settings say where.
+
+    Raises:
+        OSError: when the address cannot be had.
+    """
+    if settings.metrics_listen is None:
+        return None
+    from licserver.web.metrics import Metrics  # noqa: PLC0415 - only who counts pays for its library
+
+    host, _, port = settings.metrics_listen.rpartition(":")
+    try:
+        return Metrics(bind(host.strip("[]"), int(port)), processes)
+    except OSError as problem:
+        said = f"cannot listen on {settings.metrics_listen} for metrics: {problem.strerror}"
+        raise OSError(problem.errno, said) from None
+
+
+def _make_runner(
+    vendor: Vendor,
+    metrics: "Metrics | None" = None,
+    create: Callable[[Vendor], web.Application] | None = None,
+) -> DrainingRunner:
     settings = vendor.settings
+    app = (
+        create_app(vendor, meter=None if metrics is None else metrics.meter())
+        if create is None
+        else create(vendor)
+    )
+    if metrics is not None:
+        app.cleanup_ctx.append(metrics.tell)
     return DrainingRunner(
-        create_app(vendor),
+        app,
         settings,
-        access_log_class=AccessLogger,
+        access_log_class=access_logger(Callers(settings), RequestIds(settings)),
         access_log=logging.getLogger("licserver.access") if settings.access_log else None,
         shutdown_timeout=settings.drain_timeout,
     )
@@ -102,13 +126,43 @@ def _calm_collector() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None:
+@contextlib.asynccontextmanager
+async def _admin_served(vendor: Vendor, sock: socket.socket | None) -> AsyncIterator[None]:
+    """Serve the vendor's own side at its own address, if it has one, as long as the block lasts."""
+    if sock is None:
+        yield
+        return
+    runner = _make_runner(vendor, create=create_admin_app)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _admin_beside(
+    vendor: Vendor, sock: socket.socket | None
+) -> Callable[[web.Application], AsyncIterator[None]]:
+    """The same as long as an application runs; of a socket that several processes share."""
+
+    async def serve_admin(_app: web.Application) -> AsyncIterator[None]:
+        async with _admin_served(vendor, None if sock is None else sock.dup()):
+            yield
+
+    return serve_admin
+
+
+async def serve(
+    vendor: Vendor, sock: socket.socket, announce: Announce, admin_sock: socket.socket | None = None
+) -> None:
     """Serve in this process until SIGTERM or Ctrl-C, then let running requests finish.
 
     Args:
         vendor: The opened data folder.
         sock: From `bind`.
         announce: Called once the server answers.
+        admin_sock: From `bind`, where the settings name an address for the admin API.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -117,18 +171,25 @@ async def serve(vendor: Vendor, sock: socket.socket, announce: Announce) -> None
             loop.add_signal_handler(name, stop.set)
     if hasattr(signal, "SIGHUP"):  # else it would end us in the midst of a request
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
-    runner = _make_runner(vendor)
+    runner = _make_runner(vendor, _open_metrics(vendor.settings, 1))
     await runner.setup()
     _calm_collector()
     try:
-        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
-        announce()
-        await stop.wait()
+        async with _admin_served(vendor, admin_sock):
+            await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+            announce()
+            await stop.wait()
     finally:
         await runner.cleanup()
 
 
-def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, announce: Announce) -> None:
+def serve_with_workers(
+    settings: Settings,
+    sock: socket.socket,
+    workers: int,
+    announce: Announce,
+    admin_sock: socket.socket | None = None,
+) -> None:
     """Serve with several processes that share the listening socket, until SIGTERM or Ctrl-C.
 
     SIGHUP replaces the processes by fresh ones, one generation after the other; `workers` has what
@@ -140,12 +201,14 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
         sock: From `bind`; it is used up.
         workers: How many processes.
         announce: Called once, by the first worker that answers.
+        admin_sock: As `serve`; all workers share it.
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
 
     from licserver.web.workers import Beginning, run  # noqa: PLC0415 - the same
 
+    metrics = _open_metrics(settings, workers)
     listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
     turn_read, turn_write = os.pipe()  # holds one byte: who gets it announces
     os.write(turn_write, b"!")
@@ -153,7 +216,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
 
     async def make_runner() -> DrainingRunner:
         vendor = Vendor(settings)
-        runner = _make_runner(vendor)
+        runner = _make_runner(vendor, metrics)
 
         async def close_vendor(_app: web.Application) -> None:
             vendor.close()
@@ -164,6 +227,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
                 os.read(turn_read, 1)
                 asyncio.get_running_loop().call_soon(announce)
 
+        runner.app.cleanup_ctx.append(_admin_beside(vendor, admin_sock))
         runner.app.on_startup.append(announce_once)
         runner.app.on_cleanup.append(close_vendor)
         return runner
@@ -174,7 +238,7 @@ def serve_with_workers(settings: Settings, sock: socket.socket, workers: int, an
         def setup(self, cfg: Any) -> None:
             super().setup(cfg)
             for handler in self.error_log.handlers:
-                handler.setFormatter(MaskingFormatter(self.error_fmt, self.datefmt))
+                handler.setFormatter(make_formatter(settings.log_format, self.error_fmt, self.datefmt))
 
     class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
         def load_config(self) -> None:

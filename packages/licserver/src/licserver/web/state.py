@@ -13,6 +13,8 @@ from licserver.rotation import LinkRing
 
 if TYPE_CHECKING:
     from licserver.web.limits import Limits
+    from licserver.web.meters import Meter
+    from licserver.web.request_ids import RequestIds
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,6 +32,8 @@ DESK = web.AppKey("desk", Desk)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
 LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
+METER: "web.AppKey[Meter]" = web.AppKey("meter")
+REQUEST_IDS: "web.AppKey[RequestIds]" = web.AppKey("request_ids")
 SEND_TIMEOUT = web.AppKey("send_timeout", float)
 SHORTCUTS: web.AppKey[Mapping[tuple[str, str], Handler]] = web.AppKey("shortcuts")
 DRAIN = web.AppKey("drain", Drain)

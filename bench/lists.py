@@ -1,0 +1,188 @@
+"""How long a page of each list of the admin API takes, with many licenses: `python -m bench.lists [COUNT]`.
+
+Not part of the table: there is nothing to compare it with. The figures stand in `docs/admin-api.md`.
+"""
+
+import asyncio
+import http.client
+import json
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from pydantic import SecretStr
+from sqlalchemy import insert
+
+from bench import databases
+from licserver.model import LicenseTerms, Scope
+from licserver.rules import draw_key
+from licserver.settings import StandaloneSettings
+from licserver.store import NewLicense, Records, migrate
+from licserver.store.engine import connect
+from licserver.store.tables import activations
+from licserver.vendor import Vendor
+from licserver.web import create_app
+from licserver.web.admin import ROOT
+from licserver.web.connections import Runner
+
+BATCH: Final = 5_000
+TIMES: Final = 9
+PATHS: Final = (
+    "/products",
+    "/licenses",
+    "/licenses?limit=200",
+    "/licenses?product=p3",
+    "/licenses?state=active",
+    "/licenses?state=revoked",
+    "/licenses?state=expired",
+    "/licenses?state=expired&product=p3",
+    "/licenses?state=revoked&product=p3",
+    "/licenses?expires_from={today}&expires_until={later}",
+    "/licenses?q=u",
+    "/licenses?q=user77",
+    "/licenses?q=invoice",
+    "/licenses?q=example",
+    "/licenses?q=2021-9%20invoice",
+    "/licenses?q=user77%20shop",
+    "/licenses?q=site123",
+    "/licenses?q=si",
+    "/licenses?q=nothing.such",
+    "/licenses?q=user77&state=revoked",
+    "/licenses?q=u&product=p3&state=expired",
+    "/licenses?subscription=sub-2500",
+    "/subscriptions",
+    "/audit",
+    "/audit?actor_kind=system&actor_name=licserver",
+    "/audit?object_kind=product&object_id=p0",
+    "/licenses/{license}",
+    "/licenses/{license}/activations",
+)
+
+
+def fill(vendor: Vendor, count: int) -> None:
+    """Sell keys of all kinds for ten products, each with a customer and an activation."""
+    chance, today = random.Random(1), vendor.now().date()  # noqa: S311 - no cryptography in test data
+    for number in range(10):
+        vendor.add_product(f"p{number}", f"Product {number}")
+    for batch in range(count // BATCH):
+        agreed = vendor.agree(f"p{batch % 10}", LicenseTerms())
+        issued_at = vendor.now() - timedelta(hours=count // BATCH - batch)
+        new: list[NewLicense] = []
+        for at in range(BATCH):
+            number, kind = batch * BATCH + at, chance.random()
+            terms = agreed.terms._replace(
+                slots=3,
+                expires_on=today + timedelta(days=chance.randint(-300, 600)) if kind < 0.7 else None,
+                lifetime=kind > 0.95,
+                subscription_id=f"sub-{number // 3}" if 0.7 < kind < 0.9 else None,
+                customer_email=f"user{number}.x@shop{number % 50_000}.example",
+                note=f"invoice {2020 + number % 6}-{number}" if number % 2 else None,
+            )
+            new.append(vendor.prepare(agreed._replace(terms=terms), draw_key(), issued_at))
+        _write(vendor, new, batch)
+    for number in range(3_000):
+        vendor.change_product("p0", name=f"Product {number}")
+
+
+def _write(vendor: Vendor, new: list[NewLicense], batch: int) -> None:
+    books = Records(vendor.database)
+    books.issue(new)
+    rows = [
+        {
+            "license_id": one.id,
+            "domain": f"site{batch * BATCH + at}.customer.example",
+            "ip": "192.0.2.1",
+            "activated_at": one.issued_at,
+            "last_seen_at": one.issued_at,
+        }
+        for at, one in enumerate(new)
+    ]
+    with vendor.database.writing() as connection:
+        connection.execute(insert(activations), rows)
+    for one in new[: BATCH // 500]:
+        books.revoke(one.id, "refund", vendor.now())
+
+
+@contextmanager
+def served(vendor: Vendor) -> Iterator[int]:
+    """Serve the vendor on a free port, in a thread."""
+    ready, found = threading.Event(), {}
+
+    async def run() -> None:
+        runner = Runner(create_app(vendor), vendor.settings, shutdown_timeout=1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        stop = asyncio.Event()
+        found.update(port=runner.addresses[0][1], loop=asyncio.get_running_loop(), stop=stop)
+        ready.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    ready.wait()
+    try:
+        yield found["port"]
+    finally:
+        found["loop"].call_soon_threadsafe(found["stop"].set)
+        thread.join()
+
+
+def measure(vendor: Vendor) -> dict[str, float]:
+    """Ask for each page several times; milliseconds, the median."""
+    _, token = vendor.add_token("bench", Scope.WRITE)
+    today = vendor.now().date()
+    names = {
+        "today": today,
+        "later": today + timedelta(days=30),
+        "license": vendor.find_licenses(limit=1).items[0].id.hex(),
+    }
+    took = {}
+    with served(vendor) as port:
+        link = http.client.HTTPConnection("127.0.0.1", port)
+        for path in PATHS:
+            times = []
+            for _ in range(TIMES):
+                began = time.perf_counter()
+                link.request("GET", ROOT + path.format(**names), headers={"Authorization": f"Bearer {token}"})
+                answer = link.getresponse()
+                json.loads(answer.read())
+                assert answer.status == 200, path
+                times.append((time.perf_counter() - began) * 1000)
+            took[path] = statistics.median(times)
+        link.close()
+    return took
+
+
+def main(count: int) -> None:
+    """Measure on both engines, and print a table."""
+    columns = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="licserver-lists-") as folder,
+        databases.postgresql(None) as server,
+    ):
+        url = server.empty(f"lists_{count}")
+        database = connect(url)
+        migrate.upgrade(database)
+        database.close()
+        for name, database_url in (("SQLite", None), ("PostgreSQL", SecretStr(url))):
+            vendor = Vendor(StandaloneSettings(data_dir=Path(folder) / name, database_url=database_url))
+            fill(vendor, count)
+            columns[name] = measure(vendor)
+            vendor.close()
+    print("| | SQLite | PostgreSQL |\n|---|---|---|")
+    for path in PATHS:
+        print(f"| `{path}` | {columns['SQLite'][path]:.0f} ms | {columns['PostgreSQL'][path]:.0f} ms |")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -1,0 +1,196 @@
+"""Pure: what the window of a dialog can be told to show, what it tells, and what a dialog wants done.
+
+One shape for both dialogs and both toolkits: a heading, a line below it, a body with its label (the field for
+a key, or the changelog), a message, a bar, and up to three buttons.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+
+class Tone(StrEnum):
+    """What kind of message it is; never told by its colour alone."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Action(StrEnum):
+    """What a person can do beside typing. Each button has a place of its own in the window."""
+
+    GO = "go"
+    """The button that Enter presses."""
+
+    LEAVE = "leave"
+    """The button that Escape presses; Escape means the same where there is none."""
+
+    SKIP = "skip"
+    """The button that stands apart."""
+
+    CLOSE = "close"
+    """The window's own way to be closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button; `&` in its text stands before the letter that presses it together with Alt."""
+
+    text: str
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar: how much of the work is done, 0 to 1; None while nobody knows."""
+
+    part: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a window shows.
+
+    Attributes:
+        title: Of the window.
+        heading: The first line; like all others plain text, whatever characters are in it.
+        intro: The line below it.
+        label: What the body is called; `&` as in a button.
+        body: What the body holds: the key as typed, or the changelog; empty, a changelog is not shown.
+        is_editable: Whether a person can type into the body.
+        message: What is to be said now; may be empty.
+        tone: Of the message.
+        bar: None when there is no bar.
+        go, leave, skip: The buttons; None when there is no such button.
+    """
+
+    title: str
+    heading: str
+    intro: str
+    label: str
+    body: str = field(repr=False)
+    is_editable: bool = False
+    message: str = ""
+    tone: Tone = Tone.PLAIN
+    bar: Bar | None = None
+    go: Button | None = None
+    leave: Button | None = None
+    skip: Button | None = None
+
+    def buttons(self) -> dict[Action, Button | None]:
+        """Return what stands at the place of each button."""
+        return {Action.GO: self.go, Action.LEAVE: self.leave, Action.SKIP: self.skip}
+
+
+# --- what a window tells ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The field holds another text now."""
+
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pressed:
+    """A button, its key, or the window's own way to be closed."""
+
+    action: Action
+
+
+# --- what a thread tells ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """How far a download is: bytes, bytes in all, bytes a second."""
+
+    done: int
+    total: int
+    speed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What was wanted has been done, or went wrong.
+
+    Attributes:
+        outcome: What came of it, such as a `License` or a `Downloaded`; or the exception.
+    """
+
+    outcome: object
+
+
+Event = Typed | Pressed | Progressed | Ended
+
+
+# --- what a dialog wants done -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """Ask the service about a key, and remember it when it is good; answered by `Ended`."""
+
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Download the update; answered by `Progressed` again and again, and then by `Ended`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Remember that this version is not wanted; answered by `Ended`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Cancel the download on its way, whose `Ended` is still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the window, and cancel what is on its way."""
+
+
+Work = Activate | Download | Skip
+Command = Work | Stop | Close
+
+
+# --- how it looks -----------------------------------------------------------------------------
+
+# On light and on dark ground; each has a contrast of at least 4.5 to white or to black.
+_COLOURS: Final = {
+    Tone.GOOD: ("#1b6e2d", "#7ddc8f"),
+    Tone.BAD: ("#b3261e", "#ff9d94"),
+}
+_MARKS: Final = {Tone.PLAIN: "", Tone.GOOD: "\u2713 ", Tone.BAD: "\u26a0 "}
+
+
+def colour_of(tone: Tone, *, on_dark: bool) -> str | None:
+    """Return the colour of a message, as `#rrggbb`; None for the toolkit's own colour of text.
+
+    Args:
+        tone: Of the message.
+        on_dark: Whether the window's ground is dark.
+    """
+    colours = _COLOURS.get(tone)
+    return None if colours is None else colours[on_dark]
+
+
+def marked(view: View) -> str:
+    """Return the message with a mark before it: what is wrong must be seen without seeing colours."""
+    return f"{_MARKS[view.tone]}{view.message}" if view.message else ""
+
+
+def split_mnemonic(text: str) -> tuple[str, int | None]:
+    """Take the `&` out of a text, for toolkits that want the letter's place instead.
+
+    Returns:
+        The text as it is read, and the index of its letter; None when it has none.
+    """
+    at = text.find("&")
+    return (text, None) if at < 0 else (text[:at] + text[at + 1 :], at)

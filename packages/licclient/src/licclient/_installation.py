@@ -1,0 +1,257 @@
+"""An app's own folder: a folder for each version, and a pointer to the one that is current (D-80, D-81).
+
+    Photo Lab/
+    ├── photo-lab              the launcher: never replaced, starts what is current
+    ├── current.txt            the pointer: the current version's folder, then the one before
+    └── versions/
+        ├── 1.0.0-6b1f3c2a90d1e4f7/
+        └── 1.1.0-0c4de81f7a55b392/
+
+What stands under its name in `versions` was unpacked whole, and what is current is said by one file that is
+replaced at one stroke: a process may be killed at any moment and leaves the old version current, or the new.
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from licclient._cache import read_private, replace_file
+from licclient._versions import (
+    DISCARDED,
+    DRAFT,
+    POINTER,
+    VERSIONS,
+    Pointer,
+    applied,
+    folder_name,
+    leftovers,
+    read_pointer,
+    rolled_back,
+    version_of,
+    write_pointer,
+)
+
+if TYPE_CHECKING:
+    from licclient._download import Downloaded
+
+LOCK_SECONDS: Final = 120.0
+"""How long to wait for another process that is unpacking the same app."""
+
+_LOCK: Final = ".licclient.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A version that is there, whole.
+
+    Attributes:
+        version: As `Downloaded.version` told it, in the form of PEP 440.
+        folder: What was in the zip.
+    """
+
+    version: str
+    folder: Path
+
+
+class Installation:
+    """The folder of an app that replaces itself: puts a downloaded version beside the old one.
+
+    Making one opens nothing. Threads and processes may share one: whoever changes it holds its lock.
+
+    Args:
+        folder: The app's own folder, which the user may write to. `apply` makes it if it is missing.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self._folder = Path(folder).absolute()  # whatever folder the app works in later
+        self._versions = self._folder / VERSIONS
+
+    def __repr__(self) -> str:
+        return f"Installation({str(self._folder)!r})"
+
+    @property
+    def current(self) -> Installed | None:
+        """The version that starts next; None when none was ever applied, or it is gone."""
+        pointer = self._pointer()
+        return None if pointer is None else self._installed(pointer.current)
+
+    @property
+    def previous(self) -> Installed | None:
+        """The version that `roll_back` goes back to."""
+        pointer = self._pointer()
+        return None if pointer is None or pointer.previous is None else self._installed(pointer.previous)
+
+    def apply(self, downloaded: "Downloaded") -> Installed:
+        """Unpack a downloaded zip into a folder of its own, and make it the current version.
+
+        The running version is not touched: the new one runs from the next start on. The version before
+        stays for `roll_back`; older ones, and what was left by a process that died, are removed. What is
+        there already, whole, is not unpacked again.
+
+        Args:
+            downloaded: From `download`; its size and digest are checked once more.
+
+        Returns:
+            The version that is current now.
+
+        Raises:
+            UntrustedAnswer: The file is not the one that was verified.
+            UnusableArchive: It is no zip, or holds what may not be unpacked (D-80). Nothing has changed.
+            OSError: The folder cannot be written, has no room, or another process holds it for two minutes.
+            ValueError: `downloaded.version` is no version that PEP 440 can read.
+        """
+        name = folder_name(downloaded.version, downloaded.sha256)
+        with self._alone():
+            before = self._pointer()
+            self._clean_up(before)  # first: what the dead left may be the room that is needed
+            if not (self._versions / name).is_dir():
+                self._unpack(downloaded, name)
+            if before is None or before.current != name:
+                after = applied(before, name)
+                self._point(after)
+                # Without a pointer before, nobody knows which versions are needed: the next update will.
+                self._clean_up(after if before is not None else None)
+            return Installed(version_of(name), self._versions / name)
+
+    def roll_back(self) -> Installed | None:
+        """Make the version before the current one again; it runs from the next start on.
+
+        Returns:
+            The version that is current now; None when there is none to go back to, and nothing has changed.
+
+        Raises:
+            OSError: The folder cannot be written, or another process holds it for two minutes.
+        """
+        with self._alone():
+            before = self._pointer()
+            after = None if before is None else rolled_back(before)
+            found = None if after is None else self._installed(after.current)
+            if after is not None and found is not None:
+                self._point(after)
+            return found
+
+    def start(self, program: str, arguments: Sequence[str] = ()) -> int:  # noqa: RET503 - exec does not return
+        """Run a program of the current version: for the launcher, which does nothing else.
+
+        On Linux and macOS the program takes this process's place, and this never returns. On Windows it is
+        waited for.
+
+        Args:
+            program: Its path within the version's folder; `.exe` may be left out.
+            arguments: What it is called with.
+
+        Returns:
+            The program's exit status.
+
+        Raises:
+            OSError: There is no current version, or no such program in it.
+        """
+        installed = self.current
+        if installed is None:
+            raise FileNotFoundError(errno.ENOENT, "No version of the app is installed", str(self._folder))
+        path = installed.folder / program
+        if os.name == "nt":
+            return _run(path, arguments)
+        os.execve(path, [str(path), *arguments], _own_environment())  # noqa: S606 - ours, and no shell
+
+    # --- the disk -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - a launcher needs no lock
+
+        self._versions.mkdir(parents=True, exist_ok=True)
+        path = self._folder / _LOCK
+        try:
+            lock = FileLock(path, timeout=LOCK_SECONDS).acquire()
+        except Timeout:
+            raise OSError(errno.EBUSY, "Another process is changing this installation", str(path)) from None
+        except NotImplementedError:
+            raise OSError(errno.ENOLCK, "Files cannot be locked here", str(path)) from None
+        with lock:
+            yield
+
+    def _pointer(self) -> Pointer | None:
+        raw = read_private(self._folder / POINTER)
+        return None if raw is None else read_pointer(raw)
+
+    def _point(self, pointer: Pointer) -> None:
+        """Switch: the one step that changes which version is current."""
+        draft = self._folder / f"{POINTER}.draft"
+        with draft.open("wb") as file:
+            file.write(write_pointer(pointer))
+            file.flush()
+            os.fsync(file.fileno())
+        replace_file(draft, self._folder / POINTER)
+        _sync(self._folder)
+
+    def _installed(self, name: str) -> Installed | None:
+        folder = self._versions / name
+        return Installed(version_of(name), folder) if folder.is_dir() else None
+
+    def _unpack(self, downloaded: "Downloaded", name: str) -> None:
+        from licclient._unpack import unpack  # noqa: PLC0415 - a launcher unpacks nothing
+
+        draft = self._versions / f"{DRAFT}{name}"
+        try:
+            unpack(downloaded.path, downloaded.size, downloaded.sha256, draft)
+            replace_file(draft, self._versions / name)
+        except BaseException:
+            _remove(draft)
+            raise
+        _sync(self._versions)
+
+    def _clean_up(self, pointer: Pointer | None) -> None:
+        """Remove what nobody needs; what cannot be removed, because it runs on Windows, is left whole."""
+        names = [path.name for path in self._versions.iterdir()]
+        for name in leftovers(pointer, names, self._running()):
+            # Under another name first: no version is ever half there under its own.
+            discarded = self._versions / f"{DISCARDED}{name.removeprefix(DISCARDED)}"
+            with suppress(OSError):
+                (self._versions / name).rename(discarded)
+                _remove(discarded)
+
+    def _running(self) -> set[str]:
+        """Name the version that this very process runs from: it may yet load more of its files."""
+        versions = self._versions.resolve()
+        paths = (Path(told).resolve() for told in (sys.executable, sys.argv[0]) if told)
+        return {path.relative_to(versions).parts[0] for path in paths if versions in path.parents}
+
+
+def _sync(folder: Path) -> None:
+    from licclient._unpack import sync_folder  # noqa: PLC0415 - as above
+
+    sync_folder(folder)
+
+
+def _remove(folder: Path) -> None:
+    from shutil import rmtree  # noqa: PLC0415 - as above
+
+    rmtree(folder, ignore_errors=True)
+
+
+def _run(path: Path, arguments: Sequence[str]) -> int:
+    """Run a program and wait for it: what Windows calls exec keeps neither the console nor the status."""
+    import subprocess  # noqa: PLC0415 - as above
+
+    found = path if path.is_file() else path.with_name(f"{path.name}.exe")
+    command = [str(found), *arguments]
+    return subprocess.run(command, env=_own_environment(), check=False).returncode  # noqa: S603 - as above
+
+
+def _own_environment() -> dict[str, str]:
+    """Return the environment without what PyInstaller's loader put into it for the launcher alone."""
+    environment = dict(os.environ)
+    if getattr(sys, "frozen", False):
+        environment["PYINSTALLER_RESET_ENVIRONMENT"] = "1"
+        before = environment.pop("LD_LIBRARY_PATH_ORIG", None)
+        environment.pop("LD_LIBRARY_PATH", None)
+        if before is not None:
+            environment["LD_LIBRARY_PATH"] = before
+    return environment

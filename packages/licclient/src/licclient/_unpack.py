@@ -1,0 +1,135 @@
+"""A verified zip → a folder that holds what is in it, and nothing else (D-80).
+
+What the zip says is judged by `_archive` before anything is made. What it then holds is held to what it
+said: neither a byte more nor one less. Only stored and deflated entries come this far, so memory stays small.
+"""
+
+import errno
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from licclient._archive import Entry, Plan, read_plan
+from licclient._errors import UntrustedAnswer, UnusableArchive
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+SPARE_BYTES: Final = 16 * 1024 * 1024
+"""What unpacking leaves free on the disk, as a download does (D-55)."""
+
+_BLOCK: Final = 256 * 1024
+_FLAGS: Final = (
+    os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+)
+
+
+def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
+    """Unpack a zip into a new folder, durably: all of it is on the disk when this returns.
+
+    Args:
+        archive: The file.
+        size: What it was verified to have, in bytes.
+        sha256: Its verified digest, in lower-case hex. One open file is hashed, and then unpacked.
+        folder: Made, and filled; whoever asked for it takes it away when this fails.
+
+    Raises:
+        UntrustedAnswer: The file is not what was verified.
+        UnusableArchive: It is no zip, or holds what may not be unpacked.
+        OSError: The disk has no room for it, or cannot be written.
+    """
+    with open(archive, "rb") as file:  # noqa: PTH123 - beside os.open below
+        _demand_verified(file, size, sha256)
+        with _opened(file) as zipped:
+            plan = read_plan(zipped.infolist())
+            _demand_room(plan, folder.parent)
+            _fill(folder, plan, zipped)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make durable which names a folder holds; Windows does so by itself."""
+    if os.name != "nt":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _demand_verified(file: BufferedReader, size: int, sha256: str) -> None:
+    from hashlib import file_digest  # noqa: PLC0415 - a launcher needs none of this
+
+    if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
+        raise UntrustedAnswer("The file is not the one that was downloaded and verified: its digest differs.")
+
+
+def _demand_room(plan: Plan, where: Path) -> None:
+    from shutil import disk_usage  # noqa: PLC0415 - as above
+
+    disk = disk_usage(where)
+    if disk.total and disk.free < plan.size + SPARE_BYTES:
+        raise OSError(
+            errno.ENOSPC,
+            f"No room for the new version: it needs {plan.size} bytes, and {disk.free} are free",
+            str(where),
+        )
+
+
+@contextmanager
+def _opened(file: BufferedReader) -> Generator["ZipFile"]:
+    from zipfile import ZipFile  # noqa: PLC0415 - as above
+
+    with _reading():
+        zipped = ZipFile(file)
+    with zipped:
+        yield zipped
+
+
+@contextmanager
+def _reading() -> Generator[None]:
+    """Whatever a damaged or hostile zip makes of its reader is said in our own words."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as problem:
+        raise UnusableArchive("The file is no zip that can be read, or it is damaged.") from problem
+
+
+def _fill(folder: Path, plan: Plan, zipped: "ZipFile") -> None:
+    folder.mkdir()
+    for path in plan.folders:
+        (folder / path).mkdir(exist_ok=True)  # where case makes no difference, two may be one
+    told = zipped.infolist()
+    for entry in plan.files:
+        with _reading():
+            source = zipped.open(told[entry.index])
+        with source:
+            _write(folder / entry.path, entry, source)
+    for path in reversed(plan.folders):
+        sync_folder(folder / path)
+    sync_folder(folder)
+
+
+def _write(path: Path, entry: Entry, source: IO[bytes]) -> None:
+    # The umask has its say; nothing that a zip notes beyond "may be run" is taken over.
+    descriptor = os.open(path, _FLAGS, 0o777 if entry.executable else 0o666)
+    with open(descriptor, "wb") as target:  # noqa: PTH123 - a descriptor, for its mode
+        left = entry.size
+        while block := _read(source):
+            left -= len(block)
+            if left < 0:
+                break
+            target.write(block)
+        if left:
+            raise UnusableArchive(f"An entry of the archive has not the size that it claims: {entry.path!r}")
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def _read(source: IO[bytes]) -> bytes:
+    with _reading():
+        return source.read(_BLOCK)

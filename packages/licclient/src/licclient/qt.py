@@ -1,0 +1,332 @@
+"""Ready dialogs for Qt (PySide6): one asks for a license key, one offers an update and downloads it.
+
+::
+
+    from licclient.qt import ask_for_key, offer_update
+
+    license_ = ask_for_key(client, window)                          # None: closed without one
+    file = offer_update(client, update, downloads_folder, window)   # None: not now
+
+Call these on the thread of Qt's main loop, which goes on while a dialog is open; the service is called on
+other threads. Needs the extra `licclient[qt]`.
+"""
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+try:
+    from PySide6.QtCore import Qt
+    from PySide6.QtGui import QCloseEvent, QFontDatabase, QFontMetrics, QPalette
+    from PySide6.QtWidgets import (
+        QDialog,
+        QDialogButtonBox,
+        QLabel,
+        QLayout,
+        QLineEdit,
+        QPlainTextEdit,
+        QProgressBar,
+        QPushButton,
+        QVBoxLayout,
+        QWidget,
+    )
+except ModuleNotFoundError as problem:
+    if (problem.name or "").partition(".")[0] != "PySide6":
+        raise
+    raise ImportError("licclient.qt needs PySide6: pip install 'licclient[qt]'") from problem
+
+from licclient._dialogs.activation import Activation
+from licclient._dialogs.driver import Driver, State, begin_activation, begin_offer
+from licclient._dialogs.update import Offer
+from licclient._dialogs.view import Action, View, colour_of, marked
+from licclient.deliver import to_qt
+
+if TYPE_CHECKING:
+    from licclient._client import LicenseClient
+    from licclient._download import Downloaded
+    from licclient._errors import LicclientError
+    from licclient._model import License, Update
+
+__all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
+
+_KEY_LETTERS: Final = 40
+"""Room for a key, and a little more."""
+
+_WHOLE_BAR: Final = 1000
+_DARK: Final = 128
+"""Half of the lightness that Qt's colours have."""
+
+_ROLES: Final = {
+    Action.GO: QDialogButtonBox.ButtonRole.AcceptRole,
+    Action.LEAVE: QDialogButtonBox.ButtonRole.RejectRole,
+    Action.SKIP: QDialogButtonBox.ButtonRole.ResetRole,
+}
+
+
+def ask_for_key(
+    client: "LicenseClient",
+    parent: QWidget | None = None,
+    *,
+    problem: "LicclientError | None" = None,
+    language: str | None = None,
+) -> "License | None":
+    """Ask a person for a license key, until the service says yes or the dialog is closed.
+
+    Args:
+        client: Verifies the key, and remembers it when it is good.
+        parent: The window in front of which the dialog stands; the app takes no input meanwhile.
+        problem: Why the app asks, such as what `require` handed to `otherwise`; shown at first.
+        language: As for `explain`; None for the language of the system.
+
+    Returns:
+        The license; None when the dialog was closed without one.
+    """
+    return ActivationDialog(client, parent, problem=problem, language=language).run()
+
+
+def offer_update(
+    client: "LicenseClient",
+    update: "Update",
+    to: str | PathLike[str],
+    parent: QWidget | None = None,
+    *,
+    asked: bool = False,
+    language: str | None = None,
+) -> "Downloaded | None":
+    """Offer an update, and download it if the person wants it.
+
+    Args:
+        client: Downloads and verifies it.
+        update: From `check_for_update` or `on_update`.
+        to: The folder for the file.
+        parent: As for `ask_for_key`.
+        asked: Whether the person asked for updates: then also a version is offered that was skipped (D-87).
+        language: As for `ask_for_key`.
+
+    Returns:
+        The file, verified; None when the person does not want it now, or skipped this version.
+
+    Raises:
+        ValueError: The client was made without `slug` or `version`.
+    """
+    if not asked and client.is_skipped(update):
+        return None
+    return UpdateDialog(client, update, to, parent, language=language).run()
+
+
+class _Dialog(QDialog):
+    """What both windows are made of; what they show and do is decided in `_dialogs`."""
+
+    def __init__(
+        self,
+        parent: QWidget | None,
+        client: "LicenseClient",
+        state: State,
+        to: Path | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._build()
+        self._driver: Driver[Any] = Driver[State](self, to_qt(), client, state, to)
+        # Also when the app's window takes this one along; the driver is none of Qt's, so it is still there.
+        self.destroyed.connect(self._driver.end)
+
+    def _wait(self) -> None:
+        self.exec()
+        self.deleteLater()  # now, and not only when the parent goes, which may be at the app's end
+
+    # --- what the driver asks for -------------------------------------------------------------
+
+    def draw(self, view: View) -> None:
+        """Show a view."""
+        self.setWindowTitle(view.title)
+        self._heading.setText(view.heading)
+        self._intro.setText(view.intro)
+        self._label.setText(view.label)
+        self._draw_body(view)
+        self._message.setText(marked(view))
+        palette = self.palette()
+        on_dark = palette.color(QPalette.ColorRole.Window).lightness() < _DARK
+        if colour := colour_of(view.tone, on_dark=on_dark):
+            palette.setColor(QPalette.ColorRole.WindowText, colour)
+        self._message.setPalette(palette)
+        # Who hears the window instead of seeing it is told with the field.
+        self._body.setAccessibleDescription(view.message)
+        self._draw_bar(view)
+        self._draw_buttons(view)
+
+    def leave(self) -> None:
+        """Close the window."""
+        came = self._driver.state.outcome is not None
+        self.done(QDialog.DialogCode.Accepted if came else QDialog.DialogCode.Rejected)
+
+    # --- drawing ------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        rows = QVBoxLayout(self)
+        rows.setSpacing(10)
+        rows.setContentsMargins(20, 18, 20, 16)
+        self._heading, self._intro, self._message = (self._line() for _ in range(3))
+        bold = self._heading.font()
+        bold.setBold(True)
+        bold.setPointSizeF(bold.pointSizeF() * 1.3)
+        self._heading.setFont(bold)
+        self._label = QLabel(self)  # the only one in which `&` marks a letter: it has a buddy
+        self._body = self._make_body()
+        fixed = QFontMetrics(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._body.setMinimumWidth(fixed.horizontalAdvance("0") * (_KEY_LETTERS + 10))
+        self._label.setBuddy(self._body)
+        # Room for two lines, so that the window does not jump when a message comes.
+        self._message.setMinimumHeight(2 * self._message.fontMetrics().lineSpacing())
+        self._message.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._bar = QProgressBar(self)
+        self._bar.setTextVisible(False)
+        policy = self._bar.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        self._bar.setSizePolicy(policy)
+        rows.addWidget(self._heading)
+        rows.addWidget(self._intro)
+        rows.addWidget(self._label)
+        rows.addWidget(self._body, 1)
+        rows.addWidget(self._message)
+        rows.addWidget(self._bar)
+        rows.addWidget(self._make_buttons())
+        rows.setSizeConstraint(QLayout.SizeConstraint.SetMinimumSize)
+
+    def _line(self) -> QLabel:
+        line = QLabel(self)
+        line.setTextFormat(Qt.TextFormat.PlainText)  # a product's name is no HTML
+        line.setWordWrap(True)
+        return line
+
+    def _make_buttons(self) -> QDialogButtonBox:
+        box = QDialogButtonBox(self)
+        self._buttons = {}
+        for action, role in _ROLES.items():
+            button = self._buttons[action] = QPushButton(self)
+            button.clicked.connect(lambda _=False, action=action: self._driver.pressed(action))
+            box.addButton(button, role)
+        self._buttons[Action.GO].setDefault(True)
+        return box
+
+    def _make_body(self) -> QWidget:
+        raise NotImplementedError
+
+    def _draw_body(self, view: View) -> None:
+        raise NotImplementedError
+
+    def _draw_bar(self, view: View) -> None:
+        self._bar.setVisible(view.bar is not None)
+        part = view.bar.part if view.bar is not None else 0.0
+        self._bar.setMaximum(0 if part is None else _WHOLE_BAR)  # 0 is how Qt says that nobody knows
+        self._bar.setValue(0 if part is None else round(part * _WHOLE_BAR))
+
+    def _draw_buttons(self, view: View) -> None:
+        focused = self.focusWidget()
+        standing = []
+        for action, told in view.buttons().items():
+            button = self._buttons[action]
+            button.setVisible(told is not None)
+            if told is None:
+                continue
+            button.setText(told.text)
+            button.setEnabled(told.is_enabled)
+            if told.is_enabled:
+                standing.append(button)
+        # Whoever uses the keyboard must not be left on a button that is gone.
+        if focused in self._buttons.values() and focused not in standing:
+            (standing[0] if standing else self._body).setFocus()
+
+    # --- what comes in ------------------------------------------------------------------------
+
+    def reject(self) -> None:
+        """Take Escape; Qt's own name for it."""
+        self._driver.pressed(Action.LEAVE)
+
+    def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802 - Qt's name
+        """Take the window's own way to be closed."""
+        self._driver.pressed(Action.CLOSE)
+        event.accept()
+
+
+class ActivationDialog(_Dialog):
+    """The window of `ask_for_key`, for apps that do not want to wait for it; arguments as there."""
+
+    _driver: Driver[Activation]
+
+    def __init__(
+        self,
+        client: "LicenseClient",
+        parent: QWidget | None = None,
+        *,
+        problem: "LicclientError | None" = None,
+        language: str | None = None,
+    ) -> None:
+        super().__init__(parent, client, begin_activation(client, problem, language))
+        self._field.setFocus()
+
+    @property
+    def license(self) -> "License | None":
+        """The license; None as long as there is none."""
+        return self._driver.state.outcome
+
+    def run(self) -> "License | None":
+        """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""
+        self._wait()
+        return self.license
+
+    def _make_body(self) -> QWidget:
+        self._field = QLineEdit(self)
+        self._field.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._field.textChanged.connect(self._typed)
+        return self._field
+
+    def _typed(self, text: str) -> None:
+        self._driver.typed(text)
+
+    def _draw_body(self, view: View) -> None:
+        if self._field.text() != view.body:
+            self._field.setText(view.body)
+        self._field.setReadOnly(not view.is_editable)
+
+
+class UpdateDialog(_Dialog):
+    """The window of `offer_update`, for apps that do not want to wait for it; arguments as there.
+
+    It also opens for a version that was skipped.
+    """
+
+    _driver: Driver[Offer]
+
+    def __init__(
+        self,
+        client: "LicenseClient",
+        update: "Update",
+        to: str | PathLike[str],
+        parent: QWidget | None = None,
+        *,
+        language: str | None = None,
+    ) -> None:
+        super().__init__(parent, client, begin_offer(client, update, language), Path(to))
+        self._buttons[Action.GO].setFocus()
+
+    @property
+    def file(self) -> "Downloaded | None":
+        """The file, whole and verified; None as long as there is none."""
+        return self._driver.state.outcome
+
+    def run(self) -> "Downloaded | None":
+        """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""
+        self._wait()
+        return self.file
+
+    def _make_body(self) -> QWidget:
+        self._changelog = QPlainTextEdit(self)
+        self._changelog.setReadOnly(True)
+        self._changelog.setTabChangesFocus(True)
+        return self._changelog
+
+    def _draw_body(self, view: View) -> None:
+        self._label.setVisible(bool(view.body))
+        self._changelog.setVisible(bool(view.body))
+        if self._changelog.toPlainText() != view.body:
+            self._changelog.setPlainText(view.body)

@@ -1,0 +1,323 @@
+"""A person in front of a dialog of either toolkit: types, presses keys, clicks, and reads what is there.
+
+Both use their toolkit's own events, which take the way of real ones; the programs in `examples` are used with
+the screen's real keyboard and mouse (`tests/test_examples.py`).
+"""
+
+# ruff: noqa: D102 - what a hand does is in its name
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from licclient._dialogs.view import Action
+
+_KEYSYMS = {"-": "minus", " ": "space", "\n": "Return"}
+
+
+def qt_app() -> Any:
+    """Return the one application that a process can have, on a screen of Qt's own.
+
+    Raises:
+        ImportError: PySide6, or a library of the system that it needs, is not there.
+    """
+    from PySide6.QtWidgets import QApplication  # noqa: PLC0415 - an extra
+
+    return QApplication.instance() or QApplication(["test", "-platform", "offscreen"])
+
+
+class Hands:
+    """What both toolkits have in common."""
+
+    dialog: Any = None
+
+    def turn(self) -> None:
+        """Let the toolkit do what is waiting."""
+        raise NotImplementedError
+
+    def until(self, holds: Callable[[], object], seconds: float = 10) -> None:
+        """Let it work until something holds."""
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, f"it never came to that; the window says: {self.message()!r}"
+            self.turn()
+            time.sleep(0.005)
+
+    def message(self) -> str:
+        """Read the message."""
+        raise NotImplementedError
+
+    def cut_off(self) -> list[str]:
+        """The buttons whose text has not all the room that it needs, or which stand outside the window."""
+        raise NotImplementedError
+
+
+class TkHands(Hands):
+    """Tk's windows, on the virtual screen."""
+
+    def __init__(self, display: str) -> None:
+        import tkinter as tk  # noqa: PLC0415 - not every Python has it
+
+        from licclient import tk as dialogs  # noqa: PLC0415 - as above
+
+        self.kit = dialogs
+        self.parent = tk.Tk(screenName=display)
+        self.parent.geometry("300x200+50+50")
+        self.parent.update()
+
+    def open(self, dialog: Any) -> None:
+        """Take a dialog that was just made, once it has the keyboard."""
+        self.dialog = dialog
+        self.until(lambda: dialog.focus_lastfor() is not dialog)  # Tk sees to it when the window is mapped
+        dialog.focus_lastfor().focus_force()
+        self.until(lambda: dialog.focus_get() is not None)
+
+    def turn(self) -> None:
+        self.parent.update()
+
+    def is_open(self) -> bool:
+        return bool(self.dialog.winfo_exists())
+
+    def type(self, text: str) -> None:
+        for letter in text:
+            self.key(_KEYSYMS.get(letter, letter))
+
+    def paste(self, text: str) -> None:
+        self.dialog.clipboard_clear()
+        self.dialog.clipboard_append(text)
+        self.dialog.focus_get().event_generate("<<Paste>>")
+        self.turn()
+
+    def select_all(self) -> None:
+        self.dialog.focus_get().event_generate("<<SelectAll>>")
+        self.turn()
+
+    def key(self, keysym: str) -> None:
+        self.dialog.focus_get().event_generate(f"<KeyPress-{keysym}>")
+        self.turn()
+
+    def alt(self, letter: str) -> None:
+        self.dialog.focus_get().event_generate(f"<Alt-{letter}>")
+        self.turn()
+
+    def tab(self) -> None:
+        self.key("Tab")
+
+    def enter(self) -> None:
+        self.key("Return")
+
+    def escape(self) -> None:
+        self.key("Escape")
+
+    def space(self) -> None:
+        self.key("space")
+
+    def click(self, action: Action) -> None:
+        button = self.dialog._buttons[action]
+        for event in ("<Enter>", "<ButtonPress-1>", "<ButtonRelease-1>"):
+            button.event_generate(event, x=5, y=5)
+        self.turn()
+
+    def close_window(self) -> None:
+        self.dialog.tk.call(*self.dialog.tk.splitlist(self.dialog.protocol("WM_DELETE_WINDOW")))
+        self.turn()
+
+    def message(self) -> str:
+        return str(self.dialog._message["text"]) if self.is_open() else ""
+
+    def colour(self) -> str:
+        return str(self.dialog._message["foreground"])
+
+    def body(self) -> str:
+        return str(self.dialog._target.get(*([] if hasattr(self.dialog, "_field") else ["1.0", "end-1c"])))
+
+    def heading(self) -> str:
+        return str(self.dialog._heading["text"])
+
+    def bar(self) -> float | None:
+        bar = self.dialog._bar
+        if not bar.winfo_ismapped():
+            return None
+        return float(bar["value"]) / 100 if str(bar["mode"]) == "determinate" else 0.0
+
+    def buttons(self) -> list[str]:
+        """The buttons that are there, from left to right."""
+        shown = [button for button in self.dialog._buttons.values() if button.winfo_ismapped()]
+        return [str(button["text"]) for button in sorted(shown, key=lambda button: button.winfo_rootx())]
+
+    def cut_off(self) -> list[str]:
+        right = self.dialog.winfo_rootx() + self.dialog.winfo_width()
+        shown = [button for button in self.dialog._buttons.values() if button.winfo_ismapped()]
+        return [
+            str(button["text"])
+            for button in shown
+            if button.winfo_width() < button.winfo_reqwidth()
+            or button.winfo_rootx() + button.winfo_width() > right
+        ]
+
+    def focus(self) -> str:
+        """What has the keyboard: a button's text, or `body`."""
+        focused = self.dialog.focus_get()
+        return "body" if focused is self.dialog._target else str(focused["text"])
+
+    def end(self) -> None:
+        if self.parent is not None:
+            self.parent.destroy()
+        self.parent = None
+
+
+class QtHands(Hands):
+    """Qt's windows, on its own screen within the process."""
+
+    def __init__(self) -> None:
+        from PySide6.QtTest import QTest  # noqa: PLC0415 - an extra
+        from PySide6.QtWidgets import QWidget  # noqa: PLC0415 - an extra
+
+        from licclient import qt as dialogs  # noqa: PLC0415 - as above
+
+        self.app = qt_app()
+        self.test, self.kit = QTest, dialogs
+        self.parent = QWidget()
+        self.parent.resize(300, 200)
+        self.parent.show()
+
+    def open(self, dialog: Any) -> None:
+        self.dialog = dialog
+        dialog.open()
+        self.until(dialog.isActiveWindow)
+
+    def turn(self) -> None:
+        self.app.processEvents()
+
+    def is_open(self) -> bool:
+        return bool(self.dialog.isVisible())
+
+    def type(self, text: str) -> None:
+        self.test.keyClicks(self.dialog.focusWidget(), text)
+
+    def paste(self, text: str) -> None:
+        self.app.clipboard().setText(text)
+        self._key("Key_V", "ControlModifier")
+
+    def select_all(self) -> None:
+        self._key("Key_A", "ControlModifier")
+
+    def _key(self, name: str, modifier: str = "NoModifier") -> None:
+        from PySide6.QtCore import Qt  # noqa: PLC0415 - an extra
+
+        where = self.dialog.focusWidget() or self.dialog
+        self.test.keyClick(where, getattr(Qt.Key, name), getattr(Qt.KeyboardModifier, modifier))
+        self.turn()
+
+    def alt(self, letter: str) -> None:
+        self._key(f"Key_{letter.upper()}", "AltModifier")
+
+    def tab(self) -> None:
+        self._key("Key_Tab")
+
+    def enter(self) -> None:
+        self._key("Key_Return")
+
+    def escape(self) -> None:
+        self._key("Key_Escape")
+
+    def space(self) -> None:
+        self._key("Key_Space")
+
+    def click(self, action: Action) -> None:
+        from PySide6.QtCore import Qt  # noqa: PLC0415 - an extra
+
+        self.test.mouseClick(self.dialog._buttons[action], Qt.MouseButton.LeftButton)
+        self.turn()
+
+    def close_window(self) -> None:
+        self.dialog.close()
+        self.turn()
+
+    def message(self) -> str:
+        return str(self.dialog._message.text())
+
+    def colour(self) -> str:
+        from PySide6.QtGui import QPalette  # noqa: PLC0415 - an extra
+
+        return str(self.dialog._message.palette().color(QPalette.ColorRole.WindowText).name())
+
+    def body(self) -> str:
+        body = self.dialog._body
+        return str(body.text() if hasattr(body, "text") else body.toPlainText())
+
+    def heading(self) -> str:
+        return str(self.dialog._heading.text())
+
+    def bar(self) -> float | None:
+        bar = self.dialog._bar
+        return bar.value() / 1000 if bar.isVisible() else None
+
+    def buttons(self) -> list[str]:
+        shown = [button for button in self.dialog._buttons.values() if button.isVisible()]
+        shown.sort(key=lambda button: button.mapToGlobal(button.rect().topLeft()).x())
+        return [button.text().replace("&", "") for button in shown]
+
+    def cut_off(self) -> list[str]:
+        inside = self.dialog.rect()
+        shown = [button for button in self.dialog._buttons.values() if button.isVisible()]
+        return [
+            button.text()
+            for button in shown
+            if button.width() < button.minimumSizeHint().width()
+            or not inside.contains(button.mapTo(self.dialog, button.rect().bottomRight()))
+        ]
+
+    def focus(self) -> str:
+        focused = self.dialog.focusWidget()
+        return "body" if focused is self.dialog._body else focused.text().replace("&", "")
+
+    def end(self) -> None:
+        from PySide6.QtCore import QEvent  # noqa: PLC0415 - an extra
+
+        if self.parent is not None:
+            self.parent.deleteLater()  # and with it the dialogs that a test left open
+        self.parent = None
+        self.app.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+        self.turn()
+
+
+class Later:
+    """Does one thing after the other from within a loop that somebody else runs."""
+
+    def __init__(self, hands: Any) -> None:
+        self.hands = hands
+
+    def do(self, *steps: Callable[[], object]) -> None:
+        self.steps, self.tries = list(steps), 200
+        self.hands.dialog = None
+        self._next()
+
+    def _next(self) -> None:
+        self.tries -= 1
+        if self.hands.dialog is None:
+            self.hands.dialog = self._newest()
+        elif self.tries < 0:
+            self.hands.close_window()  # a test that fails, and not one that hangs
+            return
+        elif self.steps[0]() is not False:
+            self.steps.pop(0)
+        if self.steps:
+            self._after(self._next)
+
+    def _newest(self) -> Any:
+        if isinstance(self.hands, TkHands):
+            shown = [
+                one for one in self.hands.parent.winfo_children() if one.winfo_viewable() and one.focus_get()
+            ]
+            return shown[-1] if shown else None
+        shown = [one for one in self.hands.app.topLevelWidgets() if one.isModal() and one.isVisible()]
+        return shown[0] if shown else None
+
+    def _after(self, call: Callable[[], None]) -> None:
+        if isinstance(self.hands, TkHands):
+            self.hands.parent.after(50, call)
+        else:
+            from PySide6.QtCore import QTimer  # noqa: PLC0415 - an extra
+
+            QTimer.singleShot(50, call)

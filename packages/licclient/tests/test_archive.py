@@ -1,0 +1,106 @@
+"""The plan that is made from a zip's directory (D-80): pure, so no file is touched here."""
+
+import stat
+from pathlib import PurePosixPath, PureWindowsPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stage.archives import MODES, NAMES, entry
+
+from licclient import UnusableArchive
+from licclient._archive import MAX_ENTRIES, MAX_UNPACKED_BYTES, Entry, read_plan
+
+
+def test_a_plan_says_what_will_be_made():
+    """Folders come before what is in them, also those that only a file's path names."""
+    plan = read_plan(
+        [
+            entry("bin/run", stat.S_IFREG | 0o755, file_size=3),
+            entry("empty/", stat.S_IFDIR | 0o755),
+            entry("lib/a/ä b.txt", file_size=4),
+            entry("from-windows.txt", 0, file_size=5, create_system=0),
+            entry("folder-from-windows/", 0, create_system=0),
+            entry(".hidden/.dylibs"),
+        ]
+    )
+    assert plan.folders == ("bin", "empty", "lib", "lib/a", "folder-from-windows", ".hidden")
+    assert plan.files == (
+        Entry("bin/run", 3, executable=True, index=0),
+        Entry("lib/a/ä b.txt", 4, executable=False, index=2),
+        Entry("from-windows.txt", 5, executable=False, index=3),
+        Entry(".hidden/.dylibs", 0, executable=False, index=5),
+    )
+    assert plan.size == 12
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_names_that_lead_elsewhere_or_do_not_do_everywhere(name):
+    """What one platform would take for another place, or cannot hold, is refused on all of them."""
+    with pytest.raises(UnusableArchive):
+        read_plan([entry("good.txt"), entry(name)])
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_only_files_and_folders(mode):
+    """Links, pipes and devices have no place in an app's folder."""
+    with pytest.raises(UnusableArchive):
+        read_plan([entry("good.txt"), entry("bad", mode)])
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([], "no file"),
+        ([entry("a/", stat.S_IFDIR | 0o755)], "no file"),
+        ([entry("")], "a name that no file may have: ''"),
+        ([entry("a", orig_filename="a\0b")], "a name that no file may have"),
+        ([entry("a/b", orig_filename="a\\b")], "a name that no file may have"),
+        ([entry("a\ud800")], "a name that no file may have"),
+        ([entry("a", stat.S_IFLNK | 0o777)], "a link; pack what it leads to: 'a'"),
+        ([entry("/a")], "an absolute path: '/a'"),
+        ([entry("a", flag_bits=0x1)], "encrypted: 'a'"),
+        ([entry("a", flag_bits=0x2000)], "encrypted"),
+        ([entry("a", compress_type=14)], "use deflate: 'a'"),
+        ([entry("a", file_size=-1)], "negative size"),
+        ([entry("a", compress_size=-1)], "negative size"),
+        ([entry("a"), entry("a")], "one on some disks: 'a'"),
+        ([entry("straße"), entry("STRASSE")], "one on some disks"),
+        ([entry("é"), entry("e\u0301")], "one on some disks"),
+        ([entry("a/b"), entry("A")], "one on some disks: 'A'"),
+        ([entry("a", file_size=MAX_UNPACKED_BYTES), entry("b", file_size=1)], "is larger than"),
+        ([entry("a")] * (MAX_ENTRIES + 1), "more than 100000 entries"),
+        ([entry("x" * 2000)], "x…'"),
+    ],
+)
+def test_the_words_say_what_is_wrong_and_where(told, words):
+    """A vendor can mend it: the entry is named, cut where it is very long."""
+    with pytest.raises(UnusableArchive) as caught:
+        read_plan(told)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_folders_may_differ_in_case():
+    """As in terminfo: where case makes no difference they become one, and no file is lost."""
+    plan = read_plan([entry("E/a"), entry("e/b"), entry("e/", stat.S_IFDIR | 0o755)])
+    assert plan.folders == ("E", "e")
+
+
+_NASTY = st.text(alphabet="ab./\\: \0*Nul\u202eé\u0301A", max_size=12) | st.text(max_size=20)
+
+
+@given(st.lists(st.tuples(_NASTY, st.integers(0, 2**16 - 1)), max_size=6))
+def test_whatever_is_accepted_stays_within_the_folder(told):
+    """For any directory: every path is relative, plain, and the same one file to Windows and to Unix."""
+    try:
+        plan = read_plan([entry(name, mode) for name, mode in told])
+    except UnusableArchive:
+        return
+    for path in (*plan.folders, *(file.path for file in plan.files)):
+        for flavour in (PurePosixPath, PureWindowsPath):
+            made = flavour("root") / path
+            assert not flavour(path).is_absolute()
+            assert ".." not in made.parts
+            assert made.parts == ("root", *path.split("/"))
+    assert len({file.path.casefold() for file in plan.files}) == len(plan.files)

@@ -1,0 +1,366 @@
+"""What the two dialogs decide, without any window: `licclient._dialogs` but for its driver."""
+
+import string
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licclient import (
+    DownloadCancelled,
+    Downloaded,
+    InvalidRequest,
+    License,
+    LicenseRefused,
+    NotActivated,
+    Reason,
+    ServiceUnavailable,
+    Source,
+    Update,
+)
+from licclient._dialogs import words
+from licclient._dialogs.activation import Activation
+from licclient._dialogs.update import Offer
+from licclient._dialogs.view import (
+    Action,
+    Activate,
+    Bar,
+    Close,
+    Download,
+    Ended,
+    Pressed,
+    Progressed,
+    Skip,
+    Stop,
+    Tone,
+    Typed,
+    View,
+    colour_of,
+    marked,
+    split_mnemonic,
+)
+from licclient._dialogs.words import WORDS, say_problem
+from licclient._texts import LANGUAGES, amount, span
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LICENSE = License("Notes", date(2027, 12, 31), lifetime=False, checked_at=AT, source=Source.SERVER)
+UPDATE = Update("Notes", "notes", "1.1.0", "<ul><li>Export.</li></ul>", AT, license_key=KEY, size=4_200_000)
+FILE = Downloaded(Path("notes.zip"), 4_200_000, "0" * 64, "2.0")
+REFUSED = LicenseRefused(Reason.REVOKED, "License has been revoked.")
+GO, LEAVE, SKIP, CLOSE = (Pressed(action) for action in Action)
+
+
+def play(state, *events: object):
+    """Let things happen one after the other; returns where the dialog stands, and what it wanted last."""
+    command = None
+    for event in events:
+        state, command = state.step(event)
+    return state, command
+
+
+def shown(view):
+    """What can be pressed, and what is said."""
+    return {
+        action.value for action, button in view.buttons().items() if button and button.is_enabled
+    }, view.message
+
+
+# --- the key ----------------------------------------------------------------------------------
+
+
+def test_a_key_is_repaired_asked_about_and_thanked_for():
+    """The story of a good key: the field shows what was understood, one question, thanks, and the end."""
+    state, command = play(Activation("en", "Notes"), Typed(f" {KEY.lower().replace('-', '–')}"), GO)
+    assert command == Activate(KEY)
+    assert (state.view().body, state.view().is_editable) == (KEY, False)
+    assert shown(state.view()) == ({"leave"}, "Asking the license service …")
+    assert state.view().bar == Bar()
+    state, command = play(state, Ended(LICENSE))
+    assert (state.outcome, command) == (LICENSE, None)
+    assert shown(state.view()) == ({"go"}, "Thank you. Your license is active until 2027-12-31.")
+    assert state.view().tone is Tone.GOOD
+    assert play(state, GO)[1] == play(state, LEAVE)[1] == play(state, CLOSE)[1] == Close()
+    endless = replace(state, outcome=replace(LICENSE, expiry=None))
+    assert endless.view().message == "Thank you. Your license is active."
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("", "Please enter your license key."),
+        ("ABC", "A license key begins with CP-."),
+        ("CP-ABC123", "The license key is incomplete. Characters missing: 24"),
+        (f"{KEY}9", "The license key is too long. Characters too many: 1"),
+        ("CP-ABC12é", "A license key holds only the letters A to Z and digits, not: É"),
+    ],
+)
+def test_a_wrong_shape_is_told_before_any_call(typed, message):
+    """Nobody is asked about what cannot be a key (D-57), and nothing is said before Enter (D-86)."""
+    state, _ = play(Activation("en"), Typed(typed))
+    assert shown(state.view()) == ({"go", "leave"}, "")
+    state, command = play(state, GO)
+    assert command is None
+    assert (state.view().message, state.view().tone, state.view().body) == (message, Tone.BAD, typed)
+
+
+def test_a_flaw_is_followed_until_it_is_mended():
+    """Once told, the message keeps up with the typing, and is gone with the last missing letter (D-86)."""
+    state, _ = play(Activation("en"), Typed(KEY[:-2]), GO)
+    assert state.view().message.endswith("missing: 2")
+    state, _ = play(state, Typed(KEY[:-1]))
+    assert state.view().message.endswith("missing: 1")
+    state, _ = play(state, Typed(KEY))
+    assert (state.view().message, state.view().tone) == ("", Tone.PLAIN)
+    assert play(state, Typed(KEY[:-1]))[0].view().message == ""
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (REFUSED, "This license has been revoked."),
+        (ServiceUnavailable(), "The license could not be confirmed. Please go online and try again."),
+        (InvalidRequest({}), "The license service did not understand the request. Please contact support."),
+        (ZeroDivisionError(KEY), "Something went wrong that should not have. Please contact support."),
+    ],
+)
+def test_a_no_is_told_and_the_key_can_be_changed(problem, message):
+    """What went wrong stays until something else is typed; the same key can be tried again."""
+    state, _ = play(Activation("en"), Typed(KEY), GO, Ended(problem))
+    assert shown(state.view()) == ({"go", "leave"}, message)
+    assert (state.view().is_editable, state.view().tone) == (True, Tone.BAD)
+    assert play(state, Typed(KEY))[0] == state  # a field that is set again is not a person who types
+    assert play(state, Typed("CP-"))[0].view().message == ""
+    assert play(state, GO)[1] == Activate(KEY)
+
+
+def test_why_the_app_asks_is_shown_unless_it_is_plain():
+    """A refusal that made the app ask is told; that no key has been entered is not."""
+    assert Activation("de", problem=REFUSED).view().message == "Diese Lizenz wurde widerrufen."
+    assert Activation("de", problem=NotActivated()).view().message == ""
+
+
+def test_the_product_is_in_the_title_if_it_is_known():
+    """Whatever characters are in it."""
+    assert Activation("en", "R&D {0}").view().title == "Activate R&D {0}"
+    assert Activation("en").view().title == "License activation"
+
+
+# --- the update -------------------------------------------------------------------------------
+
+
+def test_an_update_is_offered_downloaded_and_handed_over():
+    """The story of a download: facts, changelog as text, how far it is, and the file however it is closed."""
+    offer = Offer("en", UPDATE, "1.0.0")
+    view = offer.view()
+    assert view.heading == "Notes 1.1.0 is available"
+    assert view.intro == "Installed: 1.0.0 · Published: 2026-11-21 · Size: 4.2 MB"
+    assert (view.body, view.is_editable) == ("- Export.", False)
+    assert shown(view) == ({"go", "leave", "skip"}, "")
+    coming, command = play(offer, GO)
+    assert command == Download()
+    assert shown(coming.view()) == ({"leave"}, "Connecting …")
+    assert coming.view().bar == Bar(None)
+    half, _ = play(coming, Progressed(2_100_000, 4_200_000, 700_000.0))
+    assert half.view().message == "2.1 MB of 4.2 MB · 700.0 kB/s · 0:03 left"
+    assert half.view().bar == Bar(0.5)
+    here, command = play(half, Ended(FILE))
+    assert (here.outcome, command) == (FILE, None)
+    assert shown(here.view()) == ({"go"}, "Downloaded and verified.")
+    assert play(here, GO)[1] == play(here, LEAVE)[1] == play(here, CLOSE)[1] == Close()
+
+
+def test_little_is_known_of_some_updates():
+    """Without size, installed version, speed or end, nothing is made up."""
+    offer = Offer("en", replace(UPDATE, size=None))
+    assert offer.view().intro == "Published: 2026-11-21"
+    coming, _ = play(offer, GO)
+    assert play(coming, Progressed(5, 10, 0.0))[0].view().message == "5 B of 10 B"
+    assert play(coming, Progressed(5, 10**12, 1.0))[0].view().message == "5 B of 1000.00 GB · 1 B/s"
+    assert play(coming, Progressed(0, 0, 0.0))[0].view().bar == Bar(None)
+    assert play(coming, Progressed(11, 10, 0.0))[0].view().bar == Bar(1.0)
+
+
+def test_cancelling_goes_back_to_the_offer():
+    """The button that Escape presses stops the download first, and only then leaves (D-85)."""
+    stopping, command = play(Offer("en", UPDATE), GO, LEAVE)
+    assert command == Stop()
+    assert shown(stopping.view()) == (set(), "Cancelling …")
+    assert play(stopping, Progressed(1, 2, 3.0))[0] == stopping
+    offered, _ = play(stopping, Ended(DownloadCancelled("")))
+    assert shown(offered.view()) == ({"go", "leave", "skip"}, "The download was cancelled.")
+    assert offered.view().tone is Tone.PLAIN
+    assert play(stopping, LEAVE)[1] == Close()
+    assert play(stopping, Ended(FILE))[0].outcome == FILE  # it was quicker
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (
+            ServiceUnavailable(),
+            "The download was interrupted. Please go online and try again; it goes on where it stopped.",
+        ),
+        (REFUSED, "This license has been revoked."),
+        (
+            OSError(28, "No space left on device", "/x"),
+            "The file could not be saved. No space left on device",
+        ),
+        (OSError(), "The file could not be saved."),
+    ],
+)
+def test_a_download_that_failed_can_be_tried_again(problem, message):
+    """It says why, and offers to try again, to leave it, or to skip the version."""
+    state, _ = play(Offer("en", UPDATE), GO, Ended(problem))
+    assert shown(state.view()) == ({"go", "leave", "skip"}, message)
+    assert (state.view().tone, state.view().go.text) == (Tone.BAD, "&Try again")
+    again, command = play(state, GO)
+    assert (command, again.view().message) == (Download(), "Connecting …")
+
+
+def test_skipping_closes_when_it_is_remembered():
+    """The window waits for the disk, and nothing can be pressed meanwhile but its closing."""
+    state, command = play(Offer("en", UPDATE), SKIP)
+    assert command == Skip()
+    assert shown(state.view()) == (set(), "")
+    assert play(state, GO) == (state, None)
+    assert play(state, Ended(None))[1] == Close()
+    assert play(state, CLOSE)[1] == Close()
+
+
+# --- both -------------------------------------------------------------------------------------
+
+ENDS = [LICENSE, FILE, REFUSED, ServiceUnavailable(), DownloadCancelled(""), OSError(), ValueError(), None]
+EVENTS = st.one_of(
+    st.sampled_from([GO, LEAVE, SKIP, CLOSE]),
+    st.sampled_from([Ended(what) for what in ENDS]),
+    st.builds(Progressed, st.integers(0, 10**12), st.integers(0, 10**12), st.floats(0, 1e9)),
+    st.sampled_from([Typed(text) for text in ("", "CP-", KEY, KEY[:-1], f"{KEY}A")]),
+)
+
+
+@given(
+    st.sampled_from([Activation("ja", "Notes"), Offer("fr", UPDATE, "1.0.0")]), st.lists(EVENTS, max_size=12)
+)
+def test_nothing_leads_astray(state, events):
+    """In whatever order: it can be closed, one thing is wanted at a time, and views make sense."""
+    is_busy = False
+    for event in events:
+        was_busy = is_busy
+        if isinstance(event, Ended):
+            is_busy = False
+        before, (state, command) = state, state.step(event)
+        assert play(state, CLOSE)[1] == Close()
+        if isinstance(command, Activate | Download | Skip):
+            assert not was_busy or isinstance(event, Ended)
+            is_busy = True
+        if state.outcome is not before.outcome:
+            assert isinstance(event, Ended)
+            assert event.outcome is state.outcome
+        view = state.view()
+        assert view.title
+        assert any(view.buttons().values())
+        assert view.bar is None or view.bar.part is None or 0 <= view.bar.part <= 1
+        assert KEY not in repr((state, command, view, event)), "a key is told"
+        if command == Close():
+            return
+
+
+VIEWS = [
+    play(start, *events)[0]
+    for start, stories in [
+        (Activation("en", "Notes"), [(), (GO,), (Typed(KEY), GO), (Typed(KEY), GO, Ended(LICENSE))]),
+        (Offer("en", UPDATE), [(), (GO,), (GO, LEAVE), (GO, Ended(REFUSED)), (GO, Ended(FILE)), (SKIP,)]),
+    ]
+    for events in stories
+]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("state", VIEWS, ids=range(len(VIEWS)))
+def test_no_two_things_answer_to_the_same_letter(state, language):
+    """In every view of every language: each button has a letter of its own, and so has the label."""
+    view = replace(state, language=language).view()
+    texts = [view.label, *(button.text for button in view.buttons().values() if button)]
+    letters = []
+    for text in texts:
+        plain, at = split_mnemonic(text)
+        assert at is not None, text
+        assert "&" not in plain
+        assert plain[at].isascii(), "a letter that every keyboard has"
+        assert plain[at].isalpha()
+        letters.append(plain[at].lower())
+    assert len(set(letters)) == len(letters), texts
+
+
+@pytest.mark.parametrize("code", WORDS)
+def test_translations_are_complete(code):
+    """No language is missing a line, or has other blanks to fill in than the others."""
+    row = WORDS[code]
+    assert len(row) == len(LANGUAGES)
+    assert all(text == text.strip() != "" for text in row)
+    blanks = [sorted(name for _, name, _, _ in string.Formatter().parse(text) if name) for text in row]
+    assert blanks == [blanks[0]] * len(LANGUAGES)
+
+
+def test_no_line_is_left_over():
+    """Every line of the table is said by a room."""
+    folder = Path(words.__file__).parent
+    said = "".join((folder / f"{room}.py").read_text(encoding="utf-8") for room in ("activation", "update"))
+    said += (folder / "words.py").read_text(encoding="utf-8").partition("def say(")[2]
+    assert [code for code in WORDS if f'"{code}"' not in said] == []
+
+
+def test_problems_speak_the_language():
+    """Also those that no error of licclient is made for; the unexpected is not quoted."""
+    assert say_problem(REFUSED, "zh") == "此许可证已被吊销。"
+    assert say_problem(OSError(28, "Kein Platz"), "de").endswith("gespeichert werden. Kein Platz")
+    assert KEY not in say_problem(ValueError(KEY), "fr")
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("en", "1.5 MB"), ("de", "1,5 MB"), ("fr", "1,5 Mo"), ("es", "1,5 MB"), ("ja", "1.5 MB")],
+)
+def test_amounts_are_written_as_people_write_them(language, text):
+    """With a comma or a point, and in octets in French."""
+    assert amount(1_500_000, language) == text
+
+
+def test_spans():
+    """Minutes and hours; nothing is said of what takes days."""
+    assert [span(seconds) for seconds in (0, 65, 7265, 360000, 1e300)] == [
+        "0:00",
+        "1:05",
+        "2:01:05",
+        None,
+        None,
+    ]
+
+
+def test_messages_are_told_without_colours_too():
+    """Good and bad have a mark each; what is plain has neither mark nor colour."""
+    view = View("t", "h", "i", "l", "", message="Words.")
+    assert marked(view) == "Words."
+    assert marked(replace(view, tone=Tone.BAD)) == "⚠ Words."
+    assert marked(replace(view, tone=Tone.BAD, message="")) == ""
+    assert colour_of(Tone.PLAIN, on_dark=True) is None
+
+
+@pytest.mark.parametrize("tone", [Tone.GOOD, Tone.BAD])
+@pytest.mark.parametrize("on_dark", [False, True])
+def test_messages_can_be_read_on_their_ground(tone, on_dark):
+    """Their contrast is what accessibility guidelines ask for, 4.5, also on the greys that toolkits use."""
+
+    def light(colour):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    grounds = ["#000000", "#323232"] if on_dark else ["#ffffff", "#dcdad5"]
+    for ground in grounds:
+        a, b = sorted([light(colour_of(tone, on_dark=on_dark)), light(ground)])
+        assert (b + 0.05) / (a + 0.05) >= 4.5

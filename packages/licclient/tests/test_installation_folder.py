@@ -1,0 +1,308 @@
+"""An app that replaces itself (D-80, D-81): real folders, real zips, real processes."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from dataclasses import replace
+
+import pytest
+from stage.archives import HOSTILE, content_of, downloaded, names, pack
+from stage.damage import edits
+
+from licclient import Installation, Installed, UntrustedAnswer, UnusableArchive
+from licclient._unpack import unpack
+
+needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or signals of Unix")
+
+
+def test_a_new_version_beside_the_old_one(root, lay):
+    """Unpacked whole, current from then on, and the one before is kept."""
+    installation = Installation(root)
+    assert (installation.current, installation.previous) == (None, None)
+    first = installation.apply(lay("1.0.0"))
+    assert first == installation.current
+    assert (first.version, first.folder.parent) == ("1.0.0", root / "versions")
+    second = installation.apply(lay("1.1.0"))
+    assert (installation.current, installation.previous) == (second, first)
+    assert content_of(second.folder) == {
+        "photo-lab": b'#!/bin/sh\necho "photo-lab 1.1.0 $*"\n',
+        "_internal/base.txt": b"base",
+        "_internal/a/b.txt": b"",
+        "_internal/version.txt": b"1.1.0",
+    }
+    assert (root / "current.txt").read_text() == f"{second.folder.name}\n{first.folder.name}\n"
+
+
+@needs_unix
+def test_programs_stay_programs(root, lay):
+    """What could be run can be run, what could not cannot, and the umask has its say."""
+    before = os.umask(0o027)
+    try:
+        folder = Installation(root).apply(lay("1.0.0")).folder
+    finally:
+        os.umask(before)
+    assert (folder / "photo-lab").stat().st_mode & 0o7777 == 0o750
+    assert (folder / "_internal" / "base.txt").stat().st_mode & 0o7777 == 0o640
+    assert folder.stat().st_mode & 0o7777 == 0o750
+
+
+@needs_unix
+def test_no_file_gets_the_rights_of_its_owner(root, lay):
+    """The bits that make a program run as somebody else are not taken over."""
+    import stat  # noqa: PLC0415 - here alone
+    import zipfile  # noqa: PLC0415 - the same
+
+    content = pack({"a": b"x"})
+    folder = root.parent / "odd.zip"
+    folder.write_bytes(content)
+    with zipfile.ZipFile(folder, "w") as zipped:
+        info = zipfile.ZipInfo("a")
+        info.external_attr = (stat.S_IFREG | 0o6777) << 16
+        zipped.writestr(info, b"x")
+    made = Installation(root).apply(lay("1.0.0", folder.read_bytes())).folder / "a"
+    assert made.stat().st_mode & 0o7000 == 0
+
+
+def test_the_last_one_is_gone_back_to(root, lay):
+    """Once; then there is nothing before it, and a next version is laid over it as usual."""
+    installation = Installation(root)
+    assert installation.roll_back() is None
+    first = installation.apply(lay("1.0.0"))
+    assert installation.roll_back() is None
+    second = installation.apply(lay("1.1.0"))
+    assert installation.roll_back() == first == installation.current
+    assert installation.previous is None
+    assert installation.roll_back() is None
+    third = installation.apply(lay("1.2.0"))
+    assert (installation.current, installation.previous) == (third, first)
+    assert not second.folder.exists()
+
+
+def test_nothing_to_go_back_to_when_it_is_gone(root, lay):
+    """A version whose folder somebody deleted is not made current."""
+    installation = Installation(root)
+    first, second = installation.apply(lay("1.0.0")), installation.apply(lay("1.1.0"))
+    shutil.rmtree(first.folder)
+    assert installation.roll_back() is None
+    assert (installation.current, installation.previous) == (second, None)
+
+
+def test_older_ones_are_removed(root, lay):
+    """Two are kept, whatever the number of updates; what others put there stays."""
+    installation = Installation(root)
+    (root / "versions" / "mine").mkdir(parents=True)
+    made = [installation.apply(lay(f"1.{number}.0")) for number in range(4)]
+    assert names(root) == {made[2].folder.name, made[3].folder.name, "mine"}
+
+
+def test_what_is_there_is_not_unpacked_again(root, lay):
+    """An app that applies at every start, or was killed before it could note that it had, loses nothing."""
+    installation = Installation(root)
+    installation.apply(lay("1.0.0"))
+    newer = lay("1.1.0")
+    second = installation.apply(newer)
+    (second.folder / "made-at-run-time").write_text("")
+    before = installation.previous
+    newer.path.unlink()
+    assert installation.apply(newer) == second
+    assert installation.previous == before
+    assert (second.folder / "made-at-run-time").exists()
+
+
+def test_another_archive_of_the_same_version_is_another_folder(root, lay):
+    """A vendor who replaced a file is not held to what was unpacked before."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    second = installation.apply(lay("1.0.0", pack({"photo-lab": b"mended"})))
+    assert first.folder != second.folder
+    assert content_of(second.folder) == {"photo-lab": b"mended"}
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_may_not_be_unpacked_changes_nothing(root, lay, name):
+    """Nothing is current that was not, nothing is left over, and nothing was made outside the folder."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    bad = lay("1.1.0", HOSTILE[name] or b"\0")
+    if not HOSTILE[name]:
+        bad.path.write_bytes(b"")
+        bad = downloaded(root.parent, b"", "1.1.0")
+    outside = {path.name for path in root.parent.iterdir()}
+    with pytest.raises(UnusableArchive):
+        installation.apply(bad)
+    assert installation.current == first
+    assert names(root) == {first.folder.name}
+    assert {path.name for path in root.parent.iterdir()} == outside
+    assert not (root / "evil").exists()
+
+
+def test_the_hostile_zips_are_hostile_in_one_thing_only(root, lay):
+    """The same zip without what is wrong is taken: the rows above do not fail for another reason."""
+    installation = Installation(root)
+    assert content_of(
+        installation.apply(lay("1.0.0", pack({"good.txt": b"good", "bad": b"bad"}))).folder
+    ) == {
+        "good.txt": b"good",
+        "bad": b"bad",
+    }
+
+
+def test_a_zip_damaged_anywhere_is_refused_or_does_no_harm(tmp_path, monkeypatch):
+    """Each byte changed, lost or doubled before it was signed: no other error, nothing outside the folder."""
+    monkeypatch.setattr("licclient._unpack.os.fsync", lambda _: None)  # a thousand of them take their time
+    good = pack({"a": b"first", "b/c": b"second"})
+    refused = 0
+    (tmp_path / "in").mkdir()
+    for _, content in edits(good, flips=(1,)):
+        bad = downloaded(tmp_path / "in", content)
+        folder = tmp_path / "out" / "folder"
+        folder.parent.mkdir()
+        try:
+            unpack(bad.path, bad.size, bad.sha256, folder)
+        except UnusableArchive:
+            refused += 1
+        else:
+            assert len(content_of(folder)) >= 1
+        assert {path.name for path in (tmp_path / "out").iterdir()} <= {"folder"}
+        assert [path.name for path in tmp_path.iterdir() if path.name not in {"in", "out"}] == []
+        shutil.rmtree(folder.parent)
+    assert refused > len(good)
+
+
+@pytest.mark.parametrize("change", [b"x", b""])
+def test_a_file_that_changed_since_it_was_verified(root, lay, change):
+    """Longer, or of the same length: what was verified is not what lies there."""
+    good = lay("1.1.0")
+    raw = bytearray(good.path.read_bytes())
+    raw[40] ^= 1
+    good.path.write_bytes(bytes(raw) + change)
+    with pytest.raises(UntrustedAnswer):
+        Installation(root).apply(good)
+    assert names(root) == set()
+
+
+def test_a_version_that_is_none(root, lay):
+    """A folder is never named after what cannot be read."""
+    with pytest.raises(ValueError, match="PEP 440"):
+        Installation(root).apply(replace(lay("1.0.0"), version="../evil"))
+    assert not root.exists()
+
+
+def test_room_on_the_disk_is_looked_for_first(root, lay, monkeypatch):
+    """Without room nothing is written, and the error says how much it takes."""
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 - as shutil's own
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(1 << 40, 1 << 40, 16 * 1024 * 1024))
+    with pytest.raises(OSError, match="No room") as caught:
+        Installation(root).apply(lay("1.0.0"))
+    assert caught.value.errno == errno.ENOSPC
+    assert names(root) == set()
+
+
+def test_a_folder_that_cannot_be_used(root, lay):
+    """Trouble with the disk is an OSError, as the app knows it."""
+    root.write_text("")
+    with pytest.raises(OSError, match="Photo Lab"):
+        Installation(root).apply(lay("1.0.0"))
+
+
+def test_a_disk_that_fills_up_while_unpacking(root, lay, monkeypatch):
+    """What was begun is taken away, and the old version is current."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("licclient._unpack.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        installation.apply(lay("1.1.0"))
+    monkeypatch.undo()
+    assert names(root) == {first.folder.name}
+    assert installation.current == first
+
+
+# --- damage and leftovers ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [b"", b"../../etc\n", b"\0" * 40])
+def test_a_damaged_pointer_is_mended_by_the_next_update(root, lay, damage):
+    """It points nowhere, no version is removed because of it, and `apply` writes a good one."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    (root / "current.txt").write_bytes(damage)
+    assert (installation.current, installation.previous, installation.roll_back()) == (None, None, None)
+    second = installation.apply(lay("1.1.0"))
+    assert installation.current == second
+    assert first.folder.is_dir()
+
+
+def test_a_current_version_that_is_gone_is_unpacked_again(root, lay):
+    """Whoever deleted its folder gets it back with the same archive."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    shutil.rmtree(first.folder)
+    assert installation.current is None
+    assert installation.apply(lay("1.0.0")) == first == installation.current
+    assert installation.previous is None
+
+
+def test_leftovers_are_removed_by_the_next_update(root, lay):
+    """Of processes that were killed: drafts, what was being removed, and a pointer's draft."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    newer = lay("1.1.0")
+    begun = f".incoming-1.1.0-{newer.sha256[:16]}"
+    for name in (begun, ".incoming-2.0-aaaaaaaaaaaaaaaa", ".discarded-x", "1.0.5-aaaaaaaaaaaaaaaa"):
+        (root / "versions" / name / "deep").mkdir(parents=True)
+    (root / "versions" / ".discarded-1.0.5-aaaaaaaaaaaaaaaa").mkdir()
+    (root / "current.txt.draft").write_text("half")
+    second = installation.apply(newer)
+    assert names(root) == {first.folder.name, second.folder.name}
+    assert {path.name for path in root.iterdir()} <= {"current.txt", "versions", ".licclient.lock"}
+
+
+def test_the_version_that_runs_is_not_removed(root, lay):
+    """An app that stays up through two updates may still load its own files."""
+    program = f"""
+import sys
+from pathlib import Path
+sys.path[:0] = {sys.path!r}
+from licclient import Downloaded, Installation
+for told in sys.argv[2:]:
+    path, size, sha256, version = told.split("|")
+    Installation(sys.argv[1]).apply(Downloaded(Path(path), int(size), sha256, version))
+print(sorted(path.name for path in Path(sys.argv[1], "versions").iterdir()))
+"""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0", pack({"main.py": program.encode()})))
+    more = [lay(f"1.{number}.0") for number in (1, 2, 3)]
+    told = [f"{one.path}|{one.size}|{one.sha256}|{one.version}" for one in more]
+    done = subprocess.run(
+        [sys.executable, first.folder / "main.py", root, *told], capture_output=True, text=True, check=True
+    )
+    assert first.folder.name in done.stdout
+    assert done.stdout.count("'") == 2 * 3  # 1.1.0 is gone
+    assert names(root) == {first.folder.name, *(path.name for path in (root / "versions").glob("1.[23].*"))}
+    installation.apply(lay("1.4.0"))
+    assert not first.folder.exists()
+
+
+def test_an_app_may_work_in_another_folder_later(root, lay, monkeypatch):
+    """A relative path means what it meant when the installation was made."""
+    monkeypatch.chdir(root.parent)
+    installation = Installation(root.name)
+    monkeypatch.chdir("/")
+    assert installation.apply(lay("1.0.0")).folder.parent == root / "versions"
+
+
+def test_making_one_opens_nothing(root):
+    """No file, no folder; and its `repr` says where it is."""
+    assert repr(Installation(root)) == f"Installation({str(root)!r})"
+    assert not root.exists()
+    assert Installed("1.0", root).folder == root

@@ -1,0 +1,185 @@
+"""Many processes around one installation (D-81): at once, killed, and started by a launcher."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from stage.archives import APP, content_of, names, pack
+
+from licclient import Installation
+from licclient._versions import read_pointer
+
+needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or signals of Unix")
+
+
+def test_many_at_once_unpack_once(root, lay, monkeypatch):
+    """They wait for each other, and all are told the same."""
+    from licclient import _unpack  # noqa: PLC0415 - to count
+
+    unpacked, real = [], _unpack.unpack
+
+    def slowly(*told: object):
+        unpacked.append(told)
+        time.sleep(0.1)
+        real(*told)
+
+    monkeypatch.setattr(_unpack, "unpack", slowly)
+    update = lay("1.0.0")
+    with ThreadPoolExecutor(6) as pool:
+        found = set(pool.map(lambda _: Installation(root).apply(update), range(6)))
+    assert len(found) == len(unpacked) == 1
+
+
+def test_another_process_is_not_waited_for_forever(root, lay, monkeypatch):
+    """After two minutes, or what stands for them here, an OSError says that somebody is at it."""
+    installation = Installation(root)
+    monkeypatch.setattr("licclient._installation.LOCK_SECONDS", 0.05)
+    with installation._alone():
+        for change in (lambda: installation.apply(lay("1.0.0")), installation.roll_back):
+            with pytest.raises(OSError, match="Another process") as caught:
+                change()
+            assert caught.value.errno == errno.EBUSY
+
+
+def test_where_files_cannot_be_locked_nothing_is_changed(root, lay, monkeypatch):
+    """Two at once could leave half a version: better none."""
+
+    def none(*_: object, **__: object):
+        raise NotImplementedError
+
+    monkeypatch.setattr("filelock.FileLock.acquire", none)
+    with pytest.raises(OSError, match="cannot be locked"):
+        Installation(root).apply(lay("1.0.0"))
+    assert names(root) == set()
+
+
+APPLY = """
+import sys
+from pathlib import Path
+from licclient import Downloaded, Installation
+path, size, sha256, version = sys.argv[2:]
+update = Downloaded(Path(path), int(size), sha256, version)
+print("ready", flush=True)
+sys.stdin.readline()
+Installation(sys.argv[1]).apply(update)
+"""
+
+
+@needs_unix
+def test_killed_at_any_moment_one_version_is_current_and_whole(root, lay, crashes):
+    """`kill -9` while unpacking, switching or cleaning up: the old one or the new one, never half of one."""
+    bulk = {f"_internal/{number}": bytes([number % 256]) * 4000 for number in range(120)}
+    whole = {version: APP | bulk | {"version.txt": version.encode()} for version in ("1.0.0", "1.1.0")}
+    updates = [lay(version, pack(files)) for version, files in whole.items()]
+    installation = Installation(root)
+    installation.apply(updates[0])
+    seen, takes = set(), None
+    for round_ in range(crashes + 1):
+        update = updates[(round_ + 1) % 2]
+        told = [update.path, str(update.size), update.sha256, update.version]
+        victim = subprocess.Popen(
+            [sys.executable, "-c", APPLY, root, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert victim.stdout.readline() == b"ready\n"
+        for name in names(root) - {installation.current.folder.name}:
+            shutil.rmtree(root / "versions" / name)  # so that there is something to unpack each time
+        victim.stdin.write(b"go\n")
+        victim.stdin.flush()
+        began = time.monotonic()
+        if (
+            takes is None
+        ):  # the first is left alone: the others are killed at every part of the time that it took
+            victim.communicate()
+            takes = time.monotonic() - began
+        else:
+            time.sleep(takes * (round_ - 1) / crashes)
+            victim.kill()
+            victim.communicate()
+        current = installation.current
+        assert content_of(current.folder) == whole[current.version]
+        pointer = read_pointer((root / "current.txt").read_bytes())
+        assert pointer.current == current.folder.name
+        seen.add(current.version == update.version)
+        began = time.monotonic()
+        installation.apply(update)  # no lock is held by the dead, and nothing of theirs is left
+        assert time.monotonic() - began < 20
+        assert not [name for name in names(root) if name.startswith(".")]
+    assert False in seen
+
+
+# --- starting what is current -----------------------------------------------------------------
+
+LAUNCHER = "import sys; from licclient import Installation; "
+LAUNCHER += "sys.exit(Installation(sys.argv[1]).start('photo-lab', sys.argv[2:]))"
+
+
+@needs_unix
+def test_the_launcher_starts_what_is_current(root, lay):
+    """With its arguments, in its own process; from one start to the next it is another version."""
+    installation = Installation(root)
+
+    def start():
+        return subprocess.run(
+            [sys.executable, "-c", LAUNCHER, root, "a b", "c"], capture_output=True, text=True, check=True
+        ).stdout
+
+    installation.apply(lay("1.0.0"))
+    assert start() == "photo-lab 1.0.0 a b c\n"
+    installation.apply(lay("1.1.0"))
+    assert start() == "photo-lab 1.1.0 a b c\n"
+    installation.roll_back()
+    assert start() == "photo-lab 1.0.0 a b c\n"
+
+
+def test_nothing_to_start(root, lay):
+    """Without a version, or without the program in it, an OSError says so."""
+    with pytest.raises(FileNotFoundError, match="No version"):
+        Installation(root).start("photo-lab")
+    installation = Installation(root)
+    installation.apply(lay("1.0.0"))
+    with pytest.raises(OSError, match="no-such-program"):
+        installation.start("no-such-program")
+
+
+@needs_unix
+def test_the_way_of_windows_is_to_wait(root, lay):
+    """Where there is no exec the status is handed on, and `.exe` may be left out."""
+    from licclient._installation import _run  # noqa: PLC0415 - Windows takes it in `start`
+
+    folder = (
+        Installation(root)
+        .apply(lay("1.0.0", pack({"app.exe": b"#!/bin/sh\nexit $1\n"}, frozenset({"app.exe"}))))
+        .folder
+    )
+    assert _run(folder / "app.exe", ["7"]) == 7
+    assert _run(folder / "app", ["3"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (
+            {"LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/opt/lib"},
+            {"LD_LIBRARY_PATH": "/opt/lib"},
+        ),
+        ({"LD_LIBRARY_PATH": "/bundle"}, {}),
+    ],
+)
+def test_a_frozen_launcher_hands_on_a_clean_environment(monkeypatch, given, left):
+    """What PyInstaller's loader set for the launcher's own libraries is no business of the app."""
+    from licclient._installation import _own_environment  # noqa: PLC0415 - needs no program to run
+
+    for name in ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH_ORIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert _own_environment().items() >= given.items()
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    found = _own_environment()
+    assert found.pop("PYINSTALLER_RESET_ENVIRONMENT") == "1"
+    assert {name: value for name, value in found.items() if name.startswith("LD_LIBRARY_PATH")} == left

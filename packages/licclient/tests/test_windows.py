@@ -1,0 +1,385 @@
+"""The dialogs as a person uses them, in both toolkits: real windows, a real service on a real socket."""
+
+import gc
+import threading
+
+import pytest
+from stage.hands import Later, QtHands, TkHands
+
+from harness.screen import without
+from licclient import LicenseClient, LicenseRefused, Reason
+from licclient._dialogs.view import Action
+from licclient._texts import LANGUAGES
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+ENGLISH = {"language": "en"}
+
+
+@pytest.fixture(params=["tk", "qt"])
+def hands(request):
+    """Somebody in front of the windows of one toolkit."""
+    if request.param == "tk":
+        try:
+            import tkinter as tk  # noqa: F401, PLC0415 - asked whether it is there
+        except ImportError as missing:
+            without(f"this Python has no Tk: {missing} (apt: python3-tk)")
+        made = TkHands(request.getfixturevalue("screen").display)
+    else:
+        try:
+            made = QtHands()
+        except ImportError as missing:
+            without(f"PySide6 cannot be used: {missing}")
+    yield made
+    made.end()
+    made.dialog = None
+    gc.collect()  # here, and not on a thread of the next test
+
+
+@pytest.fixture
+def client(service, clock, tmp_path):
+    """An app's client; patient, so that nothing ends here but what is ended."""
+    options = {"state_dir": tmp_path / "state", "clock": clock, "timeout": 60}
+    with LicenseClient(service.url, product="Notes", slug="notes", version="1.0", **options) as client:
+        yield client
+
+
+@pytest.fixture
+def gate(store, service):
+    """A store whose files stop after the first third until they are let through."""
+    opened = threading.Event()
+
+    def reply(request):
+        raw = store.reply(request)
+        if not request.path.endswith("update-download"):
+            return raw
+        head = len(raw) - 200_000
+
+        def pieces():
+            yield raw[:head]
+            opened.wait(20)
+            yield raw[head:]
+
+        return pieces()
+
+    service.script = reply
+    yield opened
+    opened.set()
+
+
+# --- activation -------------------------------------------------------------------------------
+
+
+def test_a_key_is_entered_with_the_keyboard_alone(hands, client, service):
+    """A slip is explained without a call; Enter asks about the mended key, and a second one closes."""
+    service.grants(expiry="2027-12-31")
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    assert hands.heading() == "Activate Notes"
+    assert hands.focus() == "body"
+    hands.type(KEY[:-2].lower())
+    hands.enter()
+    assert hands.message() == "⚠ The license key is incomplete. Characters missing: 2"
+    assert hands.colour() == "#b3261e"
+    hands.type("45")
+    assert hands.message() == ""
+    assert service.count() == 0
+    hands.enter()
+    hands.until(lambda: hands.message().startswith("✓"))
+    assert hands.message() == "✓ Thank you. Your license is active until 2027-12-31."
+    assert (hands.body(), hands.buttons(), hands.bar()) == (KEY, ["Close"], None)
+    hands.enter()
+    hands.until(lambda: not hands.is_open())
+    assert hands.dialog.license.checked_at == client.verify().checked_at
+    assert service.count() == 1
+
+
+def test_a_key_is_pasted_and_the_mouse_does_the_rest(hands, client, service):
+    """Look-alike dashes and all; a refusal is told, and another key takes its place."""
+    service.refuses(403, "License has been revoked.")
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    hands.paste(f"  “{KEY.replace('-', '–')}”. ")
+    hands.click(Action.GO)
+    hands.until(lambda: hands.message() == "⚠ This license has been revoked.")
+    assert hands.body() == KEY
+    service.grants()
+    hands.click(Action.GO)
+    hands.until(lambda: hands.message() == "✓ Thank you. Your license is active.")
+    hands.click(Action.GO)
+    hands.until(lambda: not hands.is_open())
+    assert hands.dialog.license is not None
+
+
+def test_what_was_refused_is_forgotten_with_the_next_letter(hands, client, service):
+    """The message was about another key; all of it can be replaced at once."""
+    service.refuses(404, "License not found.")
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    hands.paste(KEY)
+    hands.enter()
+    hands.until(lambda: "not known" in hands.message())
+    hands.alt("k")
+    assert hands.focus() == "body"
+    hands.select_all()
+    hands.type("CP-")
+    assert (hands.body(), hands.message()) == ("CP-", "")
+
+
+@pytest.mark.parametrize("way", ["escape", "alt", "click", "close", "tab and space", "tab and enter"])
+def test_it_can_be_closed_without_a_license(hands, client, service, way):
+    """By Escape, by letter, by mouse, by the window's own button, and by Tab."""
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    match way:
+        case "escape":
+            hands.escape()
+        case "alt":
+            hands.alt("n")
+        case "click":
+            hands.click(Action.LEAVE)
+        case "close":
+            hands.close_window()
+        case "tab and space" | "tab and enter":
+            while hands.focus() != "Not now":
+                hands.tab()
+            hands.space() if "space" in way else hands.enter()
+    hands.until(lambda: not hands.is_open())
+    assert hands.dialog.license is None
+    assert service.count() == 0
+
+
+def test_tab_goes_through_everything_and_back(hands, client):
+    """The field first, and nothing but what can be used."""
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    seen = []
+    while hands.focus() not in seen:
+        seen.append(hands.focus())
+        hands.tab()
+    assert seen[0] == "body"
+    assert sorted(seen) == ["Activate", "Not now", "body"]
+
+
+def test_the_window_lives_while_the_service_is_asked(hands, client, service, http_answer):
+    """The call is not on the windows' thread, the field is not changed meanwhile, and closing does not wait.
+
+    What the service said comes true also for who did not wait (D-85).
+    """
+    asked, answered = threading.Event(), threading.Event()
+
+    def slow(_):
+        asked.set()
+        answered.wait(20)
+        return http_answer(200, {"valid": True, "product": "Notes", "expiry": None, "lifetime": False})
+
+    service.script = slow
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    hands.paste(KEY)
+    hands.enter()
+    hands.until(asked.is_set)
+    hands.until(lambda: hands.bar() is not None)
+    assert hands.message() == "Asking the license service …"
+    hands.type("X")
+    hands.enter()
+    assert hands.body() == KEY
+    hands.escape()
+    hands.until(lambda: not hands.is_open())
+    assert hands.dialog.license is None
+    answered.set()
+    hands.until(lambda: client.status().state == "valid")
+    assert service.count() == 1
+
+
+def test_why_the_app_asks_is_shown(hands, client):
+    """A refusal that `require` met is the first thing to be read."""
+    problem = LicenseRefused(Reason.EXPIRED, "License expired.")
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, problem=problem, language="fr"))
+    assert hands.message() == "⚠ Cette licence a expiré."
+
+
+def test_a_mistake_does_not_leave_a_dead_window(hands, client, monkeypatch):
+    """What nobody expected is told in general words; the app's hook hears of it, and nothing is stuck."""
+    heard = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: heard.append(told.exc_type))
+    monkeypatch.setattr(client, "activate", lambda _: 1 / 0)
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    hands.paste(KEY)
+    hands.enter()
+    hands.until(lambda: hands.message().startswith("⚠ Something went wrong"))
+    assert heard == [ZeroDivisionError]
+    assert hands.buttons()
+
+
+# --- update -----------------------------------------------------------------------------------
+
+
+def _offer(hands, client, folder):
+    client.activate(KEY)
+    update = client.check_for_update(force=True)
+    assert update is not None
+    hands.open(hands.kit.UpdateDialog(client, update, folder, hands.parent, **ENGLISH))
+    return update
+
+
+@pytest.fixture
+def shop(service, store, http_answer):
+    """The store, behind a service that knows the key."""
+    inner = service.script
+
+    def reply(request):
+        if request.path.endswith("verify"):
+            return http_answer(200, {"valid": True, "product": "Notes", "expiry": None, "lifetime": False})
+        return inner(request)
+
+    service.script = reply
+    return store
+
+
+def test_an_update_is_downloaded_with_the_keyboard_alone(hands, client, shop, folder):
+    """Enter downloads, the changelog is text, and the verified file is handed over."""
+    _offer(hands, client, folder)
+    assert hands.heading() == "Notes 2.0 is available"
+    assert hands.body() == "Faster."
+    assert sorted(hands.buttons()) == ["Download", "Later", "Skip this version"]
+    hands.enter()
+    hands.until(lambda: hands.message() == "✓ Downloaded and verified.")
+    assert (hands.buttons(), hands.bar()) == (["Continue"], 1.0)
+    hands.enter()
+    hands.until(lambda: not hands.is_open())
+    assert hands.dialog.file.path.read_bytes() == shop.content
+    assert [path.name for path in folder.iterdir()] == ["notes-2.0.zip"]
+
+
+def test_a_download_is_cancelled_and_taken_up_again(hands, client, gate, shop, folder):
+    """Escape stops it and leaves the offer; the next try goes on where it stopped."""
+    _offer(hands, client, folder)
+    hands.click(Action.GO)
+    hands.until(lambda: 0 < (hands.bar() or 0) < 1)
+    assert hands.buttons() == ["Cancel"]
+    assert hands.focus() == "Cancel"
+    assert " of 300.0 kB" in hands.message()
+    hands.escape()
+    hands.until(lambda: hands.message() == "The download was cancelled.")
+    assert hands.is_open()
+    assert hands.focus() == "body"
+    gate.set()
+    hands.click(Action.GO)
+    hands.until(lambda: hands.message() == "✓ Downloaded and verified.")
+    assert len(shop.asked) == 2
+    assert shop.asked[1] is not None
+    hands.escape()
+    assert hands.dialog.file is not None
+
+
+def test_closing_the_window_cancels_the_download(hands, client, gate, shop, folder, eventually_gone):
+    """The thread ends soon, and what has come stays for the next time."""
+    _offer(hands, client, folder)
+    hands.enter()
+    hands.until(lambda: 0 < (hands.bar() or 0) < 1)
+    hands.close_window()
+    assert not hands.is_open()
+    assert hands.dialog.file is None
+    eventually_gone("licclient-dialog")
+    assert any(path.suffix == ".part" for path in folder.iterdir())
+
+
+@pytest.fixture
+def eventually_gone():
+    """Wait until no thread of that name is left."""
+
+    def wait(name: str) -> None:
+        for thread in threading.enumerate():
+            if thread.name == name:
+                thread.join(10)
+                assert not thread.is_alive()
+
+    return wait
+
+
+def test_the_app_ends_while_a_download_is_on_its_way(hands, client, gate, shop, folder, eventually_gone):
+    """The app's window takes the dialog along, and with it the download."""
+    _offer(hands, client, folder)
+    hands.enter()
+    hands.until(lambda: 0 < (hands.bar() or 0) < 1)
+    hands.end()
+    eventually_gone("licclient-dialog")
+    assert any(path.suffix == ".part" for path in folder.iterdir())
+
+
+def test_a_skipped_version_is_offered_no_more_unasked(hands, client, shop, folder):
+    """Skipping is remembered for this version alone, and who asks sees it again (D-87)."""
+    update = _offer(hands, client, folder)
+    hands.alt("s")
+    hands.until(lambda: not hands.is_open())
+    assert hands.dialog.file is None
+    assert client.is_skipped(update)
+    assert hands.kit.offer_update(client, update, folder, hands.parent) is None, "no window: this would hang"
+
+
+def test_later_means_later(hands, client, shop, folder):
+    """Nothing is remembered, and nothing downloaded."""
+    update = _offer(hands, client, folder)
+    hands.escape()
+    hands.until(lambda: not hands.is_open())
+    assert not client.is_skipped(update)
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_used_is_told(hands, client, shop, tmp_path):
+    """The system's own words follow ours."""
+    (tmp_path / "file").write_text("in the way")
+    _offer(hands, client, tmp_path / "file")
+    hands.enter()
+    hands.until(lambda: hands.message().startswith("⚠ The file could not be saved."))
+    assert "Try again" in hands.buttons()
+
+
+def test_an_update_without_words_shows_no_empty_box(hands, client, service, shop, folder):
+    """There is no changelog to show."""
+    listing = service.listing
+    service.listing = lambda version, **changes: listing(version, **changes) | {"sections": {"changelog": ""}}
+    _offer(hands, client, folder)
+    assert hands.body() == ""
+    if hasattr(hands.dialog, "_box"):
+        assert not hands.dialog._box.winfo_ismapped()
+    else:
+        assert not hands.dialog._body.isVisible()
+
+
+def test_a_client_without_a_slug_cannot_offer(hands, service, shop, client, folder):
+    """As everywhere: a mistake of the app's is told to the app."""
+    client.activate(KEY)
+    update = client.check_for_update(force=True)
+    with LicenseClient(service.url) as other, pytest.raises(ValueError, match="slug="):
+        hands.kit.UpdateDialog(other, update, folder, hands.parent)
+
+
+# --- both -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_is_cut_off_in_any_language(hands, client, shop, folder, language):
+    """Each button is as wide as its text wants it, and the window as its buttons."""
+    client.activate(KEY)
+    update = client.check_for_update(force=True)
+    for make in (
+        lambda: hands.kit.ActivationDialog(client, hands.parent, language=language),
+        lambda: hands.kit.UpdateDialog(client, update, folder, hands.parent, language=language),
+    ):
+        hands.open(make())
+        assert hands.buttons()
+        assert hands.cut_off() == []
+        hands.close_window()
+        hands.until(lambda: not hands.is_open())
+
+
+def test_the_functions_wait_for_the_person(hands, client, shop, folder):
+    """`ask_for_key` and `offer_update` come back with what came of it, while the app's loop goes on."""
+    later = Later(hands)
+    later.do(lambda: hands.paste(KEY), hands.enter, _until("✓ Thank", hands), hands.enter)
+    license_ = hands.kit.ask_for_key(client, hands.parent, **ENGLISH)
+    assert license_.checked_at == client.verify().checked_at
+    update = client.check_for_update(force=True)
+    client.skip_update(update)
+    later.do(hands.enter, _until("✓ Down", hands), hands.escape)
+    file = hands.kit.offer_update(client, update, folder, hands.parent, asked=True, **ENGLISH)
+    assert file.size == len(shop.content)
+
+
+def _until(message, hands):
+    return lambda: hands.message().startswith(message)

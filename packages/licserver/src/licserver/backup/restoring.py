@@ -1,0 +1,174 @@
+"""Making an installation of a backup."""
+
+import json
+import os
+import sqlite3
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Self
+
+from licserver.artifacts import Artifacts, open_artifacts
+from licserver.backup.layout import ARTIFACTS, CONTENTS, DATABASE, FORMAT, HEADER, Summary, read_artifact_name
+from licserver.backup.reading import Reader, reading
+from licserver.errors import BackupError, WrongUse
+from licserver.settings import Settings
+from licserver.store import engine, schema
+from licserver.store.dump import Layout, Loading, holds_something, loading
+from licserver.vault import SECRETS_FILE, Vault, read_vault, replace_secrets
+
+
+def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False) -> Summary:
+    """Make an installation of a backup: the files first, then all of the database at once, then the secrets.
+
+    Nothing of it is believed before all of it was read. What fails leaves the installation as it was, but
+    for files of releases, which nothing names.
+
+    Args:
+        source: Need not seek.
+        settings: Which data folder, database and bucket; their engine may be another than the backup's.
+        force: Whether an installation that is there may be replaced. The old SQLite file and the old
+            secrets are kept beside the new ones.
+
+    Returns:
+        What the backup held.
+
+    Raises:
+        WrongUse: when there is an installation already, or a server runs on it.
+        BackupError: when the file is no backup, is damaged, or was made by a newer licserver.
+        StoreError: when the database cannot be used.
+        ArtifactsError: when folder or bucket does not take a file.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with reading(source) as reader:
+        header = _read_header(reader)
+        secrets = reader.expect(SECRETS_FILE).decode()
+        vault = read_vault(secrets, "the backup")
+        _check_secrets(settings, vault, force=force)
+        summary = Summary(
+            datetime.fromisoformat(header["made_at"]), str(header["licserver"]), str(header["revision"])
+        )
+        tables = [(table["name"], table["columns"]) for table in header["tables"]]
+        layouts = [Layout(name, [(column, kind) for column, kind in columns]) for name, columns in tables]
+        with Target(settings, force=force) as target:
+            artifacts = open_artifacts(settings)
+            name = _restore_artifacts(reader, artifacts, settings.data_dir, summary)
+            with loading(target.database, summary.revision, layouts, anew=target.anew) as rows:
+                _restore_rows(reader, name, rows, summary)
+            target.put_in_place()
+        if settings.secrets is None:
+            replace_secrets(settings, secrets)
+    summary.size = reader.size
+    return summary
+
+
+def _read_header(reader: "Reader") -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(reader.expect(HEADER))
+    if header["format"] != FORMAT or header["revision"] not in schema.REVISIONS:
+        raise BackupError(
+            f"this backup was made by licserver {header['licserver']}, which is newer: restore it with that"
+        )
+    return header
+
+
+def _check_secrets(settings: Settings, vault: Vault, *, force: bool) -> None:
+    path = settings.data_dir / SECRETS_FILE
+    if settings.secrets is not None:
+        held = read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
+        if held.fingerprint != vault.fingerprint:
+            raise WrongUse("LICSERVER_SECRETS holds other secrets than the backup; restore without it")
+    elif path.exists() and not force:
+        held = read_vault(path.read_text(encoding="utf-8"), str(path))
+        if held.fingerprint != vault.fingerprint:
+            raise WrongUse(f"{path} holds other secrets than the backup; --force replaces the installation")
+
+
+def _restore_artifacts(reader: "Reader", artifacts: Artifacts, folder: Path, summary: Summary) -> str:
+    """Store the files of releases; returns the name of what comes after them."""
+    digests = set()
+    while (name := reader.next()).startswith(ARTIFACTS):
+        artifact = read_artifact_name(name, reader.member_size)
+        # On the disk, for a bucket reads it twice; nothing is stored that is not what its name says.
+        with tempfile.TemporaryFile(dir=folder, prefix=".restore-") as spooled:
+            digest = reader.copy_to(spooled)
+            if digest != artifact.sha256.hex():
+                raise BackupError("the backup is damaged: a release's file is not what was published")
+            if not artifacts.holds(artifact):
+                spooled.seek(0)
+                artifacts.store(spooled, artifact.file_name)
+        digests.add(digest)
+    summary.artifacts = len(digests)
+    return name
+
+
+def _restore_rows(reader: "Reader", name: str, rows: Loading, summary: Summary) -> None:
+    """Write the tables' rows, and see that the backup has come to its end."""
+    while name.startswith(DATABASE):
+        table = name.split("/")[1]
+        summary.rows[table] = summary.rows.get(table, 0) + rows.add(table, reader.content())
+        name = reader.next()
+    if name != CONTENTS:
+        raise BackupError(f"the backup is damaged: it holds {name!r}, which does not belong there")
+    reader.check(json.loads(reader.content()))
+
+
+class Target:
+    """The database that is to be filled: a fresh SQLite file beside the old one's place, or one on a server.
+
+    Args:
+        settings: Which one.
+        force: Whether it may hold something already.
+    """
+
+    def __init__(self, settings: Settings, *, force: bool) -> None:
+        found = engine.connect(settings.database)
+        try:
+            self._file = None if found.is_remote else Path(str(found.engine.url.database))
+            holds = (self._file is None or self._file.exists()) and holds_something(found)
+            if holds and not force:
+                raise WrongUse(
+                    "there is an installation already, and a backup never goes over one; give an empty data "
+                    "folder and database, or --force to replace it"
+                )
+            if self._file is not None and self._file.exists():
+                found.close()
+                _check_unused(self._file)
+        finally:
+            found.close()
+        self.anew = self._file is None and holds
+        url = settings.database
+        if self._file is not None:
+            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".restore-")  # mode 0600
+            os.close(handle)
+            self._staged = Path(name)
+            url = f"sqlite+pysqlite:///{self._staged}"
+        self.database = engine.connect(url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def put_in_place(self) -> None:
+        """Give what was filled the name of the old file, which is kept."""
+        self.database.close()
+        if self._file is None:
+            return
+        if self._file.exists():
+            self._file.replace(self._file.with_name(f"{self._file.name}.before-restore"))
+        self._staged.replace(self._file)
+
+    def __exit__(self, *_: object) -> None:
+        self.database.close()
+        if self._file is not None:
+            for ending in ("", "-wal", "-shm"):
+                self._staged.with_name(self._staged.name + ending).unlink(missing_ok=True)
+
+
+def _check_unused(file: Path) -> None:
+    """Refuse a SQLite file that somebody has open: he would go on writing into the old one."""
+    link = sqlite3.connect(file, timeout=1, isolation_level=None)
+    try:
+        link.execute("PRAGMA journal_mode = DELETE")  # takes the file for itself alone
+    except sqlite3.OperationalError:
+        raise WrongUse(f"somebody has {file} open; stop the server first") from None
+    finally:
+        link.close()

@@ -1,0 +1,33 @@
+"""The command that shows the audit log."""
+
+from typing import Any
+
+import click
+
+from licserver.cli.common import Printer, vendor_command
+from licserver.store import Entry
+from licserver.vendor import MAX_PAGE, AuditFilter, Vendor
+
+
+@click.command()
+@click.option("--license", "license_", metavar="KEY", help="Only what was done to this license (key or id).")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many lines."
+)
+@vendor_command
+def audit(vendor: Vendor, printer: Printer, license_: str | None, limit: int) -> None:
+    """Show who changed what, the latest first."""
+    object_ = None if license_ is None else ("license", vendor.license(license_).id.hex())
+    page = vendor.audit(AuditFilter(object=object_), limit=limit)
+    printer.rows(map(_record, page.items), (24, 16, 20, 12, 32, 0), "nothing has been done yet")
+
+
+def _record(line: Entry) -> dict[str, Any]:
+    return {
+        "at": line.at,
+        "who": f"{line.actor.kind}:{line.actor.name}",
+        "action": line.action,
+        "kind": line.object_kind,
+        "object": line.object_id,
+        "details": line.details,
+    }

@@ -1,0 +1,79 @@
+"""Commands that put the whole installation into one file, and take it out again."""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from licserver.backup import Summary, restore_backup, write_backup
+from licserver.cli.common import Printer, data_dir_option, step_back, vendor_command
+from licserver.clock import system_clock
+from licserver.errors import WrongUse
+from licserver.files import new_file
+from licserver.settings import load_settings
+from licserver.vendor import Vendor
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--replace", is_flag=True, help="Take the place of a FILE that is there already.")
+@click.option("--without-artifacts", is_flag=True, help="Leave the files of releases out.")
+@vendor_command
+def backup(vendor: Vendor, printer: Printer, file: Path, *, replace: bool, without_artifacts: bool) -> None:
+    """Write database, secrets and the files of releases into FILE; the server may go on serving.
+
+    FILE holds every secret: it is made with mode 0600, and belongs encrypted onto another machine. A - writes
+    to standard output, so that nothing is ever on the disk in the clear.
+    """
+    step_back()
+    if str(file) == "-":
+        if sys.stdout.isatty():
+            raise WrongUse("a backup is no text; send it into a file or a program")
+        summary = write_backup(vendor, sys.stdout.buffer, system_clock(), artifacts=not without_artifacts)
+        sys.stdout.buffer.flush()
+        click.echo(_sentence("backed up", summary), err=True)
+        return
+    with new_file(file, replace=replace) as target:
+        summary = write_backup(vendor, target, system_clock(), artifacts=not without_artifacts)
+    printer.one({"file": str(file), **_record(summary)}, f"{_sentence('backed up', summary)} in {file}")
+
+
+@click.command("restore")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace the installation that is there; stop its server first.")
+@data_dir_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def restore(file: Path, data_dir: Path | None, *, force: bool, as_json: bool) -> None:
+    """Make an installation of the backup FILE; - reads standard input.
+
+    The settings say where to: the engine of the database may be another than the backup's. All of FILE is
+    checked before anything of it counts.
+    """
+    settings = load_settings(data_dir=data_dir)
+    if str(file) != "-" and not file.is_file():
+        raise WrongUse(f"there is no file {file}")
+    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as source:
+        summary = restore_backup(source, settings, force=force)
+    done = f"restored the state of {summary.made_at:%Y-%m-%d %H:%M:%S} UTC:"
+    Printer(as_json=as_json).one(_record(summary), _sentence(done, summary))
+
+
+def _record(summary: Summary) -> dict[str, object]:
+    return {
+        "made_at": summary.made_at,
+        "version": summary.version,
+        "schema": summary.revision,
+        "licenses": summary.rows.get("licenses", 0),
+        "activations": summary.rows.get("activations", 0),
+        "artifacts": summary.artifacts,
+        "bytes": summary.size,
+    }
+
+
+def _sentence(done: str, summary: Summary) -> str:
+    rows = summary.rows
+    return (
+        f"{done} {rows.get('products', 0)} products, {rows.get('licenses', 0)} licenses, "
+        f"{rows.get('activations', 0)} activations, {summary.artifacts} files; {summary.size:,} bytes"
+    )

@@ -1,0 +1,59 @@
+"""Commands on tokens of the admin API."""
+
+from datetime import date
+from typing import Any
+
+import click
+
+from licserver.cli.common import Day, Printer, plain, vendor_command
+from licserver.model import Scope
+from licserver.store import Token
+from licserver.vendor import Vendor
+
+
+@click.group("token")
+def token_group() -> None:
+    """Make, list and revoke tokens of the admin API."""
+
+
+@token_group.command("create")
+@click.argument("name")
+@click.option(
+    "--scope",
+    type=click.Choice([scope.value for scope in Scope]),
+    required=True,
+    help="What it is good for: looking, or everything.",
+)
+@click.option("--expires", type=Day(), help="Its last day, UTC; without it, it has none.")
+@vendor_command
+def create(vendor: Vendor, printer: Printer, name: str, scope: str, expires: date | None) -> None:
+    """Make a token called NAME, and print it: this once, for it is kept nowhere."""
+    token, text = vendor.add_token(name, Scope(scope), expires)
+    printer.one({"token": text, **_record(token)}, text)
+
+
+@token_group.command("list")
+@vendor_command
+def list_tokens(vendor: Vendor, printer: Printer) -> None:
+    """List all tokens, those that were revoked as well."""
+    printer.rows(map(_record, vendor.tokens()), (24, 6, 24, 10, 24, 0), "no tokens yet")
+
+
+@token_group.command("revoke")
+@click.argument("name")
+@vendor_command
+def revoke(vendor: Vendor, printer: Printer, name: str) -> None:
+    """Take the token NAME back: it is good for nothing from now on."""
+    token = vendor.revoke_token(name)
+    printer.one(_record(token), f"revoked {token.name}")
+
+
+def _record(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "scope": token.scope.value,
+        "created_at": token.created_at,
+        "expires_on": token.expires_on and plain(token.expires_on),
+        "revoked_at": token.revoked_at,
+        "last_used_on": token.last_used_on and plain(token.last_used_on),
+    }

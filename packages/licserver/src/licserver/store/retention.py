@@ -1,0 +1,135 @@
+"""Removing what is older than it need be, a few rows at a time, so that nobody waits."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, case, delete, func, insert, or_, select, tuple_
+from sqlalchemy.exc import IntegrityError
+
+from licserver.store.engine import Database
+from licserver.store.tables import activations, audit, facts, idempotency, sessions
+
+BATCH: Final = 1_000
+"""Rows of a transaction."""
+
+_WATCHED: Final = "activations_watched_since"
+
+
+class Retention:
+    """Removes rows.
+
+    Every method raises `StoreUnavailable` when the database fails; what was removed until then stays removed.
+
+    Args:
+        database: The vendor's.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def watched_since(self, now: datetime) -> datetime:
+        """When somebody first asked for stale activations; that is now, the first time (D-105)."""
+        with self._database.writing() as connection:
+            known = self._watched(connection)
+            if known is None:
+                try:
+                    with connection.begin_nested():
+                        value = now.astimezone(UTC).isoformat().encode()
+                        connection.execute(insert(facts).values(name=_WATCHED, value=value))
+                except IntegrityError:  # somebody was faster
+                    pass
+                known = self._watched(connection) or now
+        return known
+
+    def _watched(self, connection: Connection) -> datetime | None:
+        held = connection.scalar(select(facts.c.value).where(facts.c.name == _WATCHED))
+        return None if held is None else datetime.fromisoformat(bytes(held).decode())
+
+    def stale(self, before: datetime, watched_since: datetime) -> Iterator[list[tuple[bytes, int]]]:
+        """Free the slots of activations that were not seen for long, in batches.
+
+        Args:
+            before: Whoever was last seen before this is stale.
+            watched_since: Who was never seen counts as seen at that instant, or when it was activated.
+
+        Returns:
+            For each batch, once it is done, the licenses and how many slots of theirs it has freed.
+        """
+        unseen = and_(
+            activations.c.last_seen_at.is_(None),
+            case(
+                (activations.c.activated_at > watched_since, activations.c.activated_at), else_=watched_since
+            )
+            < before,
+        )
+        is_stale = or_(activations.c.last_seen_at < before, unseen)
+        key = tuple_(*activations.primary_key)
+        place: tuple[Any, ...] | None = None
+        while True:
+            with self._database.reading() as connection:
+                statement = select(*activations.primary_key).where(is_stale)
+                if place is not None:
+                    statement = statement.where(key > place)
+                rows = connection.execute(statement.order_by(*activations.primary_key).limit(BATCH)).all()
+            if not rows:
+                return
+            place = tuple(rows[-1])
+            with self._database.writing() as connection:
+                freed = []
+                for license_id, of_it in groupby(rows, itemgetter(0)):
+                    count = 0
+                    for row in of_it:
+                        one = and_(
+                            *(
+                                column == value
+                                for column, value in zip(activations.primary_key, row, strict=True)
+                            )
+                        )
+                        # Asked again: it may have been seen meanwhile.
+                        count += connection.execute(delete(activations).where(one, is_stale)).rowcount
+                    if count:
+                        freed.append((license_id, count))
+            yield freed
+
+    def old_lines(self, before: datetime) -> Iterator[int]:
+        """Remove lines of the audit log, in batches; gives the number of each."""
+        old = select(audit.c.id).where(audit.c.at < before).order_by(audit.c.at).limit(BATCH)
+        while True:
+            with self._database.writing() as connection:
+                count = connection.execute(delete(audit).where(audit.c.id.in_(old))).rowcount
+            if not count:
+                return
+            yield count
+
+    def over(self, now: datetime, answers_before: datetime) -> tuple[int, int]:
+        """Remove sessions that have run out, and answers that nobody will ask for again.
+
+        Returns:
+            How many of each.
+        """
+        with self._database.writing() as connection:
+            ended = connection.execute(delete(sessions).where(sessions.c.expires_at < now)).rowcount
+            told = connection.execute(
+                delete(idempotency).where(idempotency.c.created_at < answers_before)
+            ).rowcount
+        return ended, told
+
+    def count_stale(self, before: datetime, watched_since: datetime) -> int:
+        """Count what `stale` would free; looks at all activations."""
+        seen = func.coalesce(
+            activations.c.last_seen_at,
+            case(
+                (activations.c.activated_at > watched_since, activations.c.activated_at), else_=watched_since
+            ),
+        )
+        with self._database.snapshot() as connection:
+            statement = select(func.count()).select_from(activations).where(seen < before)
+            return connection.scalar(statement) or 0
+
+    def count_lines(self, before: datetime) -> int:
+        """Count what `old_lines` would remove."""
+        with self._database.snapshot() as connection:
+            return connection.scalar(select(func.count()).select_from(audit).where(audit.c.at < before)) or 0

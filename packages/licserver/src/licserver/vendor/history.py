@@ -1,0 +1,62 @@
+"""The audit log: who changed what."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from licserver.environment import is_printable
+from licserver.errors import WrongUse
+from licserver.model import Actor
+from licserver.store import Entry
+from licserver.vendor.pages import Page, check_limit, read_cursor, write_cursor, wrong_cursor
+from licserver.vendor.room import Room
+
+
+class AuditFilter(NamedTuple):
+    """Which lines; None is all.
+
+    Args:
+        object: Kind and id of what was changed.
+        actor: Who changed it.
+        since: Not older than this.
+        until: Older than this.
+    """
+
+    object: tuple[str, str] | None = None
+    actor: Actor | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+_ALL = AuditFilter()
+
+
+class History(Room):
+    """What has been done."""
+
+    def audit(self, which: AuditFilter = _ALL, cursor: str | None = None, limit: int = 50) -> Page[Entry]:
+        """A page of the audit log, the newest line first.
+
+        Raises:
+            WrongUse: for a filter that cannot be, or a cursor that is none of this list's.
+        """
+        check_limit(limit)
+        before: int | None = None
+        if cursor is not None:
+            match read_cursor(cursor):
+                case (int() as place,):
+                    before = place
+                case _:
+                    raise wrong_cursor()
+        named = [*(which.object or ()), *([which.actor.name] if which.actor else [])]
+        if not all(map(is_printable, named)):
+            raise WrongUse("who and what are named in one line of text")
+        found = self._records.audit_page(
+            before,
+            limit + 1,
+            object_=which.object,
+            actor=which.actor,
+            since=which.since,
+            until=which.until,
+        )
+        more = len(found) > limit
+        return Page(found[:limit], write_cursor([found[limit - 1].id]) if more else None)

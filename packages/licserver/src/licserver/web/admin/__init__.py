@@ -1,0 +1,5 @@
+"""The admin API: the vendor's operations for programs, behind tokens."""
+
+from licserver.web.admin.gate import ROOT, mount
+
+__all__ = ["ROOT", "mount"]

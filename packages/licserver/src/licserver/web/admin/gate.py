@@ -1,0 +1,220 @@
+"""The way of a request through the admin API: who asks, what is asked, on to the vendor, and back."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import hdrs, web
+from pydantic import BaseModel
+
+from licserver import manifest
+from licserver.environment import is_printable
+from licserver.model import Actor, ActorKind, Scope
+from licserver.store import Receipt, Token
+from licserver.vendor import AnsweredAlready, Vendor
+from licserver.vendor.tokens import Answer
+from licserver.web.admin import licenses as _licenses  # noqa: F401 - they add themselves to the list
+from licserver.web.admin import others as _others  # noqa: F401 - the same
+from licserver.web.admin import problems, showing
+from licserver.web.admin import products as _products  # noqa: F401 - the same
+from licserver.web.admin.operations import OPERATIONS, Call, Operation
+from licserver.web.admin.problems import Refused, respond
+from licserver.web.errors import expect
+from licserver.web.limits import Limits
+from licserver.web.offloop import OffLoop
+from licserver.web.state import Drain, Handler
+from licserver.web.uploads import received
+
+ROOT: Final = "/admin/api/v1"
+
+MAX_BODY: Final = 1 << 20
+"""Bytes of a body of JSON: an allow-list of a thousand entries, and more than room for all else."""
+
+RELEASES: Final = "/products/{slug}/releases"
+"""Where a file is received, which is no operation as the others are."""
+
+_MAX_IDEMPOTENCY_KEY: Final = 255
+_BEARER: Final = {"WWW-Authenticate": 'Bearer realm="licserver"'}
+_TOO_SMALL: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="insufficient_scope"'}
+_FIELDS: Final = frozenset({"version", "changelog", "manifest"})
+
+Work = Callable[[Vendor], BaseModel]
+
+
+def mount(app: web.Application, vendor: Vendor, limits: Limits, drain: Drain, off_loop: OffLoop) -> None:
+    """Add the admin API to an application.
+
+    Args:
+        app: Not started yet; what takes every address must be added after this.
+        vendor: The opened data folder.
+        limits: Turns away who floods or guesses.
+        drain: While it is active each answer is its connection's last.
+        off_loop: Does what takes long.
+    """
+    gate = _Gate(vendor, limits, drain, off_loop)
+    by_path: dict[str, list[Operation]] = {}
+
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, []).append(operation)
+    for path, operations in by_path.items():
+        resource = app.router.add_resource(ROOT + path)
+        for operation in operations:
+            resource.add_route(
+                operation.method, gate.guarded(gate.answering(operation)), expect_handler=expect
+            )
+        methods = [operation.method for operation in operations]
+        if path == RELEASES:
+            methods.append("POST")
+            resource.add_route("POST", gate.guarded(gate.publish), expect_handler=expect)
+        allow = ",".join(methods)
+        resource.add_route("*", gate.guarded(_refusing(405, {"Allow": allow})), expect_handler=expect)
+    nowhere = gate.guarded(_refusing(404))
+    app.router.add_route("*", ROOT, nowhere, expect_handler=expect)
+    app.router.add_route("*", ROOT + "/{anything:.*}", nowhere, expect_handler=expect)
+
+
+class _Gate:
+    """Makes handlers; as `mount`."""
+
+    def __init__(self, vendor: Vendor, limits: Limits, drain: Drain, off_loop: OffLoop) -> None:
+        self._vendor, self._limits, self._drain, self._off_loop = vendor, limits, drain, off_loop
+
+    def guarded(self, handler: Handler) -> Handler:
+        """Answer whatever a handler raises, and let nobody in who floods (D-71)."""
+
+        async def guarded_handler(request: web.Request) -> web.StreamResponse:
+            try:
+                if self._limits.is_flood(request):
+                    raise _too_many()  # noqa: TRY301 - answered with all others
+                response = await handler(request)
+            except Exception as problem:  # noqa: BLE001 - the last resort; logged where it is ours
+                response = problems.answer(problem, request)
+            if self._drain.active:
+                response.force_close()
+            return response
+
+        return guarded_handler
+
+    def answering(self, operation: Operation) -> Handler:
+        """Make the handler of an operation that takes JSON or nothing."""
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            token = await self._admit(request, operation.scope)
+            query = operation.query.model_validate_strings(_query(request), strict=True)
+            raw = await self._read_body(request)
+            body = None if operation.body is None else operation.body.model_validate_json(raw or b"{}")
+            path = dict(request.match_info)
+
+            def work(vendor: Vendor) -> BaseModel:
+                return operation.run(Call(vendor, path, query, body))
+
+            receipt = _receipt(request, token, raw) if operation.creates else None
+            answer = await self._do(token, work, receipt, 201 if operation.creates else 200)
+            return respond(answer.status, answer.body)
+
+        return handler
+
+    async def publish(self, request: web.Request) -> web.StreamResponse:
+        """Publish a file as a version."""
+        token = await self._admit(request, Scope.WRITE)
+        _query(request, taken=False)
+        slug = request.match_info["slug"]
+        await self._off_loop.run(self._vendor.product, slug)  # before gigabytes come for nobody
+        async with received(request, self._vendor.settings, self._off_loop, _FIELDS) as form:
+            version, changelog = form.fields.get("version", ""), form.fields.get("changelog", "")
+            signed = form.fields.get("manifest", "").strip()
+            asked = [version, changelog, signed, form.file_name, form.sha256.hex()]
+            receipt = _receipt(request, token, "\n".join(asked).encode())
+            if receipt is not None and (told := await self._off_loop.run(self._vendor.recall, receipt)):
+                return respond(told.status, told.body)
+            staged = await self._off_loop.run(
+                self._vendor.stage,
+                slug,
+                version,
+                form.path,
+                changelog,
+                manifest.sealed_before(signed) if signed else None,
+                file_name=form.file_name,
+            )
+        answer = await self._do(
+            token, lambda vendor: showing.release(vendor.add_release(staged)), receipt, 201
+        )
+        return respond(answer.status, answer.body)
+
+    async def _admit(self, request: web.Request, scope: Scope) -> Token:
+        """Find out who asks (D-91); who shows no good token is counted as one who guesses."""
+        kind, _, text = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        is_bearer = kind.lower() == "bearer"
+        token = await self._off_loop.run(self._vendor.recognise, text.strip()) if is_bearer else None
+        if token is None:
+            if not await self._limits.may_miss(request):
+                raise _too_many()
+            raise Refused(401, "Send a token that is good: Authorization: Bearer …", _BEARER)
+        if scope is Scope.WRITE and token.scope is not Scope.WRITE:
+            raise Refused(403, "This token may only read.", _TOO_SMALL)
+        return token
+
+    async def _read_body(self, request: web.Request) -> bytes:
+        """Read a body of JSON, as far as it is let."""
+        held = bytearray()
+        async with asyncio.timeout(self._vendor.settings.body_timeout):
+            async for chunk in request.content.iter_any():
+                held += chunk
+                if len(held) > MAX_BODY:
+                    raise Refused(413, f"The request's body is longer than {MAX_BODY} bytes.")
+        return bytes(held)
+
+    async def _do(self, token: Token, work: Work, receipt: Receipt | None, status: int) -> Answer:
+        vendor = self._vendor.acting_as(Actor(ActorKind.TOKEN, token.name))
+        return await self._off_loop.run(_run, vendor, work, receipt, status)
+
+
+def _run(vendor: Vendor, work: Work, receipt: Receipt | None, status: int) -> Answer:
+    """Do an operation; with a receipt once, and the same is told to who asks again (D-93)."""
+    if receipt is None:
+        return Answer(status, work(vendor).model_dump_json().encode())
+    told = vendor.recall(receipt)
+    if told is not None:
+        return told
+    try:
+        with vendor.together() as bound:
+            answer = Answer(status, work(bound).model_dump_json().encode())
+            bound.remember(receipt, answer)
+    except AnsweredAlready:
+        told = vendor.recall(receipt)
+        if told is None:
+            raise
+        return told
+    return answer
+
+
+def _query(request: web.Request, *, taken: bool = True) -> dict[str, str]:
+    """Read what stands behind the question mark; twice the same name is a slip."""
+    given = request.query
+    if len(given) != len(set(given)) or (given and not taken):
+        raise Refused(422, "Each parameter can be given once, and only where it is taken.")
+    return dict(given)
+
+
+def _receipt(request: web.Request, token: Token, asked: bytes) -> Receipt | None:
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if not key or len(key) > _MAX_IDEMPOTENCY_KEY or not is_printable(key):
+        raise Refused(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
+    digest = hashlib.sha256(f"{request.method} {request.rel_url.raw_path}\n".encode() + asked).digest()
+    return Receipt(token.id, key, digest)
+
+
+def _refusing(status: int, headers: dict[str, str] | None = None) -> Handler:
+    told = {404: "There is nothing at this address.", 405: "This address does not take this method."}
+
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        raise Refused(status, told[status], headers or {})
+
+    return refuse
+
+
+def _too_many() -> Refused:
+    return Refused(429, "Too many requests from this address; try again in a minute.", {"Retry-After": "61"})

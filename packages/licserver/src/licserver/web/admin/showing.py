@@ -1,0 +1,90 @@
+"""The vendor's records, as the admin API shows them."""
+
+from licserver.errors import VaultError
+from licserver.model import Product, Release
+from licserver.rules import mask_key, state_of
+from licserver.store import Activation, Entry, IssuedLicense, Subscription
+from licserver.vendor import Vendor
+from licserver.web.admin import shapes
+
+
+def product(one: Product) -> shapes.Product:
+    """Show a product."""
+    return shapes.Product(
+        slug=one.slug,
+        name=one.name,
+        environment=one.policy,
+        support_policy=one.has_support_policy,
+        latest=one.latest.version if one.latest else None,
+    )
+
+
+def release(one: Release) -> shapes.Release:
+    """Show a release."""
+    return shapes.Release(
+        version=one.version,
+        published_at=one.published_at,
+        withdrawn_at=one.withdrawn_at,
+        file_name=one.artifact.file_name,
+        size=one.artifact.size,
+        sha256=one.artifact.sha256.hex(),
+        signed=one.manifest is not None,
+        changelog=one.changelog,
+    )
+
+
+def license_(one: IssuedLicense, vendor: Vendor) -> shapes.License:
+    """Show a license; its key is masked, and one that was altered spoils no list."""
+    try:
+        masked = mask_key(vendor.key(one))
+    except VaultError:
+        masked = "unreadable"
+    return shapes.License(
+        id=one.id.hex(),
+        masked_key=masked,
+        product=one.product_slug,
+        product_name=one.product_name,
+        state=state_of(one, vendor.now()),
+        issued_at=one.issued_at,
+        expires_on=one.expires_on,
+        lifetime=one.lifetime,
+        revoked_at=one.revoked_at,
+        revoked_reason=one.revoked_reason,
+        slots=one.slots,
+        slots_used=one.slots_used,
+        allowed=one.allowed,
+        subscription=one.subscription_id,
+        subscription_ended_at=one.subscription_ended_at,
+        support_until=one.support_until,
+        customer_email=one.customer_email,
+        note=one.note,
+    )
+
+
+def activation(one: Activation) -> shapes.Activation:
+    """Show an activation."""
+    return shapes.Activation(
+        domain=one.environment.domain,
+        ip=one.environment.ip,
+        activated_at=one.activated_at,
+        last_seen_at=one.last_seen_at,
+    )
+
+
+def subscription(one: Subscription) -> shapes.Subscription:
+    """Show a subscription."""
+    return shapes.Subscription(id=one.id, licenses=one.licenses, ended_at=one.ended_at)
+
+
+def line(one: Entry) -> shapes.AuditLine:
+    """Show a line of the audit log."""
+    return shapes.AuditLine(
+        id=one.id,
+        at=one.at,
+        actor_kind=one.actor.kind,
+        actor_name=one.actor.name,
+        action=one.action,
+        object_kind=one.object_kind,
+        object_id=one.object_id,
+        details=one.details,
+    )

@@ -1,0 +1,30 @@
+"""Work for the vendor, on threads of its own: customers are answered meanwhile."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
+
+from aiohttp import web
+
+THREADS: Final = 3
+"""Few: threads that run Python take the interpreter from the loop in turns."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OffLoop:
+    """Runs what reads and writes the vendor's books beside the loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="vendor")
+
+    async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a function on one of the threads, and wait for it; it is done even if the caller goes away."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*args, **kwargs))
+
+    async def close(self, _app: web.Application | None = None) -> None:
+        """Wait for what runs."""
+        await asyncio.to_thread(self._threads.shutdown)

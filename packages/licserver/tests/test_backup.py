@@ -1,0 +1,358 @@
+"""One file with everything: taken while customers activate, proven by restoring it."""
+
+import io
+import json
+import os
+import random
+import sqlite3
+import tarfile
+import threading
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from harness.engines import ENGINES, sqlite_only
+from licserver.backup import restore_backup, write_backup
+from licserver.errors import ArtifactsError, BackupError, WrongUse
+from licserver.model import Environment, LicenseTerms
+from licserver.settings import Settings
+from licserver.store import schema
+from licserver.store.tables import metadata
+from licserver.vendor import Vendor
+
+
+def rows_of(vendor: Vendor) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables, sorted."""
+    with vendor.database.reading() as connection:
+        return {
+            name: sorted(map(tuple, connection.execute(table.select())), key=repr)
+            for name, table in metadata.tables.items()
+        }
+
+
+def backed_up(vendor: Vendor, clock: Any, **more: Any) -> io.BytesIO:
+    """A backup, in memory."""
+    held = io.BytesIO()
+    write_backup(vendor, held, clock(), **more)
+    held.seek(0)
+    return held
+
+
+@pytest.fixture
+def stocked(world):
+    """A world in which something of everything has happened."""
+    world.product("other", "domain", has_support_policy=True)
+    world.publish("1.0", b"the first", changelog="News")
+    world.publish("2.0", random.Random(1).randbytes(3_000_000))
+    world.vendor.withdraw("app", "1.0")
+    for number in range(20):
+        world.key(slots=number, allowed=("*.example.org",), subscription_id=f"sub-{number}")
+    key = world.key(lifetime=True)
+    world.vendor.revoke(key, "=cmd()\u2028 ünicode")
+    world.kept = key
+    return world
+
+
+@pytest.mark.parametrize("into", ENGINES)
+def test_what_comes_back_is_what_was_there(stocked, into, clock, tmp_path, request):
+    """Every row of every table, the files and the secrets, from either engine into either."""
+    held = backed_up(stocked.vendor, clock)
+    url = request.getfixturevalue("empty_database") if into == "postgresql" else None
+    settings = Settings(data_dir=tmp_path / "anew", database_url=url)
+    summary = restore_backup(held, settings)
+    assert (summary.rows["licenses"], summary.artifacts) == (21, 2)
+    restored = Vendor(settings, clock)
+    try:
+        assert rows_of(restored) == rows_of(stocked.vendor)
+        assert restored.key(restored.license(stocked.kept)) == stocked.kept
+        for release in restored.releases("app"):
+            assert b"".join(restored.artifacts.read(release.artifact))
+        restored.add_product("next", "Next")  # numbered after those that came
+        if os.name != "nt":
+            assert settings.data_dir.joinpath("secrets.json").stat().st_mode & 0o077 == 0
+    finally:
+        restored.close()
+
+
+def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clock, tmp_path, request):
+    """It holds all that was activated before it began, and of what came meanwhile one moment's state."""
+    keys = [world.key(slots=None) for _ in range(20)]
+    stop = threading.Event()
+    taken: dict[str, int] = dict.fromkeys(keys, 0)
+    claims = threading.Thread(target=site_thread, args=(keys, taken, stop))
+    claims.start()
+    try:
+        while sum(taken.values()) < 100:
+            assert claims.is_alive()
+        before = dict(taken)
+        held = backed_up(world.vendor, clock)
+        after = sum(taken.values())
+    finally:
+        stop.set()
+        claims.join()
+    settings = Settings(data_dir=tmp_path / "anew")
+    summary = restore_backup(held, settings)
+    restored = Vendor(settings, clock)
+    try:
+        counts = {key: restored.license(key).slots_used for key in keys}
+        assert sum(counts.values()) == summary.rows["activations"]
+        assert all(counts[key] >= before[key] for key in keys)
+        # claims are made in turn: one moment means that no key is more than one turn ahead of another
+        assert max(counts.values()) - min(counts.values()) <= 1
+        assert sum(before.values()) <= sum(counts.values()) <= after + len(keys)
+    finally:
+        restored.close()
+
+
+@pytest.fixture
+def site_thread(world):
+    """What activates new environments, a key after the other, each durable, until it is told to stop."""
+    from licserver.rules import judge_verify  # noqa: PLC0415 - for this story
+    from licserver.store import BatchStore, Claim, Sighting  # noqa: PLC0415
+
+    def run(keys: list[str], taken: dict[str, int], stop: threading.Event) -> None:
+        store, turn = BatchStore(world.vendor.database), 0
+        while not stop.is_set():
+            turn += 1
+            for key in keys:
+                environment = Environment(f"host-{turn}.example", "192.0.2.1")
+                sighting = Sighting(world.vendor.vault.license_id(key), environment)
+                now = world.clock()
+
+                def judge(license_, key=key, environment=environment, now=now):
+                    return judge_verify(key, license_, environment, now)
+
+                store.admit([Claim(sighting, judge, now)])
+                taken[key] += 1
+        store.close()
+
+    return run
+
+
+def damaged(held: bytes, kind: str) -> bytes:
+    """A backup with which something has happened."""
+    middle = len(held) // 2
+    match kind:
+        case "cut off":
+            return held[: len(held) - 15_000]
+        case "cut off in a file":
+            return held[:middle]
+        case "a bit of a file":
+            return held[:middle] + bytes([held[middle] ^ 1]) + held[middle + 1 :]
+        case "no backup":
+            return b"PK\x03\x04" + bytes(2000)
+        case "empty":
+            return b""
+        case "another tar":
+            other = io.BytesIO()
+            with tarfile.open(fileobj=other, mode="w") as tar:
+                tar.addfile(tarfile.TarInfo("../../etc/passwd"))
+            return other.getvalue()
+        case "from the future":
+            return held.replace(b'"format": 1', b'"format": 2')
+        case _:
+            at = held.index(b"database/licenses/") + 550  # behind the header, which is padded
+            return held[:at] + bytes([held[at] ^ 1]) + held[at + 1 :]
+
+
+@sqlite_only
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "cut off",
+        "cut off in a file",
+        "a bit of a file",
+        "a bit of a row",
+        "no backup",
+        "empty",
+        "another tar",
+        "from the future",
+    ],
+)
+def test_a_damaged_backup_changes_nothing(stocked, kind, clock, tmp_path):
+    """It is refused in one sentence, and the folder can be restored into by a whole one afterwards."""
+    held = backed_up(stocked.vendor, clock).getvalue()
+    settings = Settings(data_dir=tmp_path / "anew")
+    with pytest.raises(BackupError) as refused:
+        restore_backup(io.BytesIO(damaged(held, kind)), settings)
+    assert "\n" not in str(refused.value)
+    assert not [path for path in settings.data_dir.iterdir() if path.name != "artifacts"]
+    restore_backup(io.BytesIO(held), settings)
+
+
+def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
+    """Without --force an installation stays as it is; with it, it is replaced as a whole."""
+    held = backed_up(stocked.vendor, clock)
+    other = make_world()
+    key = other.key()
+    with pytest.raises(WrongUse, match="--force"):
+        restore_backup(held, other.settings)
+    assert other.vendor.license(key).slots_used == 0
+    other.vendor.close()
+    held.seek(0)
+    restore_backup(held, other.settings, force=True)
+    restored = Vendor(other.settings, clock)
+    try:
+        assert rows_of(restored) == rows_of(stocked.vendor)
+    finally:
+        restored.close()
+    if other.settings.database_url is None:
+        assert (other.settings.data_dir / "licserver.sqlite3.before-restore").exists()
+    kept = other.settings.data_dir / "secrets.json.before-restore"
+    assert json.loads(kept.read_text()).keys() == {"index_secret", "seal_secret", "link_secrets"}
+    kept.unlink()
+
+
+@sqlite_only
+def test_a_file_that_a_server_has_open_is_not_replaced(stocked, clock, make_world):
+    """A running server would go on writing into the old file: it must be stopped first."""
+    held = backed_up(stocked.vendor, clock)
+    other = make_world()
+    key = other.key()
+    with pytest.raises(WrongUse, match="stop the server"):
+        restore_backup(held, other.settings, force=True)
+    assert other.vendor.license(key).slots_used == 0
+
+
+@sqlite_only
+def test_secrets_of_the_environment_must_be_those_of_the_backup(stocked, clock, tmp_path):
+    """With LICSERVER_SECRETS a backup of other secrets would open nothing, and is refused."""
+    from licserver.vault import new_secrets  # noqa: PLC0415 - for this story
+
+    held = backed_up(stocked.vendor, clock)
+    settings = Settings(data_dir=tmp_path / "anew", secrets=json.dumps(new_secrets()))
+    with pytest.raises(WrongUse, match="LICSERVER_SECRETS"):
+        restore_backup(held, settings)
+    assert not (tmp_path / "anew" / "licserver.sqlite3").exists()
+
+
+@sqlite_only
+def test_a_lost_or_changed_file_of_a_release_is_told(stocked, clock):
+    """A backup that lacks something is none; without the files there is one."""
+    release = stocked.vendor.releases("app")[1]
+    path = stocked.vendor.artifacts.path(release.artifact)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"?")
+    with pytest.raises(ArtifactsError, match="other bytes"):
+        backed_up(stocked.vendor, clock)
+    path.unlink()
+    with pytest.raises(ArtifactsError):
+        backed_up(stocked.vendor, clock)
+    assert backed_up(stocked.vendor, clock, artifacts=False).getvalue()
+
+
+@sqlite_only
+def test_a_bucket_comes_along(make_world, bucket, clock, tmp_path):
+    """Files of a bucket are in the backup, and go into whatever place the new settings name."""
+    world = make_world(artifacts_url=bucket)
+    world.publish("1.0", random.Random(2).randbytes(2_500_000))
+    held = backed_up(world.vendor, clock)
+    settings = Settings(data_dir=tmp_path / "anew")
+    assert restore_backup(held, settings).artifacts == 1
+    restored = Vendor(settings, clock)
+    (release,) = restored.releases("app")
+    assert len(b"".join(restored.artifacts.read(release.artifact))) == 2_500_000
+    restored.close()
+    held.seek(0)
+    there = Settings(data_dir=tmp_path / "there", artifacts_url=f"{bucket}/elsewhere")
+    assert restore_backup(held, there).artifacts == 1
+
+
+@sqlite_only
+def test_memory_stays_flat(world, clock, tmp_path):
+    """A file of 40 MiB and 30,000 licenses take less than 20 MiB, out and in."""
+    world.publish("1.0", random.Random(3).randbytes(40 << 20))
+    for _ in world.vendor.issue("app", LicenseTerms(), 30_000):
+        pass
+    file = tmp_path / "all.backup"
+    tracemalloc.start()
+    with file.open("wb") as target:
+        write_backup(world.vendor, target, clock())
+    out = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    with file.open("rb") as source:
+        restore_backup(source, Settings(data_dir=tmp_path / "anew"))
+    into = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert max(out, into) < 20 << 20, (out, into)
+
+
+@sqlite_only
+def test_an_older_schema_is_upgraded_on_its_way_in(stocked, clock, tmp_path, monkeypatch):
+    """A backup that a licserver of schema 0002 wrote is filled into its tables and then upgraded."""
+    held = backed_up(stocked.vendor, clock)
+    old = sqlite3.connect(":memory:")
+    old.close()
+    settings = Settings(data_dir=tmp_path / "anew")
+    restore_backup(as_of_0002(held), settings)
+    restored = Vendor(settings, clock)
+    try:
+        assert rows_of(restored)["licenses"] == rows_of(stocked.vendor)["licenses"]
+        assert schema.read_version(restored.database) == schema.HEAD
+    finally:
+        restored.close()
+
+
+def as_of_0002(held: io.BytesIO) -> io.BytesIO:
+    """Write a backup anew as an older licserver would have: without what schema 0003 brought."""
+    import gzip  # noqa: PLC0415 - for this story
+    import hashlib  # noqa: PLC0415
+
+    tables = {"facts", "products", "releases", "manifests", "licenses", "activations"}
+    since = {"customer_email", "note", "last_seen_at"}
+    written, contents, columns = io.BytesIO(), {}, {}
+    with tarfile.open(fileobj=held) as old, tarfile.open(fileobj=written, mode="w") as new:
+        for member in old:
+            content = old.extractfile(member).read()
+            if member.name == "licserver-backup.json":
+                header = json.loads(content)
+                header["revision"] = "0002"
+                header["tables"] = [table for table in header["tables"] if table["name"] in tables]
+                for table in header["tables"]:
+                    columns[table["name"]] = [name for name, _ in table["columns"]]
+                    table["columns"] = [one for one in table["columns"] if one[0] not in since]
+                content = json.dumps(header).encode()
+            elif member.name.startswith("database/"):
+                table = member.name.split("/")[1]
+                if table not in tables:
+                    continue
+                names = columns[table]
+                rows = json.loads(gzip.decompress(content))
+                kept = [
+                    [value for name, value in zip(names, row, strict=True) if name not in since]
+                    for row in rows
+                ]
+                content = gzip.compress(json.dumps(kept).encode())
+            elif member.name == "contents.json":
+                content = json.dumps(contents).encode()
+            member.size = len(content)
+            new.addfile(member, io.BytesIO(content))
+            contents[member.name] = (len(content), hashlib.sha256(content).hexdigest())
+    written.seek(0)
+    return written
+
+
+def test_the_commands(program, tmp_path):
+    """`backup` beside a server that runs, `restore` into another folder; the file is private."""
+    program.run("product", "add", "app", "--name", "App")
+    key = program.run("license", "issue", "app").stdout.strip()
+    file = tmp_path / "all.backup"
+    with program.serve():
+        told = program.run("backup", str(file)).stdout
+        assert "1 products, 1 licenses" in told
+    assert os.name == "nt" or file.stat().st_mode & 0o777 == 0o600
+    refused = program.run("backup", str(file), check=False)
+    assert (refused.returncode, refused.stderr) == (2, f"licserver: there is a file {file} already\n")
+    there = str(tmp_path / "there")
+    answer = json.loads(program.run("restore", str(file), "--data-dir", there, "--json").stdout)
+    assert (answer["licenses"], answer["artifacts"]) == (1, 0)
+    assert key in program.run("license", "show", key, "--reveal", "--data-dir", there).stdout
+    again = program.run("restore", str(file), "--data-dir", there, check=False)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    missing = program.run("restore", str(tmp_path / "nothing"), check=False)
+    assert (missing.returncode, missing.stderr) == (
+        2,
+        f"licserver: there is no file {tmp_path / 'nothing'}\n",
+    )

@@ -1,0 +1,183 @@
+"""`licserver check`: what is wrong is said, what is well too, and nothing is changed by looking."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engines import sqlite_only
+from licserver import manifest
+from licserver.checkup import Finding, Level, check_installation
+from licserver.keyring import add_signing_key
+from licserver.keys import PrivateKey
+from licserver.reach import ask_base_url
+from licserver.settings import Settings
+from licserver.vault import new_secrets
+
+BASE = {"base_url": "https://l.example", "trusted_proxies": "127.0.0.1"}
+
+
+def found(settings: Settings, now: Any, **more: Any) -> list[Finding]:
+    """All that is found."""
+    return list(check_installation(settings, now, **{"reach": False, **more}))
+
+
+def bad(findings: list[Finding]) -> dict[str, Finding]:
+    """What is not as it should be, by what it is about."""
+    return {one.about: one for one in findings if one.level is not Level.OK}
+
+
+def test_all_is_well(make_world, clock):
+    """An installation as the guide makes it has nothing to complain of, on either engine."""
+    world = make_world(**BASE)
+    world.publish("1.0")
+    findings = found(world.settings, clock())
+    complaints = bad(findings)
+    complaints.pop("clock", None)  # the tests' clock stands still, PostgreSQL's does not
+    assert complaints == {}
+    assert {"settings", "permissions", "disk", "database", "files", "signing keys"} <= {
+        one.about for one in findings
+    }
+
+
+def test_a_clock_that_is_off_is_told(make_world, clock):
+    """The database's machine has a clock of its own to compare with; the year alone can be wrong too."""
+    world = make_world(**BASE)
+    if world.settings.database_url is not None:
+        assert "seconds off" in bad(found(world.settings, clock()))["clock"].said
+    said = [one.said for one in found(world.settings, clock().replace(year=1970)) if one.about == "clock"]
+    assert "1970" in said[0]
+
+
+def _without_base_url(world: Any) -> Settings:
+    return Settings(data_dir=world.settings.data_dir)
+
+
+def _http(world: Any) -> Settings:
+    return Settings(data_dir=world.settings.data_dir, base_url="http://l.example")
+
+
+def _no_proxies(world: Any) -> Settings:
+    return Settings(data_dir=world.settings.data_dir, base_url="https://l.example")
+
+
+def _no_folder(world: Any) -> Settings:
+    return Settings(data_dir=world.folder / "elsewhere", **BASE)
+
+
+def _open_secrets(world: Any) -> Settings:
+    (world.settings.data_dir / "secrets.json").chmod(0o644)
+    return world.settings
+
+
+def _open_folder(world: Any) -> Settings:
+    world.settings.data_dir.chmod(0o755)
+    return world.settings
+
+
+def _lost_secrets(world: Any) -> Settings:
+    (world.settings.data_dir / "secrets.json").unlink()
+    return world.settings
+
+
+def _other_secrets(world: Any) -> Settings:
+    (world.settings.data_dir / "secrets.json").write_text(json.dumps(new_secrets()))
+    return world.settings
+
+
+def _lost_file(world: Any) -> Settings:
+    world.vendor.artifacts.path(world.publish("3.0").artifact).unlink()
+    return world.settings
+
+
+def _manifest(world: Any, valid: timedelta) -> Settings:
+    file = world.folder / "app.zip"
+    file.write_bytes(b"zip")
+    seal = manifest.sealed_by_keys([PrivateKey.generate()], valid)
+    world.vendor.publish("app", "4.0", file, "", seal)
+    return world.settings
+
+
+def _keys_without_url(world: Any) -> Settings:
+    settings = Settings(data_dir=world.settings.data_dir)
+    add_signing_key(settings, PrivateKey.generate(), world.clock())
+    return settings
+
+
+def _no_database_there(world: Any) -> Settings:
+    url = "postgresql://licserver:hunter2@127.0.0.1:1/nowhere"
+    return Settings(data_dir=world.settings.data_dir, database_url=url, **BASE)
+
+
+WRONG: dict[str, tuple[Callable[[Any], Settings], str, Level, str]] = {
+    "no base URL": (_without_base_url, "settings", Level.WARNING, "LICSERVER_BASE_URL is not set"),
+    "a base URL of http": (_http, "settings", Level.WARNING, "in the clear"),
+    "https without a proxy": (_no_proxies, "settings", Level.WARNING, "LICSERVER_TRUSTED_PROXIES"),
+    "no data folder": (_no_folder, "data folder", Level.FAILED, "there is no"),
+    "secrets that others may read": (_open_secrets, "permissions", Level.FAILED, "others may read"),
+    "a folder that others may enter": (_open_folder, "permissions", Level.WARNING, "others may look into"),
+    "lost secrets": (_lost_secrets, "secrets", Level.FAILED, "cannot read"),
+    "other secrets": (_other_secrets, "database", Level.FAILED, "other secrets"),
+    "a lost file": (_lost_file, "files", Level.FAILED, "lacks the file of app 3.0"),
+    "a manifest that runs out": (
+        lambda world: _manifest(world, timedelta(days=20)), "manifests", Level.WARNING, "out on 2026-07-05",
+    ),
+    "signing keys without a URL": (_keys_without_url, "signing keys", Level.FAILED, "part of what is signed"),
+    "a database that is away": (_no_database_there, "database", Level.FAILED, "the database failed"),
+}  # fmt: skip
+
+
+@sqlite_only
+@pytest.mark.skipif(os.name == "nt", reason="there are no file modes on Windows")
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
+    """Each fault has its own sentence and its own advice, and looking makes nothing."""
+    break_it, about, level, said = WRONG[case]
+    world = make_world(**BASE)
+    settings = break_it(world)
+    before = sorted(map(str, Path(world.folder).rglob("*")))
+    finding = bad(found(settings, clock()))[about]
+    assert said in finding.said
+    assert (finding.level, bool(finding.advice)) == (level, True)
+    assert "hunter2" not in repr(finding)
+    assert sorted(map(str, Path(world.folder).rglob("*"))) == before
+
+
+@sqlite_only
+async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, clock):
+    """A licserver that answers there is told from silence, from an error, and from somebody else's page."""
+    import asyncio  # noqa: PLC0415 - for this story
+
+    world = make_world()
+    site = await open_site(world)
+    assert (await asyncio.to_thread(ask_base_url, site.url)).problem == ""
+    refused = await asyncio.to_thread(ask_base_url, f"{site.url}/elsewhere")
+    assert refused.problem == "answers 404 at /healthz"
+    closed = await asyncio.to_thread(ask_base_url, "http://127.0.0.1:1")
+    assert "cannot be reached" in closed.problem
+    settings = Settings(data_dir=world.settings.data_dir, base_url=site.url)
+    findings = await asyncio.to_thread(found, settings, clock(), reach=True)
+    assert any(one.said == f"{site.url} answers" for one in findings)
+    assert "off this machine's" in bad(findings)["clock"].said  # the tests' clock stands at noon
+
+
+def test_the_command(cli, monkeypatch):
+    """Exit code 1 when something failed, 0 when it is only odd; a bad setting is a finding as well."""
+    assert "FAIL  data folder" in _fails(cli)
+    cli("product", "add", "app", "--name", "App")
+    assert "ok    database" in cli("check")
+    told = json.loads(cli("check", "--json"))
+    assert told["ok"] is True
+    assert {"about", "level", "said", "advice"} == set(told["findings"][0])
+    monkeypatch.setenv("LICSERVER_IPV6_PREFIX", "no number")
+    assert "LICSERVER_IPV6_PREFIX" in _fails(cli)
+
+
+def _fails(cli: Any) -> str:
+    with pytest.raises(AssertionError) as told:  # the fixture shows what was printed when a command fails
+        cli("check")
+    return str(told.value)

@@ -1,0 +1,103 @@
+"""The commands of the vendor's side: tokens, changes, searches, the audit log (issue 6)."""
+
+import getpass
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from licserver.rules import mask_key
+
+
+@pytest.fixture
+def key(cli):
+    """A key of a product `app`."""
+    cli("product", "add", "app", "--name", "App")
+    terms = ("--email", "ann@shop.example", "--note", "order 17", "--slots", "2")
+    return cli("license", "issue", "app", *terms).strip()
+
+
+def test_tokens_are_made_listed_and_revoked(cli):
+    """The text is printed once, alone on its line, and never again."""
+    assert cli("token", "list") == "no tokens yet\n"
+    text = cli("token", "create", "shop", "--scope", "write", "--expires", "2099-01-01").strip()
+    assert text.startswith("lsv_")
+    made = json.loads(cli("token", "create", "ci", "--scope", "read", "--json"))
+    assert (made["scope"], made["expires_on"], made["token"][:4]) == ("read", None, "lsv_")
+    assert cli("token", "revoke", "ci") == "revoked ci\n"
+    listed = cli("token", "list", "--json")
+    assert text not in listed
+    assert [(one["name"], one["revoked_at"] is None) for one in json.loads(listed)] == [
+        ("ci", False),
+        ("shop", True),
+    ]
+    assert "there is no token 'x'" in cli("token", "revoke", "x", expect=2)
+    assert "--scope" in cli("token", "create", "x", expect=2)
+
+
+def test_a_license_is_changed_and_found(cli, key):
+    """What is named changes, the rest stays; it is found by what the vendor noted."""
+    shown = json.loads(cli("license", "show", key, "--json"))
+    assert (shown["customer_email"], shown["note"]) == ("ann@shop.example", "order 17")
+    cli("license", "change", key, "--slots", "unlimited", "--expires", "2027-01-31", "--note", "")
+    shown = json.loads(cli("license", "show", key, "--json"))
+    assert (shown["slots"], shown["expires_on"], shown["note"]) == ("unlimited", "2027-01-31", None)
+    cli("license", "change", key, "--lifetime", "--expires", "never")
+    cli("license", "allow", key, "b.example")
+    cli("license", "disallow", key, "B.example")
+    shown = json.loads(cli("license", "show", key, "--json"))
+    assert (shown["lifetime"], shown["expires_on"], shown["allowed"]) == (True, None, [])
+    assert "say what is to change" in cli("license", "change", key, expect=2)
+    assert mask_key(key) in cli("license", "find", "ann@sh")
+    assert cli("license", "find", "order") == "found none\n"
+
+
+def test_the_audit_log_names_who_did_it(cli, key):
+    """The operating system's user; a revealed key is told of, and no key stands in it."""
+    cli("license", "show", key, "--reveal")
+    cli("license", "revoke", key, "--reason", f"{key} came back")
+    lines = json.loads(cli("audit", "--license", key, "--json"))
+    assert [line["action"] for line in lines] == ["license.revoke", "license.reveal", "license.issue"]
+    assert {line["who"] for line in lines} == {f"cli:{getpass.getuser()}"}
+    everything = cli("audit") + cli("audit", "--json")
+    assert key not in everything
+    assert mask_key(key) in everything
+
+
+def test_subscriptions_are_ended_and_resumed(cli):
+    """The end is noted and taken back."""
+    cli("product", "add", "app", "--name", "App")
+    cli("license", "issue", "app", "--subscription", "s")
+    cli("subscription", "end", "s")
+    assert cli("subscription", "resume", "s") == "resumed s: 1 license\n"
+    assert "no license hangs" in cli("subscription", "resume", "t", expect=2)
+
+
+def fetch(url, headers=None):
+    """The status and the body."""
+    parts = urlsplit(url)
+    link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    try:
+        link.request("GET", parts.path, headers=headers or {})
+        answer = link.getresponse()
+        return answer.status, answer.read()
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_admin_api_has_an_address_of_its_own(program, workers):
+    """It is announced, it answers there, and the public address does not know it."""
+    program.run("product", "add", "app", "--name", "App")
+    text = program.run("token", "create", "shop", "--scope", "read").stdout.strip()
+    program.environ["LICSERVER_ADMIN_LISTEN"] = "127.0.0.1:0"
+    with program.serve("--workers", workers) as (process, public):
+        line = process.stdout.readline()
+        assert line.startswith("admin API on http://127.0.0.1:")
+        admin = line.removeprefix("admin API on ").strip()
+        path, headers = "/admin/api/v1/products", {"Authorization": f"Bearer {text}"}
+        status, body = fetch(admin + path, headers)
+        assert (status, [one["slug"] for one in json.loads(body)["items"]]) == (200, ["app"])
+        assert fetch(public + path, headers)[0] == 404
+        assert fetch(admin + "/api/v1/update-check")[0] == 404

@@ -1,0 +1,128 @@
+"""`licserver sweep`: what is older than the settings allow goes, what was seen stays (D-105)."""
+
+import pytest
+
+from licserver.errors import SettingsError
+from licserver.model import Environment
+from licserver.settings import load_settings
+from licserver.store import Seen, note_seen
+from licserver.store import retention as rooms
+
+
+@pytest.fixture
+def activate(make_world):
+    """A world that forgets after 40 days, and what takes slots in it."""
+    from licserver.rules import judge_verify  # noqa: PLC0415 - for this fixture
+    from licserver.store import BatchStore, Claim, Sighting  # noqa: PLC0415
+
+    world = make_world(activation_days=40, audit_days=100)
+
+    def take(key: str, *domains: str) -> None:
+        store, now = BatchStore(world.vendor.database), world.clock()
+        for domain in domains:
+            environment = Environment(domain, "192.0.2.1")
+            sighting = Sighting(world.vendor.vault.license_id(key), environment)
+            claim = Claim(sighting, lambda held, e=environment: judge_verify(key, held, e, now), now)
+            store.admit([claim])
+        store.close()
+
+    take.world = world  # type: ignore[attr-defined]
+    return take
+
+
+def seen(world, key, domain):
+    """Note that an activation was used now."""
+    license_id = world.vendor.vault.license_id(key)
+    note_seen(world.vendor.database, [Seen(license_id, Environment(domain, "192.0.2.1"), world.clock())])
+
+
+def test_who_was_not_seen_for_long_gives_the_slot_back(activate):
+    """Forty days after it was last seen a slot is free; one that was seen meanwhile stays; the log tells."""
+    world = activate.world
+    key = world.key(slots=None)
+    world.vendor.sweep()  # from here on it is watched
+    activate(key, "gone.example", "here.example", "never.example")
+    world.clock.forward(days=1)
+    seen(world, key, "gone.example")
+    seen(world, key, "here.example")
+    world.clock.forward(days=38)
+    assert world.vendor.sweep().activations == 0
+    seen(world, key, "here.example")
+    world.clock.forward(days=1, seconds=1)
+    assert world.vendor.sweep(dry_run=True).activations == 1
+    assert world.vendor.sweep().activations == 1  # never seen since its activation
+    world.clock.forward(days=1)
+    assert world.vendor.sweep().activations == 1
+    assert [domain for domain, _ in world.held(key)] == ["here.example"]
+    (line, *_) = [one for one in world.vendor.audit().items if one.action == "license.sweep"]
+    assert line.object_id == world.vendor.license(key).id.hex()
+    assert line.details["freed"] == 1
+
+
+def test_an_upgrade_frees_nobody(activate):
+    """Activations from before anything was noted count as seen when the first sweep looked at them."""
+    world = activate.world
+    key = world.key(slots=None)
+    activate(key, "old.example")
+    world.clock.forward(days=1000)
+    assert world.vendor.sweep().activations == 0
+    world.clock.forward(days=39)
+    assert world.vendor.sweep().activations == 0
+    world.clock.forward(days=2)
+    assert world.vendor.sweep().activations == 1
+
+
+def test_nothing_goes_unless_it_is_asked_for(make_world, activate):
+    """Without the settings a sweep removes no activation and no line of the log."""
+    world = activate.world
+    key = world.key()
+    activate(key, "old.example")
+    world.vendor.settings = world.settings.model_copy(update={"activation_days": 0, "audit_days": 0})
+    world.clock.forward(days=5000)
+    assert world.vendor.sweep() == (0, 0, 0, 0)
+    assert world.held(key)
+
+
+def test_old_lines_of_the_log_go(activate, monkeypatch):
+    """In small batches, the youngest stay."""
+    monkeypatch.setattr(rooms, "BATCH", 3)
+    world = activate.world
+    key = world.key()
+    for _ in range(8):
+        world.vendor.reveal(key)
+    before = len(world.vendor.audit().items)
+    world.clock.forward(days=99)
+    world.vendor.reveal(key)
+    assert world.vendor.sweep(dry_run=True).audit == 0
+    world.clock.forward(days=2)
+    assert world.vendor.sweep(dry_run=True).audit == before
+    assert world.vendor.sweep().audit == before
+    assert [one.action for one in world.vendor.audit().items] == ["sweep", "license.reveal"]
+
+
+def test_many_batches_free_all(activate, monkeypatch):
+    """More activations than fit into a batch are freed all the same, each once."""
+    monkeypatch.setattr(rooms, "BATCH", 4)
+    world = activate.world
+    keys = [world.key(slots=None) for _ in range(3)]
+    world.vendor.sweep()
+    for key in keys:
+        activate(key, *(f"host-{number}.example" for number in range(7)))
+    world.clock.forward(days=41)
+    assert world.vendor.sweep().activations == 21
+    assert not any(world.held(key) for key in keys)
+
+
+def test_a_holiday_is_no_absence(monkeypatch):
+    """Fewer than thirty days are refused: customers ask once a day at the most."""
+    monkeypatch.setenv("LICSERVER_ACTIVATION_DAYS", "7")
+    with pytest.raises(SettingsError, match="LICSERVER_ACTIVATION_DAYS: must be 0 for never, or at least 30"):
+        load_settings()
+
+
+def test_the_command(cli):
+    """It says what it has done; JSON for programs."""
+    cli("product", "add", "app", "--name", "App")
+    assert cli("sweep") == "freed 0 slots and removed 0 lines of the audit log\n"
+    assert cli("sweep", "--dry-run") == "would free 0 slots and remove 0 lines of the audit log\n"
+    assert '"activations": 0' in cli("sweep", "--json")

@@ -1,0 +1,116 @@
+"""The log: text or JSON lines, a name for each request that is written about (D-100), and never a key."""
+
+import io
+import json
+import logging
+import urllib.error
+import urllib.request
+
+import pytest
+
+from harness.engines import sqlite_only
+from licserver.errors import StoreUnavailable
+from licserver.settings import LogFormat
+from licserver.web.logs import make_formatter
+from licserver.web.request_ids import HEADER
+
+
+def listen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Have the server log as JSON into a text; called within a test, or pytest would write it as it is."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(make_formatter(LogFormat.JSON))
+    log = logging.getLogger("licserver.web")
+    monkeypatch.setattr(log, "handlers", [handler])
+    monkeypatch.setattr(log, "propagate", False)
+    return stream
+
+
+@pytest.fixture
+def broken(monkeypatch, world, new_key):
+    """A store whose every answer is a fault that quotes a key."""
+    key = new_key()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError(f"{key} in a message\nof two lines")
+
+    monkeypatch.setattr("licserver.store.BatchStore.look_up", fail)
+    return key
+
+
+async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken, site, world, monkeypatch):
+    """Who reports a 500 can name it, and the operator finds its traceback; no key is in either."""
+    key, logged = world.key(), listen(monkeypatch)
+    status, headers, _ = await site.call(
+        "POST", "/api/v1/licenses/verify", json={"license_key": key, "domain": "x", "ip": "192.0.2.1"}
+    )
+    assert status == 500
+    (line,) = map(json.loads, logged.getvalue().splitlines())
+    assert line["request_id"] == headers[HEADER]
+    assert line["level"] == "ERROR"
+    assert (line["method"], line["path"], line["status"]) == ("POST", "/api/v1/licenses/verify", 500)
+    assert "ZeroDivisionError" in line["exception"]
+    assert broken not in json.dumps(line)
+    assert key not in json.dumps(line)
+
+
+TOLD = {
+    "a proxy that is believed": ("req-7f3a:1/2", "127.0.0.1", True),
+    "somebody else": ("req-7f3a:1/2", "10.0.0.1", False),
+    "too long": ("x" * 65, "127.0.0.1", False),
+    "line breaks, once decoded": ("a%0ab", "127.0.0.1", False),
+    "blank": ("", "127.0.0.1", False),
+    "a word with a key": ("CP-AAAAAA-BBBBBB", "127.0.0.1", False),
+}
+
+
+@sqlite_only
+@pytest.mark.parametrize("case", TOLD)
+async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, monkeypatch):
+    """A trusted proxy's, if it is short and plain; else the request gets one of ours."""
+    told, trusted, taken = TOLD[case]
+    world = make_world(trusted_proxies=trusted)
+
+    def fail(*_: object) -> None:
+        raise StoreUnavailable("the database is away")
+
+    monkeypatch.setattr("licserver.store.BatchStore.look_up", fail)
+    site = await open_site(world)
+    body = {"license_key": world.key(), "domain": "x", "ip": "192.0.2.1"}
+    status, headers, _ = await site.call("POST", "/api/v1/licenses/verify", json=body, headers={HEADER: told})
+    assert status == 503
+    assert (headers[HEADER] == told) is taken
+    assert taken or len(headers[HEADER]) == 16
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_json_lines_from_the_first_to_the_last(program, workers):
+    """With LICSERVER_LOG_FORMAT=json every line is an object, and tells who is behind a proxy."""
+    program.environ |= {
+        "LICSERVER_LOG_FORMAT": "json",
+        "LICSERVER_ACCESS_LOG": "true",
+        "LICSERVER_TRUSTED_PROXIES": "127.0.0.1",
+    }
+    with program.serve("--workers", workers) as (process, address):
+        headers = {"X-Forwarded-For": "198.51.100.7", HEADER: "from-the-proxy"}
+        request = urllib.request.Request(f"{address}/nothing?secret=1", headers=headers)  # noqa: S310
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=10)  # noqa: S310
+        refused.value.close()
+        process.terminate()
+        _, printed = process.communicate(timeout=30)
+    (line,) = [line for line in map(json.loads, printed.splitlines()) if line["logger"] == "licserver.access"]
+    assert line["request_id"] == "from-the-proxy"
+    assert line["remote"] == "198.51.100.7"
+    assert (line["method"], line["path"], line["status"]) == ("GET", "/nothing", 404)
+    assert line["seconds"] >= 0
+    assert "secret" not in printed
+
+
+def test_what_is_masked_leaves_the_line_whole(new_key):
+    """A private key without its end, which is masked to the end of the text, takes no bracket along."""
+    record = logging.LogRecord("x", logging.INFO, "", 1, "-----BEGIN PRIVATE KEY-----\nMC4", (), None)
+    record.path = f"/{new_key()}"
+    line = json.loads(make_formatter(LogFormat.JSON).format(record))
+    assert line["message"] == "… PRIVATE KEY …"
+    assert "…" in line["path"]

@@ -1,0 +1,154 @@
+"""What Prometheus is told (D-101): counts by verdict and status, of all workers; nobody's key or domain."""
+
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from licserver.web.meters import BOUNDS, Meters, Totals
+from licserver.web.metrics import Metrics
+from licserver.web.serving import bind
+
+DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
+
+
+def fetch(url: str, body: object = None) -> str:
+    """Ask, whatever the status."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.read().decode()
+
+
+def read(text: str) -> dict[tuple[str, ...], float]:
+    """Read what Prometheus would: name and label values, and the value."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_every_worker_tells_what_all_have_counted(program, workers):
+    """Verdicts and statuses are counted whichever worker answers; no label names a key or a domain."""
+    program.run("product", "add", "app", "--name", "App")
+    key = program.run("license", "issue", "app", "--slots", "1").stdout.strip()
+    with bind("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
+    with program.serve("--workers", workers) as (_, address):
+        call = {"license_key": key, "domain": "counted.example", "ip": "192.0.2.1"}
+        for _ in range(20):
+            fetch(f"{address}/api/v1/licenses/verify", call)
+        fetch(f"{address}/api/v1/licenses/verify", {**call, "domain": "another.example"})
+        fetch(f"{address}/api/v1/licenses/verify", {**call, "license_key": "no key"})
+        fetch(f"{address}/api/v1/licenses/verify", {})
+        fetch(f"{address}/wp-login.php?{key}")
+        deadline = time.monotonic() + 30
+        while read(fetch(f"http://127.0.0.1:{port}/metrics"))["licserver_workers",] < int(workers):
+            assert time.monotonic() < deadline  # the first one answers while others still start
+        texts = [fetch(f"http://127.0.0.1:{port}/metrics") for _ in range(5)]
+        assert "not_found" in fetch(f"{address}/metrics")  # customers are not told
+    assert any(
+        read(text)["licserver_database_up",] == 1 for text in texts
+    )  # one may be slow on a busy machine
+    for text in texts:
+        found = read(text)
+        assert found["licserver_verifies_total", "valid"] == 20
+        assert found["licserver_verifies_total", "environment"] == 1
+        assert found["licserver_verifies_total", "format"] == 1
+        assert found["licserver_requests_total", "verify", "422"] == 1
+        assert found["licserver_requests_total", "other", "404"] == 1
+        assert found["licserver_request_duration_seconds_count", "verify"] == 23
+        assert found["licserver_workers",] == int(workers)
+        assert ".example" not in text
+        assert "CP-" not in text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no processes to fork here")
+def test_a_worker_that_dies_takes_no_count_along():
+    """What a worker has counted is still told when it is gone, and its successor goes on in its block."""
+    meters = Meters(2)
+
+    def count_in_a_process(by: int) -> tuple[int, int]:
+        """Count in a child, and tell which processes live while it does and after."""
+        ready, go = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:
+            meters.claim()._cells[0] += by
+            os.write(ready[1], b"!")
+            os.read(go[0], 1)
+            os._exit(0)
+        os.read(ready[0], 1)
+        live = meters.live()
+        os.write(go[1], b"!")
+        os.waitpid(child, 0)
+        for end in (*ready, *go):
+            os.close(end)
+        return live, meters.live()
+
+    assert count_in_a_process(7) == (1, 0)
+    assert count_in_a_process(5) == (1, 0)
+    assert dict(meters.totals().verdicts())["valid"] == 12
+    assert meters._cells[0] == 12  # both in one block
+    meters.close()
+
+
+async def test_durations_are_sorted_into_their_classes():
+    """A request belongs to the first class whose bound it does not exceed; the classes add up."""
+    meters = Meters()
+    meter = meters.claim()
+    cells = [0] * len(meters.totals()._cells)
+
+    async def handler(request):
+        return type("Answer", (), {"status": 418})()
+
+    await meter.measuring("/nowhere", handler)(None)
+    totals = meters.totals()
+    assert list(totals.requests()) == [("other", "other", 1)]
+    classes = {endpoint: classes for endpoint, classes, _ in totals.durations()}["other"]
+    assert classes[-1] == ("+Inf", 1.0)
+    assert [bound for bound, _ in classes[:-1]] == list(map(str, BOUNDS))
+    assert list(Totals(cells).requests()) == []
+
+
+def test_an_address_that_is_taken_is_told(program):
+    """Two servers with one address for metrics: the second says so in one line, and does not start."""
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
+        done = program.run("serve", "--port", "0", check=False)
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port} for metrics" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_dashboard_asks_for_what_there_is():
+    """Each metric and label that the Grafana dashboard names exists."""
+    metrics = Metrics(bind("127.0.0.1", 0), 1)
+    told = {"licserver_requests_total", "licserver_verifies_total"}
+    from licserver.web.metrics import _Told  # noqa: PLC0415
+
+    labels = {"le", "job", "instance"}
+    for family in _Told(metrics._meters, 1.0, ready=True).collect():
+        told |= {sample.name for sample in family.samples}
+        labels |= {label for sample in family.samples for label in sample.labels}
+    metrics._listening.close()
+    labels |= {"endpoint", "status", "verdict"}
+    asked = re.findall(r'"expr": "((?:[^"\\]|\\.)*)"', DASHBOARD.read_text())
+    assert len(asked) >= 6
+    for expression in asked:
+        assert set(re.findall(r"licserver_\w+", expression)) <= told, expression
+        for group in re.findall(r"(?:by|without) \(([^)]*)\)", expression):
+            assert {label.strip() for label in group.split(",")} <= labels, expression

@@ -1,0 +1,222 @@
+"""`licserver export` and `import`: whole lists, all or nothing, and the same again (D-103)."""
+
+import io
+import json
+import os
+import time
+import tracemalloc
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from harness.engines import sqlite_only
+from licserver.errors import WrongUse
+from licserver.model import EnvironmentPolicy
+from licserver.rules import draw_key
+from licserver.sheets import FORMATS, read_rows, write_head, write_row
+from licserver.store import Seen, note_seen
+
+
+def exported(world: Any, form: str) -> str:
+    """All licenses as a file's text."""
+    rows = world.vendor.export_licenses()
+    return write_head(form) + "".join(write_row(form, row) for row in rows)
+
+
+def import_text(world: Any, form: str, text: str) -> tuple[int, list[tuple[int, str]], list[tuple[int, str]]]:
+    """Import a file's text: how many, what is wrong, and the keys that were drawn."""
+    with world.vendor.importing() as incoming:
+        incoming.read(read_rows(form, io.StringIO(text, newline="")))
+        if incoming.problems:
+            return 0, [tuple(one) for one in incoming.problems], []
+        return incoming.commit(), [], list(incoming.drawn_keys())
+
+
+def sorted_rows(form: str, text: str) -> list[Any]:
+    """What a file says, line by line, sorted."""
+    return sorted((row for _, row in read_rows(form, io.StringIO(text, newline=""))), key=repr)
+
+
+@pytest.fixture
+def stocked(world, activate):
+    """A world with a license of every kind."""
+    world.vendor.add_product("other", "Other", EnvironmentPolicy.DOMAIN)
+    keys = [
+        world.key(slots=None, allowed=("*.example.org", "192.0.2.0/24")),
+        world.key(lifetime=True, customer_email="jo@example.com", note="=SUM(A1)\nsecond line, 'quoted'"),
+        world.key(expires_on=date(2027, 1, 31), support_until=date(2026, 12, 31)),
+        world.key("other", subscription_id="sub-1", slots=7),
+        world.key("other", subscription_id="sub-1"),
+    ]
+    world.vendor.end_subscription("sub-1")
+    world.vendor.revoke(keys[1], "-refunded")
+    world.clock.forward(hours=1, microseconds=5)
+    for number in range(3):
+        activate(keys[0], f"host-{number}.example", "198.51.100.7")
+    world.clock.forward(days=2)
+    seen = activate(keys[0], "host-1.example", "198.51.100.7")
+    note_seen(world.vendor.database, [Seen(world.vendor.vault.license_id(keys[0]), seen, world.clock())])
+    world.vendor.rename_product("app", "Renamed")
+    world.keys = keys
+    return world
+
+
+@pytest.fixture
+def activate(world):
+    """Take a slot."""
+    from licserver.model import Environment  # noqa: PLC0415 - for this fixture
+    from licserver.rules import judge_verify  # noqa: PLC0415
+    from licserver.store import BatchStore, Claim, Sighting  # noqa: PLC0415
+
+    def take(key: str, domain: str, ip: str) -> Environment:
+        environment, now = Environment(domain, ip), world.clock()
+        sighting = Sighting(world.vendor.vault.license_id(key), environment)
+        store = BatchStore(world.vendor.database)
+        store.admit([Claim(sighting, lambda held: judge_verify(key, held, environment, now), now)])
+        store.close()
+        return environment
+
+    return take
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_was_exported_is_imported_as_it_was(stocked, form, make_world):
+    """Into another vendor's books, other secrets and all, and out again: the same to the letter."""
+    text = exported(stocked, form)
+    assert all(key in text for key in stocked.keys)
+    other = make_world()
+    other.vendor.add_product("other", "Elsewhere", EnvironmentPolicy.DOMAIN)
+    assert import_text(other, form, text) == (5, [], [])
+    assert sorted_rows(form, exported(other, form)) == sorted_rows(form, text)  # of one instant, by their ids
+    assert other.held(stocked.keys[0]) == stocked.held(stocked.keys[0])
+    again = import_text(other, form, text)
+    assert again[0] == 0
+    assert {said for _, said in again[1]} == {"license_key: is in the books already"}
+    assert len(again[1]) == 5
+
+
+def test_all_or_nothing(world):
+    """A file with faults changes nothing, and every fault is told with its line."""
+    taken, twice = world.key(), draw_key()
+    lines = [
+        {"product": "app"},
+        {"product": "nowhere"},
+        {"product": "app", "license_key": "CP-SHORT"},
+        {"product": "app", "lifetime": True, "expires_on": "2027-01-01"},
+        {"product": "app", "license_key": twice},
+        {"product": "app", "license_key": twice},
+        {"product": "app", "license_key": taken},
+        {"product": "app", "slots": 2**31},
+        {"product": "app", "allowed": ["not a / domain"]},
+        {"product": "app", "customer_email": "nobody"},
+        {"product": "app", "activations": [{"domain": "x", "ip": "somewhere"}]},
+        {"product": "app", "revoked_reason": "two\nlines"},
+        {"product": "app", "subscription": "x" * 256},
+        "nothing",
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    _, problems, _ = import_text(world, "jsonl", text)
+    said = dict(problems)
+    assert sorted(said) == [2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert "there is no 'nowhere'" in said[2]
+    assert said[6] == "license_key: stands in line 5 already"
+    assert said[7] == "license_key: is in the books already"
+    assert twice not in str(problems)
+    assert len(list(world.vendor.licenses())) == 1
+
+
+def test_drawn_keys_come_in_the_order_of_the_file(world):
+    """Lines without a key get one, which is told once it is in the books."""
+    given = draw_key()
+    text = f"license_key,product,slots,note\n,app,1,first\n{given},app,2,given\n,app,3,third\n"
+    count, problems, drawn = import_text(world, "csv", text)
+    assert (count, problems) == (3, [])
+    assert [line for line, _ in drawn] == [2, 4]
+    assert [world.vendor.license(key).note for _, key in drawn] == ["first", "third"]
+    assert world.vendor.license(given).slots == 2
+    assert world.vendor.audit().items[0].action == "license.import"
+
+
+def test_a_known_end_of_a_subscription_counts_for_who_comes(world):
+    """A license that comes with a subscription that has ended is ended, as one that is issued is (D-09)."""
+    world.key(subscription_id="gone")
+    world.vendor.end_subscription("gone")
+    _, _, ((_, key),) = import_text(world, "jsonl", '{"product": "app", "subscription": "gone"}')
+    assert world.vendor.license(key).subscription_ended_at == world.clock()
+
+
+def test_a_key_that_comes_meanwhile_is_noticed(world):
+    """Somebody else's import of the same key between check and move: nothing is moved."""
+    key = draw_key()
+    text = json.dumps({"product": "app", "license_key": key})
+    with world.vendor.importing() as incoming:
+        incoming.read(read_rows("jsonl", [text, '{"product": "app"}']))
+        assert import_text(world, "jsonl", text)[0] == 1
+        with pytest.raises(WrongUse, match="meanwhile"):
+            incoming.commit()
+    assert len(list(world.vendor.licenses())) == 1
+
+
+@sqlite_only
+def test_many_keys_take_little_room_and_no_lock(world):
+    """20,000 keys are never in memory together, and while they come somebody else can issue one."""
+
+    def lines():
+        for number in range(20_000):
+            if number == 15_000:  # half of them are there: others still write at once
+                began = time.monotonic()
+                world.key()
+                waited.append(time.monotonic() - began)
+            yield f'{{"product": "app", "slots": {number % 10}, "note": "customer {number}"}}\n'
+
+    waited: list[float] = []
+    with world.vendor.importing() as incoming:
+        tracemalloc.start()
+        incoming.read(read_rows("jsonl", lines()))
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert incoming.commit() == 20_000
+    assert held < 20 << 20, held
+    assert len(waited) == 1  # a lock held by the import would have ended this with "locked"
+    assert sum(1 for _ in world.vendor.licenses()) == 20_001
+
+
+def test_the_commands(bare_cli, tmp_path):
+    """Export, import, a dry run, faults by line, and private files."""
+    cli = bare_cli
+    cli("product", "add", "app", "--name", "App")
+    cli("license", "issue", "app", "--count", "3")
+    file = tmp_path / "keys.csv"
+    assert "exported 3 licenses" in cli("export", str(file))
+    assert os.name == "nt" or file.stat().st_mode & 0o077 == 0
+    there = ("--data-dir", str(tmp_path / "there"))
+    cli("product", "add", "app", "--name", "App", *there)
+    assert "3 licenses can be imported" in cli("import", str(file), "--dry-run", *there)
+    assert json.loads(cli("license", "list", "--json", *there)) == []
+    assert cli("import", str(file), *there) == ""
+    again = cli("import", str(file), *there, expect=2)
+    assert "line 2: license_key: is in the books already" in again
+    assert "nothing was imported: 3 of the lines cannot be" in again
+    new = tmp_path / "new.jsonl"
+    new.write_text('{"product": "app"}\n{"product": "app"}\n')
+    drawn = cli("import", str(new), *there).split()
+    assert len(drawn) == 2
+    assert drawn[0] in cli("license", "show", drawn[0], "--reveal", *there)
+    assert "cannot read" in cli("import", str(tmp_path / "no.csv"), *there, expect=2)
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"product\n\xff\xfe\n")
+    assert "UTF-8" in cli("import", str(binary), *there, expect=2)
+    assert "--format" in cli("export", str(tmp_path / "keys.txt"), *there, expect=2)
+    file.unlink()
+
+
+@sqlite_only
+def test_what_was_imported_is_found(world):
+    """The customer's words of an import are searched as those of a license that was issued."""
+    from licserver.vendor import LicenseFilter  # noqa: PLC0415 - for this story
+
+    import_text(world, "jsonl", '{"product": "app", "customer_email": "kim@example.net", "note": "reseller"}')
+    for query in ("kim", "resel", "example.net"):
+        assert len(world.vendor.find_licenses(LicenseFilter(query=query)).items) == 1
+    assert world.clock() - timedelta(days=1) < world.vendor.find_licenses().items[0].issued_at

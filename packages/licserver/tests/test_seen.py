@@ -1,0 +1,48 @@
+"""When an activation was last seen: noted once a day, in batches (issue 6)."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from licserver.model import Environment
+from licserver.store import Seen, note_seen
+from licserver.store.tables import activations
+
+HERE = Environment("a.example", "192.0.2.1")
+
+
+@pytest.fixture
+def held(world, activate):
+    """A key that is activated, and what its activations say of themselves."""
+    key = world.key(slots=None)
+    activate(key, *HERE)
+    license_id = world.vendor.vault.license_id(key)
+
+    def read():
+        with world.vendor.database.reading() as connection:
+            return list(connection.scalars(select(activations.c.last_seen_at)))
+
+    return license_id, read
+
+
+def test_an_activation_is_noted_once_a_day(world, held):
+    """The first call of a UTC day counts, later ones of that day do not, and the next day counts again."""
+    license_id, read = held
+    assert read() == [None]
+    noon = world.clock()
+    for at in (noon, noon + timedelta(hours=3), noon - timedelta(days=1)):
+        note_seen(world.vendor.database, [Seen(license_id, HERE, at)])
+        assert read() == [noon]
+    tomorrow = noon + timedelta(days=1)
+    batch = [Seen(license_id, HERE, at) for at in (tomorrow, noon)]
+    note_seen(world.vendor.database, batch)
+    assert read() == [tomorrow]
+
+
+def test_what_is_not_activated_any_more_is_passed_over(world, held):
+    """An activation that was freed meanwhile, and an empty batch, leave everything as it is."""
+    license_id, read = held
+    note_seen(world.vendor.database, [])
+    note_seen(world.vendor.database, [Seen(license_id, Environment("b.example", HERE.ip), world.clock())])
+    assert read() == [None]

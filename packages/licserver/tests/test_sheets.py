@@ -1,0 +1,152 @@
+"""Licenses as lines (D-103): what is written reads back as it was; what is wrong is said with its line."""
+
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.sheets import (
+    FIELDS,
+    FORMATS,
+    ActivationRow,
+    LicenseRow,
+    Problem,
+    read_rows,
+    write_head,
+    write_row,
+)
+
+WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
+FORMULAS = st.sampled_from(["=cmd|' /C calc'!A0", "@SUM(1)", "+1", "-1", "'=1", "''=1", "' =1", "'x", " =1"])
+TEXTS = st.none() | WORDS | FORMULAS
+INSTANTS = st.datetimes(timezones=st.just(UTC), min_value=datetime(1970, 1, 1))  # noqa: DTZ001 - Hypothesis adds it
+DAYS = st.none() | st.dates()
+ENTRIES = st.sampled_from(["a.example", "*.b.example", "192.0.2.0/24", "my laptop", "=x"])
+ACTIVATIONS = st.builds(ActivationRow, WORDS, WORDS, st.none() | INSTANTS, st.none() | INSTANTS)
+ROWS = st.builds(
+    LicenseRow,
+    product=st.sampled_from(["app", "other-app"]),
+    license_key=st.none() | st.just("CP-AAAAAA"),
+    product_name=TEXTS,
+    issued_at=st.none() | INSTANTS,
+    expires_on=DAYS,
+    lifetime=st.booleans(),
+    slots=st.none() | st.integers(0, 2**31 - 1),
+    allowed=st.lists(ENTRIES, max_size=3).map(tuple),
+    subscription=TEXTS,
+    subscription_ended_at=st.none() | INSTANTS,
+    support_until=DAYS,
+    revoked_at=st.none() | INSTANTS,
+    revoked_reason=TEXTS,
+    customer_email=TEXTS,
+    note=TEXTS,
+    activations=st.lists(ACTIVATIONS, max_size=3).map(tuple),
+)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(rows=st.lists(ROWS, max_size=4))
+def test_what_is_written_reads_back(form, rows):
+    """Every row comes back to the letter, whatever stands in it: formulas, apostrophes, line breaks."""
+    text = write_head(form) + "".join(write_row(form, row) for row in rows)
+    assert [row for _, row in read_rows(form, io.StringIO(text, newline=""))] == rows
+
+
+@given(row=ROWS)
+def test_no_cell_is_a_formula(row):
+    """A spreadsheet runs nothing of an export (CSV injection)."""
+    import csv  # noqa: PLC0415 - the oracle
+
+    (cells,) = csv.reader(io.StringIO(write_row("csv", row), newline=""))
+    assert not [cell for cell in cells if cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_not_given_is_as_for_a_new_license(form):
+    """A product is enough: one slot, no end, a key to be drawn."""
+    text = {"csv": "product\napp\n", "jsonl": '{"product": "app"}\n'}[form]
+    ((_, row),) = read_rows(form, text.splitlines(keepends=True))
+    assert row == LicenseRow("app")
+    assert (row.slots, row.license_key) == (1, None)
+
+
+BLANK = [
+    ("csv", "product,note,expires_on\n\napp, ,\n"),
+    ("jsonl", '{"product": "app", "note": " ", "issued_at": " ", "expires_on": "", "license_key": null}'),
+]
+
+
+@pytest.mark.parametrize(("form", "text"), BLANK)
+def test_what_is_blank_is_not_given(form, text):
+    """A blank line is none, and a blank field is as if it were not there."""
+    ((_, row),) = read_rows(form, text.splitlines(keepends=True))
+    assert row == LicenseRow("app")
+
+
+def test_a_key_is_taken_as_people_write_it():
+    """Blanks around a key and small letters are mended, as the client does (D-02)."""
+    ((_, row),) = read_rows("jsonl", ['{"product": "app", "license_key": " cp-aaaaaa "}'])
+    assert row.license_key == "CP-AAAAAA"
+
+
+BAD_CSV = {
+    "slug,name\n": (1, "there is no field 'slug'"),
+    "license_key\n": (1, "the first line must name the fields"),
+    "product,product\n": (1, "named twice"),
+    'product,note\napp,"two\nlines"\napp\n': (4, "there are 1 cells, and 2 fields"),
+    'product\n"app\n': (2, "this is no CSV"),
+    "product,slots\napp,many\n": (2, "slots: must be a whole number"),
+    "product,slots\napp,-1\n": (2, "slots: must be a whole number"),
+    "product,expires_on\napp,31.12.2026\n": (2, "expires_on: must be a date"),
+    "product,issued_at\napp,yesterday\n": (2, "issued_at: must be an instant"),
+    "product,lifetime\napp,perhaps\n": (2, "lifetime: must be yes or no"),
+    "product,note\n,x\n": (2, "product: is required"),
+    "product,activations\napp,here\n": (2, "activations: must be JSON"),
+    'product,activations\napp,"[{""domain"": ""x""}]"\n': (2, "activations: each must have domain and ip"),
+}
+
+
+@pytest.mark.parametrize("text", BAD_CSV)
+def test_what_is_wrong_with_csv(text):
+    """The line on which it begins, and what would be right."""
+    line, said = BAD_CSV[text]
+    problems = [row for _, row in read_rows("csv", io.StringIO(text, newline="")) if isinstance(row, Problem)]
+    assert problems[0].line == line
+    assert said in problems[0].said
+
+
+BAD_JSON = {
+    "app": "no JSON object",
+    "[]": "no JSON object",
+    "[" * 100_000: "no JSON object",
+    '{"slug": "app"}': "there is no field 'slug'",
+    '{"product": 1}': "product: must be text",
+    '{"product": "app", "slots": true}': "slots: must be a whole number",
+    '{"product": "app", "slots": 1.5}': "slots: must be a whole number",
+    '{"product": "app", "allowed": "x"}': "allowed: must be a list",
+    '{"product": "app", "allowed": [1]}': "allowed: must be a list",
+    '{"product": "app", "activations": {}}': "activations: must be a list",
+    '{"product": "app", "activations": [{"domain": 1, "ip": "x"}]}': "domain and ip must be text",
+    '{"product": "app", "lifetime": 2}': "lifetime: must be yes or no",
+    '{"product": "app", "expires_on": 20261231}': "expires_on: must be text",
+    '{"product": "app", "issued_at": "9999-12-31T23:59-23:00"}': "issued_at: must be an instant",
+}
+
+
+@pytest.mark.parametrize("text", BAD_JSON, ids=lambda text: text[:40])
+def test_what_is_wrong_with_json_lines(text):
+    """The number of the line, blank ones counted; the good lines around it are read all the same."""
+    good = '{"product": "app"}\n'
+    found = list(read_rows("jsonl", [good, "\n", text + "\n", good]))
+    assert [line for line, _ in found] == [1, 3, 4]
+    assert isinstance(found[1][1], Problem)
+    assert BAD_JSON[text] in found[1][1].said
+
+
+def test_the_fields_are_those_of_a_row():
+    """No field of a row is left out of the files."""
+    assert set(FIELDS) == set(LicenseRow._fields)
+    assert set(json.loads(write_row("jsonl", LicenseRow("app")))) == set(FIELDS)

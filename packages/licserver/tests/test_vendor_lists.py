@@ -1,0 +1,265 @@
+"""Lists of licenses: every way of asking finds what it should, once, page by page (issue 6)."""
+
+from datetime import date, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+
+from licserver.errors import Unknown, WrongUse
+from licserver.model import Environment, LicenseState
+from licserver.search import terms_of, words_of
+from licserver.store import Seen, note_seen
+from licserver.store import search as store_search
+from licserver.vendor import AuditFilter, LicenseFilter, LicenseTerms
+
+YESTERDAY, TODAY, LATER = date(2026, 6, 14), date(2026, 6, 15), date(2026, 7, 1)
+
+
+@pytest.fixture
+def shop(world, activate):
+    """Licenses of every kind, by a name; what is activated is seen as well."""
+    world.product("pro")
+    keys = {}
+
+    def sell(name: str, slug: str = "app", **terms: Any):
+        keys[name] = world.key(slug, **terms)
+        world.clock.forward(seconds=1)
+
+    sell("bob", customer_email="Bob.Smith@Shop.example", note="Invoice 2026-17, paid")
+    sell("ann", "pro", customer_email="ann@shop.example", expires_on=LATER)
+    sell("old", expires_on=YESTERDAY, note="bobsleigh club")
+    sell("today", expires_on=TODAY)
+    sell("forever", lifetime=True)
+    sell("ended", subscription_id="s-1")
+    sell("ended too", subscription_id="s-1", expires_on=YESTERDAY)
+    sell("running", subscription_id="s-2", expires_on=LATER)
+    sell("refunded", expires_on=YESTERDAY)
+    world.vendor.end_subscription("s-1", world.clock())
+    world.vendor.revoke(keys["refunded"], "refund")
+    activations = [("forever", "www.bobs.example"), ("today", "bobs.example"), ("today", "www.bobs.example")]
+    for name, domain in [*activations, ("bob", "bob.example")]:
+        world.vendor.change(keys[name], slots=None)
+        activate(keys[name], domain, "192.0.2.1")
+        activate(keys[name], domain, "192.0.2.2")
+        batch = [
+            Seen(
+                world.vendor.vault.license_id(keys[name]), Environment(domain, f"192.0.2.{n}"), world.clock()
+            )
+            for n in (1, 2)
+        ]
+        note_seen(world.vendor.database, batch)
+    return world, keys
+
+
+def walk(read, limit):
+    """All items of a list, and how many pages they came on."""
+    items, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        page = read(cursor, limit)
+        assert len(page.items) <= limit
+        items += page.items
+        cursor, pages = page.cursor, pages + 1
+    return items, pages
+
+
+ALL = ["refunded", "running", "ended too", "ended", "forever", "today", "old", "ann", "bob"]
+FOUND = [
+    (LicenseFilter(), ALL),
+    (LicenseFilter(product="pro"), ["ann"]),
+    (LicenseFilter(product="app", state=LicenseState.ACTIVE), ["running", "forever", "today", "bob"]),
+    (LicenseFilter(state=LicenseState.REVOKED), ["refunded"]),
+    (LicenseFilter(state=LicenseState.EXPIRED), {"ended too", "ended", "old"}),
+    (LicenseFilter(state=LicenseState.EXPIRED, subscription="s-1"), {"ended too", "ended"}),
+    (LicenseFilter(subscription="s-2"), ["running"]),
+    (LicenseFilter(subscription="s-3"), []),
+    (LicenseFilter(expires_from=TODAY, expires_until=LATER), {"today", "ann", "running"}),
+    (LicenseFilter(expires_until=TODAY, state=LicenseState.ACTIVE), ["today"]),
+    (LicenseFilter(expires_from=LATER, product="pro"), ["ann"]),
+    (LicenseFilter(query="bob"), {"bob", "old", "today", "forever"}),
+    (LicenseFilter(query="BOB.SMITH@shop"), ["bob"]),
+    (LicenseFilter(query="smith"), ["bob"]),
+    (LicenseFilter(query="shop.exa"), {"bob", "ann"}),
+    (LicenseFilter(query="2026-17 inv"), ["bob"]),
+    (LicenseFilter(query="shop invoice missing"), []),
+    (LicenseFilter(query="bobs"), {"old", "today", "forever"}),
+    (LicenseFilter(query="https://bobs.example/shop"), {"today", "forever"}),
+    (LicenseFilter(query="bob", state=LicenseState.EXPIRED), ["old"]),
+    (LicenseFilter(query="bob", expires_from=TODAY), ["today"]),
+    (LicenseFilter(query="b", subscription="s-1"), []),
+    (LicenseFilter(query="CP-AAAAAA-AAAAAA-AAAAAA-AAAAAA-AAAAAA"), []),
+]
+
+
+def test_each_filter_finds_what_it_should_once(shop):
+    """Whatever the size of the pages; in the order named, unless what was found orders them (then a set)."""
+    world, keys = shop
+    named = {world.vendor.license(key).id: name for name, key in keys.items()}
+    for which, expected in FOUND:
+        for limit in (1, 2, 50):
+            items, _ = walk(lambda *place, which=which: world.vendor.find_licenses(which, *place), limit)
+            found = [named[license_.id] for license_ in items]
+            assert len(found) == len(set(found)), which
+            assert (found if isinstance(expected, list) else set(found)) == expected, which
+
+
+def test_a_key_and_an_id_find_their_license(shop):
+    """Also when a key was typed in small letters."""
+    world, keys = shop
+    license_ = world.vendor.license(keys["ann"])
+    for query in (keys["ann"], f" {keys['ann'].lower()} ", license_.id.hex()):
+        assert world.vendor.find_licenses(LicenseFilter(query)).items == [license_]
+
+
+def test_what_is_changed_or_freed_is_found_no_more(shop):
+    """Words of an e-mail and a note, and domains, go with them."""
+    world, keys = shop
+    world.vendor.change(keys["bob"], customer_email="rob@elsewhere.example", note=None)
+    world.vendor.deactivate(keys["bob"], "bob.example")
+    find = world.vendor.find_licenses
+    assert find(LicenseFilter("smith")).items == find(LicenseFilter("invoice")).items == []
+    assert find(LicenseFilter("bob.example")).items == []
+    assert [one.customer_email for one in find(LicenseFilter("rob")).items] == ["rob@elsewhere.example"]
+
+
+def test_a_page_ends_when_much_was_looked_at(world, monkeypatch):
+    """Rare ones among many are found over several pages, some of them empty; none is lost."""
+    monkeypatch.setattr(store_search, "MAX_SCANNED", 5)
+    list(world.vendor.issue("app", LicenseTerms(), 12))
+    rare = world.key(expires_on=YESTERDAY, subscription_id="s-9")
+    list(world.vendor.issue("app", LicenseTerms(), 12))
+    which = LicenseFilter(state=LicenseState.EXPIRED, subscription="s-9")
+    assert [one.id for one in walk_ids(world, which)] == [world.vendor.vault.license_id(rare)]
+    which = LicenseFilter(state=LicenseState.EXPIRED, product="app")
+    assert [one.id for one in walk_ids(world, which)] == [world.vendor.vault.license_id(rare)]
+    items, pages = walk(
+        lambda *place: world.vendor.find_licenses(LicenseFilter(state=LicenseState.ACTIVE), *place), 50
+    )
+    assert (len(items), pages > 4) == (24, True)
+
+
+def walk_ids(world, which):
+    """All licenses that a filter finds."""
+    return walk(lambda *place: world.vendor.find_licenses(which, *place), 50)[0]
+
+
+def test_who_may_download_a_release(world):
+    """Valid keys of the product within their support; nobody when it is withdrawn."""
+    world.product("paid", has_support_policy=True)
+    world.publish("1.0", slug="paid")
+    good = {
+        world.key("paid"),
+        world.key("paid", support_until=TODAY),
+        world.key("paid", expires_on=TODAY, slots=0),
+    }
+    world.key("paid", support_until=YESTERDAY)
+    world.key("paid", expires_on=YESTERDAY)
+    world.vendor.revoke(world.key("paid"))
+    world.key("app")
+    items, _ = walk(lambda *place: world.vendor.who_may_download("paid", "1.0", *place), 2)
+    assert {world.vendor.key(one) for one in items} == good
+    world.vendor.withdraw("paid", "1.0")
+    assert world.vendor.who_may_download("paid", "1.0") == ([], None)
+    with pytest.raises(Unknown):
+        world.vendor.who_may_download("paid", "2.0")
+
+
+def test_activations_come_page_by_page(world, activate):
+    """By domain and address, with first and last seen; another license's are not among them."""
+    key, other = world.key(slots=None), world.key()
+    activate(other, "a.example", "192.0.2.9")
+    for n in range(5):
+        activate(key, f"{n}.example", "192.0.2.1")
+    seen = Seen(world.vendor.vault.license_id(key), Environment("3.example", "192.0.2.1"), world.clock())
+    note_seen(world.vendor.database, [seen])
+    items, pages = walk(lambda *place: world.vendor.activation_page(key, *place), 2)
+    assert [one.environment.domain for one in items] == [f"{n}.example" for n in range(5)]
+    assert [one.last_seen_at for one in items] == [None, None, None, world.clock(), None]
+    assert pages == 3
+
+
+def test_subscriptions_come_page_by_page(world):
+    """Each with how many licenses hang on it, and when it ends; it can be resumed."""
+    for subscription in ("a", "a", "b", "c"):
+        world.key(subscription_id=subscription)
+    end = world.clock() + timedelta(days=3)
+    world.vendor.end_subscription("b", end)
+    items, pages = walk(world.vendor.subscriptions, 2)
+    assert items == [("a", 2, None), ("b", 1, end), ("c", 1, None)]
+    assert pages == 2
+    assert world.vendor.resume_subscription("b") == 1
+    assert world.vendor.subscription("b") == ("b", 1, None)
+    for act in (world.vendor.subscription, world.vendor.resume_subscription):
+        with pytest.raises(Unknown):
+            act("d")
+
+
+CURSORS = [
+    "x",
+    "",
+    "W10",
+    "bnVsbA",
+    "WzBd" * 1000,
+    "WzksMV0",
+    "WzAsIlx1ZDgwMCJd",
+    "WzAsMSwyXQ",
+    "\u00e9",
+    "W3RydWVd",
+]
+
+
+def test_a_cursor_of_another_making_is_refused(world):
+    """Whoever plays with it is told to begin again, and nothing fails."""
+    key, vendor = world.key(), world.vendor
+    for cursor, (read, first) in product(
+        CURSORS,
+        (
+            (vendor.find_licenses, LicenseFilter()),
+            (vendor.find_licenses, LicenseFilter("a")),
+            (vendor.activation_page, key),
+            (vendor.audit, AuditFilter()),
+        ),
+    ):
+        with pytest.raises(WrongUse, match="this cursor"):
+            read(first, cursor)
+    for cursor in CURSORS:
+        with pytest.raises(WrongUse, match="this cursor"):
+            vendor.subscriptions(cursor)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 201])
+def test_a_page_has_its_limits(world, limit):
+    """No list can be asked for a million at once."""
+    with pytest.raises(WrongUse, match="between 1 and 200"):
+        world.vendor.find_licenses(limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [("x" * 201, "200"), ("a\x00", "one line"), ("\udcff", "one line"), ("...", "beginning")],
+)
+def test_what_cannot_be_searched_for_is_told(world, query, message):
+    """NUL, half characters and dots alone never reach the database."""
+    with pytest.raises(WrongUse, match=message):
+        world.vendor.find_licenses(LicenseFilter(query))
+
+
+@pytest.mark.parametrize(
+    ("email", "note", "words"),
+    [
+        (None, None, []),
+        (None, "Rechnung 17", ["17", "rechnung"]),
+        ("A.B@c.example", None, ["a.b@c.example", "b", "c.example", "example"]),
+        (None, "(Ärger), ÄRGER!", ["ärger"]),
+        (None, "ＡＢＣ ab", ["abc"]),
+        (None, "x" * 100, ["x" * 64]),
+    ],
+)
+def test_words_are_what_people_would_type(email, note, words):
+    """Pieces of addresses and notes, whatever their case; none that begins another."""
+    assert words_of(email, note) == words
+
+
+def test_the_rarest_term_leads():
+    """Numbers and addresses, then what is longest: they leave the fewest to look at."""
+    assert terms_of("  Invoice, 2026-17  inv a@b ") == ["2026-17", "a@b", "invoice", "inv"]

@@ -1,0 +1,190 @@
+"""A frozen app, built by PyInstaller and run as a customer would: certificates, version, state, updates.
+
+`nox -s frozen`; where PyInstaller is not installed, as in the plain test run, these tests are skipped. The
+service is the real one, over TLS, with a certificate of an authority that is known to a file alone.
+"""
+
+import json
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+import licclient
+from harness.programs import SCRIPTS, environment
+from harness.shop import PRODUCT, SLUG
+from harness.world import MovableClock, World
+from licserver.keys import PrivateKey, SigningKey
+from licserver.vault import new_secrets, write_signing_key
+
+pytest.importorskip("PyInstaller", reason="PyInstaller is not installed here: nox -s frozen")
+
+HERE = Path(__file__).parent
+CLIENT_PAGE = HERE.parents[1] / "docs" / "client.md"
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Freeze the app and the launcher that the documentation shows, once; returns what came of it."""
+    folder = tmp_path_factory.mktemp("frozen")
+    for name in ("photo_lab.py", "photo_lab.spec"):
+        shutil.copy(HERE / name, folder)
+    shown = re.search(r"<!-- launcher -->\n```python\n(.*?)```", CLIENT_PAGE.read_text("utf-8"), re.DOTALL)
+    assert shown is not None
+    (folder / "launcher.py").write_text(shown[1], "utf-8")
+    (folder / "version.txt").write_text("1.0.0")
+    command = [sys.executable, "-m", "PyInstaller", "--noconfirm", "--log-level", "ERROR", "photo_lab.spec"]
+    home = environment(folder / "home", PYINSTALLER_CONFIG_DIR=str(folder / "cache"))
+    subprocess.run(command, cwd=folder, env=home, check=True, timeout=600)
+    return folder / "dist"
+
+
+@dataclass
+class Shop:
+    """A vendor behind TLS.
+
+    Attributes:
+        world: Its books.
+        url: Its address.
+        key: A key that was sold.
+        pinned: What its apps pin.
+        authority: The file with the authority behind its certificate.
+    """
+
+    world: World
+    url: str
+    key: str = field(repr=False)
+    pinned: str
+    authority: Path
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A shop that signs its answers, serving on loopback; its clock is the real one when it opens."""
+    clock = MovableClock(datetime.now(UTC))
+    signing = SigningKey(PrivateKey.generate(), clock())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"https://localhost:{port}"
+    secrets = json.dumps({**new_secrets(), "signing_keys": [write_signing_key(signing)]})
+    world = World(tmp_path / "world", clock, secrets=secrets, base_url=url)
+    world.stock({"products": [PRODUCT | {"releases": []}], "licenses": []})
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    with world.serving(port, tls):
+        yield Shop(world, url, world.new_key(SLUG), signing.private.public.text, tmp_path / "authority.pem")
+    world.close()
+
+
+@pytest.fixture
+def run(shop: Shop, tmp_path: Path) -> Run:
+    """Run a frozen program as a customer does, in a home of its own; returns what it says."""
+    (tmp_path / "temporary").mkdir()
+
+    def run(program: Path, *arguments: str, trusting: bool = True) -> dict[str, Any]:
+        told = {
+            "PHOTO_LAB_SERVICE": shop.url,
+            "PHOTO_LAB_KEY": shop.pinned,
+            "PHOTO_LAB_DOWNLOADS": str(tmp_path / "downloads"),
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+            "TMPDIR": str(tmp_path / "temporary"),
+        }
+        if trusting:
+            told["SSL_CERT_FILE"] = str(shop.authority)
+        done = subprocess.run(
+            [program, *arguments],
+            env=environment(tmp_path / "home", **told),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        said = json.loads(done.stdout)
+        assert isinstance(said, dict)
+        return said
+
+    return run
+
+
+def test_one_file(built: Path, shop: Shop, run: Run, tmp_path: Path) -> None:
+    """Activates over TLS, knows its version, remembers in the right folder, and leaves nothing elsewhere."""
+    program = built / "photo-lab-one-file"
+    said = run(program, "folder", "activate", shop.key)
+    assert said == {
+        "app": "1.0.0",
+        "licclient": licclient.__version__,
+        "frozen": True,
+        "program": str(program),
+        "product": "Photo Lab",
+    }
+    said = run(program, "folder", "verify")
+    assert (said["source"], said["authenticated"]) == ("cache", True)
+    home = tmp_path / "home"
+    state = home / ".local" / "state" / "licclient"
+    assert {path.name.partition("-")[0] for path in state.glob("*.state")} >= {
+        "activation",
+        "installation",
+        "signed",
+    }
+    assert [path for path in home.rglob("*") if path.is_file() and path.parent != state] == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_certificates_are_the_systems(built: Path, shop: Shop, run: Run) -> None:
+    """Who trusts the authority is answered, who does not is not; the system's own are known as ever."""
+    program = built / "photo-lab-one-file"
+    said = run(program, "folder", "activate", shop.key, trusting=False)
+    assert said["error"] == "ServiceUnavailable"
+    report = run(program, "folder", "doctor", trusting=False)["report"]
+    assert "certificate" in report.partition("!! tls:")[2].splitlines()[0]
+    assert run(program, "folder", "activate", shop.key)["product"] == "Photo Lab"
+    report = run(program, "folder", "doctor")["report"]
+    assert "ok tls:" in report
+    assert "frozen" in report
+    ours = ssl.create_default_context().cert_store_stats()
+    assert run(program, "folder", "authorities", trusting=False)["authorities"] == ours
+
+
+def test_an_app_in_a_folder_replaces_itself(built: Path, shop: Shop, run: Run, tmp_path: Path) -> None:
+    """As docs/client.md tells it: laid down, updated over TLS, started anew, rolled back."""
+    zips = {}
+    for version in ("1.0.0", "1.1.0"):
+        (built / "one-folder" / "_internal" / "version.txt").write_text(version)
+        packed = shutil.make_archive(str(tmp_path / f"photo-lab-{version}"), "zip", built / "one-folder")
+        zips[version] = Path(packed)
+        shop.world.vendor.publish(SLUG, version, zips[version])
+    root = tmp_path / "Photo Lab"
+    digest = sha256(zips["1.0.0"].read_bytes()).hexdigest()
+    told = ["--version", "1.0.0", "--sha256", digest, "--to", str(root)]
+    lay_down = [str(SCRIPTS / "licclient"), "apply", str(zips["1.0.0"]), *told]
+    subprocess.run(lay_down, check=True, capture_output=True)
+    launcher = root / "photo-lab"
+    shutil.copy(built / "launcher", launcher)
+
+    said = run(launcher, "activate", shop.key)
+    assert (said["app"], said["product"]) == ("1.0.0", "Photo Lab")
+    assert run(launcher, "update")["update"] == "1.1.0"
+    said = run(launcher, "verify")
+    assert (said["app"], said["source"]) == ("1.1.0", "cache")
+    assert Path(said["program"]).is_relative_to(root / "versions")
+    assert run(launcher, "update")["update"] is None
+    assert run(launcher, "roll-back")["before"] == "1.0.0"
+    assert run(launcher, "verify")["app"] == "1.0.0"
+    assert list((tmp_path / "temporary").iterdir()) == []

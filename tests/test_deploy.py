@@ -1,0 +1,304 @@
+"""The files of `deploy/`, each checked by its own tool, and the two proxies in front of a real server."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trustme
+
+from harness.programs import environment, run, serving_process
+from licclient import LicenseClient, ServiceUnavailable, Source
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+SCRIPTS = Path(sys.executable).parent
+
+
+def tool(name: str) -> str:
+    """The path of a tool; a test without its tool is skipped, and says so."""
+    found = shutil.which(name, path=f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}{os.pathsep}/usr/sbin")
+    if found is None:
+        pytest.skip(f"there is no {name} here; .ci/run installs it where apt has it")
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody has."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
+
+
+# --- systemd ----------------------------------------------------------------------------------
+
+UNITS = sorted(path.name for path in DEPLOY.glob("licserver*.*") if path.suffix in {".service", ".timer"})
+
+
+@pytest.fixture(scope="module")
+def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The units, with the program where it is here."""
+    folder = tmp_path_factory.mktemp("units")
+    for name in UNITS:
+        text = (DEPLOY / name).read_text().replace("/opt/licserver/bin/", f"{SCRIPTS}/")
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_understands_each_unit(name: str, units: Path) -> None:
+    """`systemd-analyze verify` finds nothing to say."""
+    done = subprocess.run(
+        [tool("systemd-analyze"), "verify", "--man=no", units / name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    about_ours = [line for line in done.stderr.splitlines() if "licserver" in line]
+    assert (done.returncode, about_ours) == (0, []), done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in UNITS if name.endswith(".service")])
+def test_each_service_can_do_little_harm(name: str, units: Path) -> None:
+    """`systemd-analyze security` gives at most 1.5 of 10 points for what an intruder could reach."""
+    done = subprocess.run(
+        [tool("systemd-analyze"), "security", "--offline=true", "--threshold=15", units / name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+
+
+# --- containers -------------------------------------------------------------------------------
+
+
+def test_the_container_file_holds_to_good_practice() -> None:
+    """Hadolint finds nothing."""
+    done = subprocess.run(
+        [tool("hadolint"), DEPLOY / "Containerfile"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_compose_file_is_one(tmp_path: Path) -> None:
+    """docker-compose reads it, and refuses it without the settings that it needs."""
+    command: list[Any] = [tool("docker-compose"), "-f", DEPLOY / "compose.yaml", "--env-file"]
+    settings = tmp_path / "settings"
+    settings.write_text("BASE_URL=https://l.example\nDATABASE_PASSWORD=hunter2\nSTORE_PASSWORD=hunter3\n")
+    done = subprocess.run([*command, settings, "config"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "postgresql://licserver:hunter2@database/licserver" in done.stdout
+    empty = subprocess.run(
+        [*command, DEPLOY / "compose.env", "config"], capture_output=True, text=True, check=False
+    )
+    assert empty.returncode != 0
+
+
+def test_every_setting_that_the_files_name_exists() -> None:
+    """No file of the folder sets a LICSERVER_* that licserver does not know."""
+    from licserver.settings import Settings  # noqa: PLC0415 - for this line only
+
+    known = {f"LICSERVER_{name.upper()}" for name in Settings.model_fields}
+    for path in DEPLOY.iterdir():
+        assert set(re.findall(r"LICSERVER_[A-Z_]+(?==|:)", path.read_text())) <= known, path.name
+
+
+# --- proxies ----------------------------------------------------------------------------------
+
+
+class Proxy(NamedTuple):
+    """A proxy to be started: its program, and what makes its file run here."""
+
+    command: Callable[[Path], list[str]]
+    configure: Callable[[Path, dict[str, str]], None]
+
+
+def _configure_nginx(folder: Path, here: dict[str, str]) -> None:
+    site = (DEPLOY / "nginx.conf").read_text()
+    for there, ours in {
+        "/etc/letsencrypt/live/licenses.example.com/fullchain.pem": here["certificate"],
+        "/etc/letsencrypt/live/licenses.example.com/privkey.pem": here["key"],
+        "/var/log/nginx/": f"{folder}/",
+        "listen 443 ": f"listen 127.0.0.1:{here['port']} ",
+        "listen 80;": f"listen 127.0.0.1:{here['plain_port']};",
+        "127.0.0.1:8080": f"127.0.0.1:{here['server_port']}",
+    }.items():
+        assert there in site
+        site = site.replace(there, ours)
+    site = re.sub(r" +listen \[::\].*\n", "", site)  # not every machine has it
+    (folder / "site.conf").write_text(site)
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;\n" if os.geteuid() == 0 else ""
+    (folder / "nginx.conf").write_text(
+        f"{user}pid {folder}/nginx.pid;\nerror_log {folder}/first.log;\ndaemon off;\nevents {{}}\n"
+        f"http {{\n{temporary}access_log off;\ninclude {folder}/site.conf;\n}}\n"
+    )
+
+
+def _configure_caddy(folder: Path, here: dict[str, str]) -> None:
+    site, certificate = (DEPLOY / "Caddyfile").read_text(), f"{here['certificate']} {here['key']}"
+    for there, ours in {
+        "licenses.example.com {": f"https://127.0.0.1:{here['port']} {{\n\ttls {certificate}",
+        "/var/log/caddy/": f"{folder}/",
+        "127.0.0.1:8080": f"127.0.0.1:{here['server_port']}",
+        "auto_https disable_redirects": "auto_https disable_redirects\n\tadmin off",
+    }.items():
+        assert there in site
+        site = site.replace(there, ours)
+    (folder / "Caddyfile").write_text(site)
+
+
+PROXIES = {
+    "nginx": Proxy(lambda folder: ["-c", f"{folder}/nginx.conf", "-p", str(folder)], _configure_nginx),
+    "caddy": Proxy(
+        lambda folder: ["run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"], _configure_caddy
+    ),
+}
+
+
+def test_the_proxies_read_their_files(tmp_path: Path, authority: trustme.CA) -> None:
+    """`nginx -t` and `caddy validate` accept them."""
+    here = _settings(tmp_path, authority)
+    for name, arguments in (("nginx", ["-t"]), ("caddy", ["validate"])):
+        folder = tmp_path / name
+        folder.mkdir()
+        PROXIES[name].configure(folder, here)
+        command = PROXIES[name].command(folder)
+        command = [*arguments, *(command[1:] if name == "caddy" else command)]
+        done = subprocess.run(
+            [tool(name), *command],
+            env=environment(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "[warn]" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    """Who certifies the proxies here."""
+    return trustme.CA()
+
+
+def _settings(folder: Path, authority: trustme.CA) -> dict[str, str]:
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    (folder / "certificate.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    certificate.private_key_pem.write_to_path(folder / "tls-key.pem")
+    return {
+        "certificate": str(folder / "certificate.pem"),
+        "key": str(folder / "tls-key.pem"),
+        **{name: str(free_port()) for name in ("port", "plain_port", "server_port")},
+    }
+
+
+def _listens(port: str) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", int(port))) == 0
+
+
+@contextmanager
+def running(command: list[str], folder: Path, port: str) -> Iterator[Path]:
+    """Run a proxy for a block; gives the file of what it prints."""
+    printed = folder / "printed.log"
+    with printed.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment(folder / "home"), stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        deadline = time.monotonic() + 20
+        while not _listens(port):
+            assert process.poll() is None, printed.read_text()
+            assert time.monotonic() < deadline, printed.read_text()
+            time.sleep(0.02)
+        yield printed
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_signed_verify_through_a_proxy(
+    name: str, tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is signed arrives as it was, a forged address does not; no log has the key, nor in an outage."""
+    program, here = tool(name), _settings(tmp_path, authority)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    base = f"https://127.0.0.1:{here['port']}"
+    settings = {"LICSERVER_BASE_URL": base, "LICSERVER_TRUSTED_PROXIES": "127.0.0.1"}
+    folder, home = tmp_path / name, tmp_path / "home"
+    folder.mkdir()
+    PROXIES[name].configure(folder, here)
+
+    def command(*arguments: str) -> str:
+        done = run([str(SCRIPTS / "licserver"), *arguments], home, None, **settings)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    command("product", "add", "app", "--name", "App")
+    pin = command("signing-key", "add").split()[-1]
+    key = command("license", "issue", "app", "--slots", "2")
+    with running([program, *PROXIES[name].command(folder)], folder, here["port"]) as printed:
+        app: dict[str, Any] = {
+            "slug": "app",
+            "version": "1.0",
+            "public_keys": [pin],
+            "state_dir": tmp_path / "state",
+        }
+        with serving_process(["serve", "--port", here["server_port"]], home, None, **settings):
+            with LicenseClient(base, domain="home.example", **app) as client:
+                found = client.verify(key)
+                assert (found.source, found.authenticated) == (Source.SERVER, True)
+                assert client.check_for_update(key) is None
+            assert _ask(base, authority, key, {"X-Forwarded-For": "198.51.100.9"}) == 200
+            shown = json.loads(command("license", "show", key, "--json"))
+            assert [one["ip"] for one in shown["activations"]] == ["127.0.0.1", "127.0.0.1"]
+            assert _ask(base, authority, key, {}, "/admin/api/v1/licenses") == 404
+            assert _ask(base, authority, key, {}, "/console") == 404
+        with LicenseClient(base, domain="other.example", **app) as client, pytest.raises(ServiceUnavailable):
+            client.verify(key, recheck=True)
+        assert _ask(base, authority, key, {}, "/api/v1/update-check") in {502, 503, 504}
+    logged = "".join(path.read_text(errors="replace") for path in [printed, *folder.glob("*.log")])
+    assert "/api/v1/licenses/verify" in logged
+    assert "/api/v1/update-check" in logged
+    assert key not in logged
+    assert key[3:9] not in logged
+
+
+def _ask(
+    base: str, authority: trustme.CA, key: str, headers: dict[str, str], path: str = "/api/v1/licenses/verify"
+) -> int:
+    """Ask with plain means; returns the status. The key stands in the query of whatever is not a verify."""
+    import ssl  # noqa: PLC0415 - for this one
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    body = None
+    url = f"{base}{path}?license_key={key}&slug=app&current_version=1&domain=x"
+    if path.endswith("verify"):
+        url = base + path
+        body = json.dumps({"license_key": key, "domain": "second.example", "ip": "192.0.2.1"}).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})  # noqa: S310 - ours
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+            return int(answer.status)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code

@@ -1,0 +1,23 @@
+"""The admin API's OpenAPI document is that of the code (issue 6).
+
+`LICENSING_WRITE_OPENAPI=1 pytest tests/test_openapi_admin.py` writes it anew.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from openapi_core import OpenAPI
+
+from licserver.web.admin.document import describe
+
+FILE = Path(__file__).parents[1] / "docs/openapi-admin.json"
+
+
+def test_the_document_describes_every_operation() -> None:
+    """Paths, parameters, bodies and answers are those of the code, and it is sound."""
+    if os.environ.get("LICENSING_WRITE_OPENAPI"):
+        FILE.write_text(json.dumps(describe(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    document = json.loads(FILE.read_text(encoding="utf-8"))
+    assert document == describe()
+    OpenAPI.from_dict(document)
