@@ -1,12 +1,17 @@
 """Which address a call came from, and when two addresses are the same (D-05)."""
 
 from ipaddress import ip_address, ip_network
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 
+from licserver import environment
 from licserver.environment import connection_ip, normalise_ip, parse_ip, parse_network
+from licserver.settings import StandaloneSettings
+from licserver.web.callers import Callers
 
 ADDRESSES = {
     "IPv4": ("192.0.2.7", "192.0.2.7"),
@@ -130,3 +135,42 @@ def test_what_is_no_network_is_told(text):
     """A zone is not part of one."""
     with pytest.raises(ValueError):  # noqa: PT011 - whatever the message, it is said in other words
         parse_network(text)
+
+
+def request_from(peer, *forwarded: str):
+    """What `Callers` reads of a request."""
+    headers = CIMultiDict([("X-Forwarded-For", value) for value in forwarded])
+    return SimpleNamespace(protocol=SimpleNamespace(peername=(peer, 1)), headers=headers)
+
+
+def test_long_texts_are_not_remembered():
+    """Whatever callers send, what is kept of it is small: what is too long for an address is forgotten."""
+    before = len(environment._READ)
+    assert parse_ip("192.0.2.1" + "x" * 8000) is None
+    assert len(environment._READ) == before
+    assert (
+        str(parse_ip("2001:0db8:ffff:ffff:ffff:ffff:255.255.255.255"))
+        == "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"
+    )
+
+
+@pytest.mark.parametrize(
+    "forwarded",
+    [[CUSTOMER], [f"{STRANGER}, {CUSTOMER}"], ["x" * 8000 + f", {CUSTOMER}"], [STRANGER] * 50 + [CUSTOMER]],
+    ids=["one hop", "two hops", "a long claim before it", "many headers"],
+)
+def test_a_caller_is_found_behind_whatever_he_claims_and_little_of_it_is_kept(forwarded):
+    """He writes what stands left of his address, 8 KB of it, anew each time: it fills no memory."""
+    callers = Callers(StandaloneSettings(trusted_proxies=["10.0.0.1"]))
+    for _ in range(2):
+        assert callers.find(request_from("10.0.0.1", *forwarded)).ip == CUSTOMER
+    kept = callers._known.cache_info().currsize
+    assert kept == (1 if sum(map(len, forwarded)) < 100 else 0)
+
+
+def test_however_many_addresses_are_read_few_are_remembered(monkeypatch):
+    """What is kept of short texts is bounded as well."""
+    monkeypatch.setattr(environment, "_MAX_READ", len(environment._READ) + 10)
+    for number in range(100):
+        assert str(parse_ip(f"198.51.100.{number}")) == f"198.51.100.{number}"
+    assert len(environment._READ) <= environment._MAX_READ

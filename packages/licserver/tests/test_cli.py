@@ -147,6 +147,8 @@ def test_a_subscription_ends_now_or_at_an_instant(shop):
 WRONG = {
     "no command": ("", "Usage"),
     "unknown command": ("licence list", "No such command 'licence'. Did you mean 'license'?"),
+    "letters in another order": ("lisence list", "No such command 'lisence'. Did you mean 'license'?"),
+    "nothing like it": ("xyz", "No such command 'xyz'."),
     "unknown sub-command": ("license isue app", "No such command 'isue'. Did you mean 'issue'?"),
     "unknown option": ("license issue app --slot 2", "--slots"),
     "missing argument": ("license show", "Missing argument"),
@@ -236,7 +238,10 @@ DATABASES = [
 
 
 @sqlite_only
-@pytest.mark.parametrize("url", [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon"])
+@pytest.mark.parametrize(
+    "url",
+    [*DATABASES, "sqlite+aiosqlite:////tmp/x", "sqlite:////tmp/x?timeout=soon", "sqlite:////tmp/x?foo=bar"],
+)
 def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypatch, url):
     """One line, naming LICSERVER_DATABASE_URL; wrong use, like every setting that cannot be."""
     monkeypatch.setenv("LICSERVER_DATABASE_URL", url)

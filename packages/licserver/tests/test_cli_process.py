@@ -159,3 +159,31 @@ def test_a_host_that_there_is_not_is_told(program):
     assert done.returncode == 1
     assert done.stderr.startswith("licserver: cannot listen on nowhere.invalid port 0: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 300, "\udcff"])
+def test_a_host_that_can_be_no_name_is_wrong_use(program, host):
+    """One line, as for an address that cannot be had."""
+    done = program.run("serve", "--host", host, "--port", "0", check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("licserver: --host: ")
+
+
+@pytest.mark.skipif(not os.path.exists(FULL), reason="there is no /dev/full here")  # noqa: PTH110
+def test_keys_that_could_not_be_printed_are_not_lost(program):
+    """They are in the books and nobody has seen them: it is said where they are."""
+    program.run("product", "add", "app", "--name", "App")
+    with open(FULL, "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*program.command, "license", "issue", "app", "--count", "3"],
+            env=program.environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    assert done.returncode == 1
+    assert "`licserver license list` has all that are issued" in done.stderr
+    assert len(json.loads(program.run("license", "list", "--json").stdout)) == 3

@@ -269,3 +269,37 @@ def test_limits_are_checked_like_all_settings(monkeypatch):
     monkeypatch.setenv("LICSERVER_MISS_LIMIT", "-1")
     with pytest.raises(SettingsError, match="LICSERVER_MISS_LIMIT"):
         load_settings()
+
+
+@sqlite_only
+def test_an_option_that_redis_has_not_is_told_at_the_start(make_world):
+    """And not by a 500 at the first miss."""
+    with pytest.raises(SettingsError, match="LICSERVER_REDIS_URL must look like"):
+        create_app(make_world(redis_url="redis://127.0.0.1:1/0?foo=bar").vendor)
+
+
+@sqlite_only
+async def test_whatever_the_redis_does_a_miss_is_answered(make_world, open_site, monkeypatch, caplog):
+    """Also what its library does not foresee: this process counts by itself."""
+    site = await open_site(make_world(miss_limit=1, redis_url="redis://127.0.0.1:1/0"))
+
+    def fail(*_: object):
+        raise TypeError("a surprise")
+
+    monkeypatch.setattr("limits.aio.strategies.SlidingWindowCounterRateLimiter.hit", fail)
+    assert [(await site.verify(UNKNOWN))[0] for _ in range(2)] == [404, 429]
+    assert "TypeError" in caplog.text
+
+
+@sqlite_only
+@pytest.mark.parametrize(("proxies", "told"), [("", 1), (PROXY, 0)])
+async def test_a_proxy_that_nobody_has_named_is_told_once(make_world, open_site, caplog, proxies, told):
+    """All its customers share one address: said when the first slot is taken through it."""
+    world = make_world(trusted_proxies=proxies)
+    site, key = await open_site(world), world.key(slots=None)
+    for number in range(3):
+        headers = {"X-Forwarded-For": f"203.0.113.{number}"}
+        assert (await site.verify(key, f"{number}.example", headers=headers))[0] == 200
+    warned = [line for line in caplog.messages if "LICSERVER_TRUSTED_PROXIES names no proxy" in line]
+    assert len(warned) == told
+    assert "203.0.113" not in caplog.text

@@ -268,3 +268,20 @@ def test_secrets_in_the_environment_are_the_vendors_to_change(tmp_path):
     with pytest.raises(WrongUse, match="take back what the file then holds"):
         rotate(settings, NOW)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_clock_that_was_ahead_freezes_no_secret(settings, process):
+    """Who looked by a clock three hours ahead takes a rotation up when the clock is right again."""
+    ring, hours = process(), timedelta(hours=3)
+    old = link_of(ring, NOW + hours)
+    [new] = rotate(settings, NOW, leaked=True)
+    assert ring.signer(NOW + SECOND).id == new.id
+    assert ring.read(old, NOW + SECOND) is DownloadRefusal.INVALID_LINK
+
+
+def test_a_link_of_a_peer_is_read_by_a_clock_that_was_set_back(settings, process):
+    """Also where nothing is signed: the look before a refusal is not put off to when the clock was."""
+    late, early = process(), process()
+    late.read("key=nobody", NOW + timedelta(hours=3))
+    rotate(settings, NOW, leaked=True)
+    assert late.read(link_of(early, NOW), NOW) == SUBJECT

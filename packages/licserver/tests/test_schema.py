@@ -259,3 +259,30 @@ def test_many_who_meet_at_a_fresh_file_all_get_in(tmp_path):
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(run, range(4)))
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_lacks_characters_is_refused(postgres, encoding):
+    """One caller's domain would fail all who are served beside him; said at the first look, in a line."""
+    name = f"of_{encoding.lower()}"
+    postgres.run(
+        f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    )
+    database = connect(postgres.url(name))
+    try:
+        with pytest.raises(StoreError, match=f"the encoding {encoding} and licserver needs UTF8"):
+            migrate.upgrade(database)
+        with pytest.raises(StoreError, match=f"the encoding {encoding} and licserver needs UTF8"):
+            open_database(postgres.url(name), SECRETS)
+    finally:
+        database.close()
+        postgres.drop(name)
+
+
+def test_the_connections_encoding_is_ours(empty_database, monkeypatch):
+    """Whatever the vendor's environment says: each text is sent as it is."""
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    database = connect(empty_database)
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT '中'").scalar() == "中"
+    database.close()

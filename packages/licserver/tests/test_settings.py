@@ -164,3 +164,20 @@ def test_a_throwaway_store_takes_nothing_from_the_environment(monkeypatch, tmp_p
     settings = StandaloneSettings(data_dir=tmp_path)
     assert settings.secrets is None
     assert settings.database == f"sqlite+pysqlite:///{tmp_path}/licserver.sqlite3"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "PORT_80_TCP_ADDR"],
+)
+def test_what_kubernetes_says_of_a_service_of_our_name_is_passed_over(name, monkeypatch):
+    """It is set in every pod beside a Service `licserver`, and nobody has misspelt it."""
+    monkeypatch.setenv(f"LICSERVER_{name}", "tcp://10.0.0.1:80")
+    load_settings()
+
+
+def test_what_only_resembles_it_is_not(monkeypatch):
+    """A misspelt setting is told as before."""
+    monkeypatch.setenv("LICSERVER_PORT_NUMBER", "80")
+    with pytest.raises(SettingsError, match="unknown setting LICSERVER_PORT_NUMBER"):
+        load_settings()

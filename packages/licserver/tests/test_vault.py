@@ -1,6 +1,7 @@
 """Secrets and sealed keys: a stolen database gives no key away."""
 
 import json
+import os
 import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 from licserver.errors import StoreError, VaultError
 from licserver.settings import Settings
 from licserver.store import open_database
-from licserver.vault import new_secrets, open_vault, read_vault
+from licserver.vault import change_secrets, new_secrets, open_vault, read_vault
 from licserver.vendor import Vendor
 
 KEY = "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST"
@@ -145,3 +146,39 @@ def test_nothing_secret_is_shown():
     shown = repr(vault) + str(vault.link_secrets)
     assert not any(repr(secret) in shown or secret.hex() in shown for secret in secrets)
     assert held["index_secret"] not in shown
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path):
+    """A whole copy of the secrets: gone with the next change, unless somebody may still be writing it."""
+    settings = Settings(data_dir=tmp_path)
+    open_vault(settings)
+    left, fresh = tmp_path / ".secrets-left", tmp_path / ".secrets-fresh"
+    for path in (left, fresh):
+        path.write_bytes((tmp_path / "secrets.json").read_bytes())
+    os.utime(left, (0, 0))
+    change_secrets(settings, lambda held: held.update(of_another_version=1))
+    assert not left.exists()
+    assert fresh.exists()
+
+
+def test_the_name_of_the_secrets_survives_a_power_cut(tmp_path, monkeypatch):
+    """The folder is synced once the file has its name: at the first secrets, and at each change."""
+    synced = []
+
+    def sync(folder):
+        synced.append((folder, (folder / "secrets.json").read_bytes()))
+
+    monkeypatch.setattr("licserver.vault.sync_folder", sync)
+    settings = Settings(data_dir=tmp_path)
+    open_vault(settings)
+    change_secrets(settings, lambda held: held.update(of_another_version=1))
+    assert [folder for folder, _ in synced] == [tmp_path, tmp_path]
+    assert synced[0][1] != synced[1][1] == (tmp_path / "secrets.json").read_bytes()
+
+
+def test_a_link_secret_is_named_by_a_text():
+    """A file edited by hand is refused when it is read, and not when the first link is signed."""
+    held = new_secrets()
+    held["link_secrets"][0]["id"] = 7
+    with pytest.raises(VaultError, match="does not hold licserver's secrets"):
+        read_vault(json.dumps(held), "test")

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from licserver.web import connections
+
 VERIFY, UPDATE, DOWNLOAD = "/api/v1/licenses/verify", "/api/v1/update-check", "/api/v1/update-download"
 PATHS = {VERIFY: {"POST"}, UPDATE: {"GET", "HEAD"}, DOWNLOAD: {"GET", "HEAD"}, "/healthz": {"GET", "HEAD"}}
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
@@ -256,3 +258,28 @@ async def test_the_access_log_tells_no_query_and_one_line_a_request(site, world,
     assert key not in caplog.text
     assert "?" not in lines[0]
     assert all(line.isprintable() for line in lines)
+
+
+async def test_strangers_do_not_write_the_log(site, caplog, monkeypatch):
+    """Broken bodies and what is no request: a line a second, whoever sends how many; no traceback."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(connections, "_UNREADABLE", connections.Seldom())  # nobody has been told of yet
+    head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\n"
+    broken = head + b"x" * 100
+    for data in [broken, BROKEN["TLS"]] * 20:
+        await site.raw(data)
+    lines = [
+        line for line in caplog.messages if "Error" in line or "unreadable" in line or "Unhandled" in line
+    ]
+    assert 1 <= len(lines) <= 10  # forty would be one for each
+    assert all("unreadable request" in line for line in lines)
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["CONNECT", "star"])
+async def test_what_has_no_path_is_not_found_in_our_own_shape(site, name):
+    """JSON as everywhere, and not a word of what answers."""
+    head, _, body = (await site.raw(BROKEN[name])).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert b'"not_found"' in body
+    assert b"\r\nServer:" not in head

@@ -56,7 +56,8 @@ class BatchQueue(Generic[Ask, Reply]):
     def _begin(self) -> None:
         """Serve whoever waits, until that itself takes waiting for."""
         while self._waiting:
-            # Who has gone away meanwhile is not served: nobody would learn of a slot taken.
+            # Who was cancelled meanwhile is not served. A caller who hangs up is not cancelled: his slot is
+            # taken, and he finds it when he asks again.
             batch = [(ask, future) for ask, future in self._waiting[:MAX_BATCH] if not future.done()]
             del self._waiting[:MAX_BATCH]
             if not batch:

@@ -24,6 +24,8 @@ _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # A host name in its normal form already, as most are. What may be an address or an A-label is left
 # to the long way, which comes to the same for all of these (tests/test_domains.py).
 _PLAIN_HOST = re.compile(rf"(?=[^a-z]*[a-z])(?!.*--){_LABEL}(?:\.{_LABEL})*")
+_LONGEST_IP = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
+_MAX_READ = 8192
 _MAPPED_PREFIX = 96  # bits before the IPv4 address in ::ffff:a.b.c.d
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -100,19 +102,35 @@ def _host_name(text: str) -> str | None:
         return None
 
 
-@lru_cache(maxsize=8192)
 def parse_ip(text: str) -> IpAddress | None:
     """Read an address; None when `text` is not exactly one (a zone such as ``%eth0`` is not part of it).
 
     An IPv4 address inside IPv6 (``::ffff:192.0.2.1``) is returned as IPv4 (D-05).
     """
-    if "%" in text:
+    try:
+        return _READ[text]
+    except KeyError:
+        return _read_ip(text)
+
+
+_READ: dict[str, IpAddress | None] = {}
+"""Not `lru_cache`, which keeps texts of any length: callers send them, each time another one (D-127)."""
+
+
+def _read_ip(text: str) -> IpAddress | None:
+    """Read what was not read lately."""
+    if len(text) > _LONGEST_IP or "%" in text:
         return None
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
+        found = None
+    else:
+        found = getattr(address, "ipv4_mapped", None) or address
+    if len(_READ) >= _MAX_READ:
+        _READ.clear()
+    _READ[text] = found
+    return found
 
 
 def normalise_ip(address: IpAddress, v6_prefix: int = 128) -> str:

@@ -58,7 +58,7 @@ class LinkRing:
 
     def signer(self, now: datetime) -> LinkSecret:
         """The secret that signs at `now`."""
-        if now >= self._look_at:
+        if not self._looked_at <= now < self._look_at:  # also when the clock was set back
             self._look(now)
         return self._signer
 
@@ -68,7 +68,7 @@ class LinkRing:
         A link that does not hold may name a secret newer than what this process has seen: then, at most once
         a second, the file is looked at before the link is refused.
         """
-        if now >= self._look_at:
+        if not self._looked_at <= now < self._look_at:
             self._look(now)
         subject = read_link(query, self._believed(now), now)
         if subject is DownloadRefusal.INVALID_LINK and now - self._looked_at >= LOOK_AGAIN_AFTER:

@@ -17,6 +17,9 @@ from licserver.errors import SettingsError
 
 PREFIX = "LICSERVER_"
 
+# What Kubernetes tells every pod about a Service that is named licserver.
+_OF_KUBERNETES = re.compile(r"LICSERVER_(SERVICE_(HOST|PORT\w*)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
+
 _LAST_PORT = 65535
 _LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
@@ -185,11 +188,14 @@ def check_names() -> None:
     """Refuse a ``LICSERVER_*`` variable that is none of ours: a misspelt setting must not be silent.
 
     Raises:
-        SettingsError: naming the variable and the nearest one that there is.
+        SettingsError: naming the variable and the nearest one that there is. What Kubernetes sets by itself
+            is passed over: nobody could have misspelt it.
     """
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in os.environ:
-        if name.upper().startswith(PREFIX) and name.upper() not in known:
+        if not name.upper().startswith(PREFIX) or _OF_KUBERNETES.fullmatch(name):
+            continue
+        if name.upper() not in known:
             near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
             raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
 

@@ -22,6 +22,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from licserver.errors import VaultError, WrongUse
+from licserver.files import hand_over, sweep, sync_folder
 from licserver.keys import PrivateKey, SigningKey
 from licserver.settings import Settings
 from licserver.signing import LinkSecret
@@ -34,6 +35,10 @@ _LOCKED: Final = b"licserver locked "
 """Begins every label: longer than the id that a sealed key is bound to, so that neither opens the other."""
 
 _LOCK_SECONDS: Final = 5.0
+_UNFINISHED: Final = ".secrets-"
+
+_ABANDONED_SECONDS: Final = 3600
+"""Who writes secrets needs no second: one that is older was left by a process that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,8 @@ def read_vault(text: str, source: str) -> Vault:
 def _read_link_secret(held: Mapping[str, Any]) -> LinkSecret:
     from_ = held.get("signs_from")
     secret = b64decode(held["secret"], validate=True)
+    if not isinstance(held["id"], str):
+        raise TypeError("a link's secret is named by a text")
     return LinkSecret(held["id"], secret, None if from_ is None else _instant(from_))
 
 
@@ -246,7 +253,8 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
     open_vault(settings)
     path = settings.data_dir / SECRETS_FILE
     try:
-        with FileLock(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
+        with FileLock(lock := path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
+            hand_over(lock, path)
             held = json.loads(path.read_text(encoding="utf-8"))
             edit(held)
             text = json.dumps(held, indent=2)
@@ -303,16 +311,34 @@ def _create_secrets(path: Path) -> None:
 
 
 def _write_secrets(path: Path, text: str, name: Callable[[Path], object]) -> None:
-    """Write secrets to a file of another name, whole and private from the first byte, then name it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".secrets-")  # mode 0600
+    """Write secrets to a file of another name, whole and private from the first byte, then name it durably.
+
+    Whoever could read the old ones can read the new ones. What killed writers left is removed.
+    """
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            sweep(path.parent, _UNFINISHED, os.fstat(handle).st_mtime, _ABANDONED_SECONDS)
             file.write(text)
             file.flush()
+            _keep_owner(file.fileno(), path)
             os.fsync(file.fileno())
         name(Path(temporary))
+        sync_folder(path.parent)  # a database elsewhere may be written with them before a power cut
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def _keep_owner(handle: int, path: Path) -> None:
+    """See to it that whoever reads the secrets goes on reading them."""
+    if not path.exists():
+        hand_over(handle, path.parent)
+        return
+    hand_over(handle, path)
+    if os.name != "nt" and os.fstat(handle).st_uid != path.stat().st_uid:
+        raise VaultError(
+            f"{path} belongs to another user, who could not read it then; change it as that user"
+        )
 
 
 def _link_once(temporary: Path, path: Path) -> None:

@@ -5,16 +5,19 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from licserver.errors import ArtifactsError
+from licserver.files import hand_over, sweep, sync_folder
 from licserver.model import Artifact
 
 _CHUNK_BYTES: Final = 1 << 20
 
 _INCOMING: Final = ".incoming-"
+
+_MODE: Final = 0o640
+"""Who publishes may be another user than who serves, of one group; the data folder lets nobody else in."""
 
 _ABANDONED_SECONDS: Final = 24 * 3600
 """Who has not written for a day will not go on: a process that was killed left this behind."""
@@ -36,36 +39,37 @@ class ArtifactFolder:
         Raises:
             OSError: when the disk is full or cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._make(self._folder)
         digest, size = hashlib.sha256(), 0
         handle, name = tempfile.mkstemp(dir=self._folder, prefix=_INCOMING)
         temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as target:
-                self._sweep(os.fstat(handle).st_mtime)
+                sweep(self._folder, _INCOMING, os.fstat(handle).st_mtime, _ABANDONED_SECONDS)
                 while chunk := source.read(_CHUNK_BYTES):
                     digest.update(chunk)
                     size += len(chunk)
                     target.write(chunk)
                 target.flush()
+                if os.name != "nt":
+                    os.fchmod(target.fileno(), _MODE)
+                hand_over(target.fileno(), self._folder)
                 os.fsync(target.fileno())
             artifact = Artifact(file_name, size, digest.digest())
             path = self.path(artifact)
-            path.parent.mkdir(exist_ok=True)
+            self._make(path.parent)
             temporary.replace(path)
             # The name must be as durable as the bytes before the books may mention it.
             for folder in (path.parent, self._folder, self._folder.parent):
-                _sync_folder(folder)
+                sync_folder(folder)
         finally:
             temporary.unlink(missing_ok=True)
         return artifact
 
-    def _sweep(self, now: float) -> None:
-        """Remove what killed processes left; `now` is the file system's own, so no clocks are compared."""
-        for left in self._folder.glob(f"{_INCOMING}*"):
-            with suppress(OSError):  # gone meanwhile, or not ours to remove: harmless either way
-                if now - left.stat().st_mtime > _ABANDONED_SECONDS:
-                    left.unlink()
+    def _make(self, folder: Path) -> None:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            hand_over(folder, folder.parent)
 
     def path(self, artifact: Artifact) -> Path:
         """Where an artifact lies; two levels, so that no folder grows without bound."""
@@ -115,14 +119,3 @@ class ArtifactFolder:
                 f"the artifacts folder has {artifact.sha256.hex()} with another size than was published"
             )
         return file
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    if os.name == "nt":  # Windows opens no folders, and keeps names durable by itself
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from licserver.environment import is_printable
+from licserver.errors import WrongUse
 from licserver.model import Actor, ActorKind
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
@@ -212,6 +213,7 @@ def bind(host: str, port: int) -> socket.socket:
     """Open the listening socket.
 
     Raises:
+        WrongUse: when the host can be no name.
         OSError: naming the address that cannot be had.
     """
     from licserver.web import serving  # noqa: PLC0415 - aiohttp takes half of the time that every other command needs
@@ -220,3 +222,5 @@ def bind(host: str, port: int) -> socket.socket:
         return serving.bind(host, port)
     except OSError as problem:
         raise OSError(problem.errno, f"cannot listen on {host} port {port}: {problem.strerror}") from None
+    except UnicodeError:  # an empty label, one that is too long, bytes that are no text
+        raise WrongUse(f"--host: {host!r} is neither a name nor an address") from None

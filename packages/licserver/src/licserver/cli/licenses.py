@@ -34,6 +34,10 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) 
         raise WrongUse("standard input is no text") from None
 
 
+_NOT_ALL_PRINTED = (
+    "licserver: not all keys could be printed; `licserver license list` has all that are issued"
+)
+
 key_argument = click.argument("key", callback=_read_key)
 
 
@@ -85,6 +89,9 @@ def issue(
         issued = _print_keys(printer, slug, batches, count)
     except KeyboardInterrupt:
         click.echo("licserver: interrupted; every key printed above is issued and valid", err=True)
+        raise
+    except OSError:  # nobody reads on, or the disk is full
+        click.echo(_NOT_ALL_PRINTED, err=True)
         raise
     if count > ISSUE_BATCH:
         click.echo(f"issued {issued} keys", err=True)

@@ -1,5 +1,6 @@
 """The group of all commands, and how it ends: one clear line, and a code that says whose fault it was."""
 
+import difflib
 import importlib
 import os
 import sys
@@ -15,6 +16,8 @@ from licserver.masking import mask
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+
+_NEAR: Final = 0.7
 
 _HELP = """Verify license keys and serve updates of downloadable software.
 
@@ -67,9 +70,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as unknown:
-            raise click.exceptions.NoSuchCommand(
-                unknown.command_name, possibilities=_COMMANDS, ctx=ctx
-            ) from None
+            message = f"No such command {unknown.command_name!r}.{_hint(unknown.command_name)}"
+            raise click.exceptions.NoSuchCommand(unknown.command_name, message, ctx=ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
         """Import a command."""
@@ -83,6 +85,20 @@ class LazyGroup(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, purpose) for name, (_, purpose) in _COMMANDS.items()])
+
+
+def _hint(typed: str) -> str:
+    """The nearest command, if one is near.
+
+    By the letters and by their order, each counting half: difflib alone takes `lisence` for `secret`.
+    """
+
+    def likeness(name: str) -> float:
+        pairs = (typed, name), (sorted(typed), sorted(name))
+        return sum(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs) / 2
+
+    nearest = max(_COMMANDS, key=likeness)
+    return f" Did you mean {nearest!r}?" if likeness(nearest) >= _NEAR else ""
 
 
 @click.group(

@@ -3,21 +3,27 @@
 import contextlib
 import sqlite3
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarning, SQLAlchemyError
 
 from licserver.errors import SettingsError, StoreUnavailable
-from licserver.store.lanes import Lane, Trouble
+from licserver.store.lanes import RUN_LIMIT, Lane, Trouble
 
 if TYPE_CHECKING:
     from licserver.store.postgres import Door
 
 WRITES: Final = "licserver_writes"
-_BUSY_TIMEOUT_MS: Final = 10_000
+_PATIENCE: Final = 10.0
+"""Seconds that a vendor's operation waits for another writer of a SQLite file; a customer, `RUN_LIMIT`."""
+
+_LOOK_FOR_LOCK: Final = 0.003
+
 _POSTGRESQL: Final = "postgresql"
 
 
@@ -56,9 +62,9 @@ def _connect_sqlite(url: URL) -> "Database":
     if not Path(url.database).parent.is_dir():
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no folder {Path(url.database).parent}")
     engines = _create(url), _create(url, poolclass=NullPool)
-    for engine in engines:
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+    for engine, patience in zip(engines, (_PATIENCE, RUN_LIMIT), strict=True):
+        event.listen(engine, "connect", partial(_prepare_sqlite, patience))
+        event.listen(engine, "begin", partial(_begin_sqlite, patience))
     return Database(*engines)
 
 
@@ -97,28 +103,31 @@ def _connect_postgresql(url: URL) -> "Database":
 
 def _create(url: URL, **more: Any) -> Engine:
     try:
-        # hide_parameters: an error's text must not carry what was being stored
-        return create_engine(url, hide_parameters=True, **more)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SAWarning)  # of an option that there is not
+            # hide_parameters: an error's text must not carry what was being stored
+            return create_engine(url, hide_parameters=True, **more)
     except (NoSuchModuleError, ArgumentError, ImportError):
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
-    except ValueError:  # a query such as ?timeout=soon
+    except (ValueError, SAWarning):  # a query such as ?timeout=soon, or ?foo=bar
         raise SettingsError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")  # first: the next ones may meet a lock
-    _enter_wal(connection)
+    # First: the next ones may meet a lock.
+    connection.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+    _enter_wal(connection, patience)
     connection.execute("PRAGMA synchronous = FULL")  # an acknowledged activation survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _enter_wal(connection: sqlite3.Connection) -> None:
+def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
     """Let readers never wait for the writer.
 
     Of two who meet at a fresh file one is told that it is locked, whatever the timeout: it tries again.
     """
-    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    deadline = time.monotonic() + patience
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -130,11 +139,36 @@ def _enter_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(patience: float, connection: Connection) -> None:
     # A transaction that writes takes the lock at its first statement. A deferred one would read,
     # then fail with "locked" on the upgrade, and two could judge the same free slot.
-    writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if connection.get_execution_options().get(WRITES, False):
+        _begin_in_turn(connection, patience)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _begin_in_turn(connection: Connection, patience: float) -> None:
+    """Take the lock as soon as it is free.
+
+    SQLite's own waiting looks ten times a second in the end, and beside busy writers gets no turn for seconds
+    (D-129).
+    """
+    driver: Any = connection.connection.driver_connection
+    deadline = time.monotonic() + patience
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_FOR_LOCK)
+            else:
+                return
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
 
 
 class Database:
@@ -275,6 +309,8 @@ class Database:
             raise _unavailable(error.orig) from None
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise _unavailable(error) from None
+        except UnicodeError:  # the driver's, before anything was sent; it quotes the text
+            raise StoreUnavailable("the database failed: it cannot take a text that was sent") from None
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
 

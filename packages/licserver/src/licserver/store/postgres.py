@@ -160,6 +160,7 @@ def make_door(parameters: Mapping[str, Any], *, hot: bool) -> Door:
     ours = {
         "connect_timeout": 2,
         "application_name": "licserver",
+        "client_encoding": "UTF8",  # else the server's own, which may lack what customers send
         # A peer that has vanished is noticed in seconds and not in hours.
         "keepalives_idle": 5,
         "keepalives_interval": 2,

@@ -22,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from licserver.errors import StoreError
+from licserver.files import hand_over
 from licserver.store.engine import Database, connect
 from licserver.store.tables import facts, metadata
 
@@ -61,6 +62,7 @@ def open_database(url: str, fingerprint: bytes) -> Database:
         version = read_version(database)
         if version is None and not database.is_remote:
             version = _set_up(database)
+            _hand_over(Path(str(database.engine.url.database)))
         check_version(version)
         _check_fingerprint(database, fingerprint)
     except BaseException:
@@ -98,11 +100,23 @@ def read_version(database: Database) -> str | None:
         Its revision, or None when it is empty.
 
     Raises:
-        StoreError: when it has tables of our names that are not ours.
+        StoreError: when it has tables of our names that are not ours, or cannot hold all text.
         StoreUnavailable: when it fails.
     """
     with database.reading() as connection:
+        if database.is_remote:
+            _check_encoding(connection)
         return _read_version(connection)
+
+
+def _check_encoding(connection: Connection) -> None:
+    """Refuse a database that lacks characters: one customer's would fail those beside him (D-128)."""
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise StoreError(
+            f"this database has the encoding {encoding} and licserver needs UTF8; make another one with: "
+            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def _read_version(connection: Connection) -> str | None:
@@ -163,6 +177,12 @@ def _set_up(database: Database) -> str | None:
             connection.execute(insert(alembic_version).values(version_num=HEAD))
             version = HEAD
     return version
+
+
+def _hand_over(file: Path) -> None:
+    """Give a fresh file, with what SQLite has put beside it, to whom the folder belongs (D-126)."""
+    for one in (file, *file.parent.glob(f"{file.name}-*")):
+        hand_over(one, file.parent)
 
 
 def check_owner(database: Database, fingerprint: bytes) -> None:

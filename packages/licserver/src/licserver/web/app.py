@@ -135,7 +135,9 @@ def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: Request
     def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         handler = shortcuts.get((request.method, request.rel_url.raw_path))
         if handler is None or hdrs.EXPECT in request.headers:
-            return router(request)
+            if request.rel_url.raw_path.startswith("/"):
+                return router(request)
+            handler = not_found  # CONNECT, OPTIONS *: aiohttp would answer by itself
         return handler(cast("web.Request", request))  # the application makes all requests
 
     return handle

@@ -1,6 +1,8 @@
 """Connections that end: who is slow to ask, or to read, holds one for a bounded time (D-72)."""
 
 import asyncio
+import logging
+import time
 from typing import Any, Final
 
 from aiohttp import web
@@ -17,6 +19,26 @@ IDLE_TIMEOUT: Final = 75.0
 
 _LINGERING: Final = 2.0
 """Seconds in which the rest of a body is thrown away after its answer, so that the answer is read."""
+
+
+class Seldom:
+    """Writes of what anybody can cause as often as he likes: a line a second, with how many there were."""
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+        self._untold = 0
+
+    def note(self, logger: logging.Logger, what: str) -> None:
+        """Write it, or count it."""
+        self._untold += 1
+        if (now := time.monotonic()) < self._quiet_until:
+            return
+        others = f", and {self._untold - 1} more since the last such line" if self._untold > 1 else ""
+        logger.info("unreadable request: %s%s", what, others)
+        self._quiet_until, self._untold = now + 1, 0
+
+
+_UNREADABLE: Final = Seldom()
 
 
 class Connection(web.RequestHandler):
@@ -86,13 +108,21 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         if isinstance(exc, HttpProcessingError):
-            self.logger.info("unreadable request: %s", type(exc).__name__)  # anybody can send one
+            _UNREADABLE.note(self.logger, type(exc).__name__)
             response = send_error(400)
         else:
             self.logger.error("a request failed (%d)", status, exc_info=exc)
             response = send_failure()
         response.force_close()
         return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Write what nobody foresaw; a body that is broken was answered before its end was seen."""
+        problem = kw.get("exc_info")
+        if isinstance(problem, web.RequestPayloadError):
+            _UNREADABLE.note(self.logger, type(problem).__name__)
+        else:
+            super().log_exception(*args, **kw)
 
 
 class ConnectionServer(web.Server):

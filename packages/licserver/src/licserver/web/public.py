@@ -74,6 +74,7 @@ class PublicEndpoints:
             sighting = Sighting(self._vault.license_id(key), environment)
             verdict = judge(await self._desk.look_up(sighting))
             if isinstance(verdict, Valid) and verdict.takes_slot:  # judged again on the locked record (D-08)
+                self._callers.look_for_a_proxy(request)
                 verdict = await self._desk.admit(Claim(sighting, judge, now))
         else:
             verdict = judge(None)  # no need to look it up; judged all the same, in one place

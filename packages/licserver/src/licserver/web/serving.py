@@ -192,7 +192,8 @@ def serve_with_workers(
 ) -> None:
     """Serve with several processes that share the listening socket, until SIGTERM or Ctrl-C.
 
-    SIGHUP replaces the processes by fresh ones, one generation after the other.
+    SIGHUP replaces the processes by fresh ones, one generation after the other; `workers` has what
+    happens when one cannot begin.
 
     Args:
         settings: Each worker opens the data folder for itself: a database connection does not
@@ -204,6 +205,8 @@ def serve_with_workers(
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
+
+    from licserver.web.workers import Beginning, run  # noqa: PLC0415 - the same
 
     metrics = _open_metrics(settings, workers)
     listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
@@ -229,6 +232,8 @@ def serve_with_workers(
         runner.app.on_cleanup.append(close_vendor)
         return runner
 
+    beginning = Beginning(make_runner, turn_read)
+
     class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
         def setup(self, cfg: Any) -> None:
             super().setup(cfg)
@@ -246,12 +251,13 @@ def serve_with_workers(
                 "logger_class": MaskedLogger,
                 "proc_name": "licserver",
                 "control_socket_disable": True,
+                "post_fork": beginning.note,
             }
             for name, value in options.items():
                 if name in self.cfg.settings:
                     self.cfg.set(name, value)
 
         def load(self) -> Callable[[], Any]:
-            return make_runner
+            return beginning.begin
 
-    Manager().run()
+    run(Manager(), settings)

@@ -47,7 +47,9 @@ class SharedCounter:
                 socket_timeout=_PATIENCE,
                 socket_connect_timeout=_PATIENCE,
             )
-        except (ConfigurationError, ValueError, RedisError):  # their messages quote the address
+            # Nothing is connected yet; but an option that there is not is found out here only.
+            self._storage.bridge.get_connection().connection_pool.make_connection()  # type: ignore[attr-defined]
+        except (ConfigurationError, ValueError, TypeError, RedisError):  # their messages quote the address
             raise SettingsError("LICSERVER_REDIS_URL must look like redis://host:6379/0") from None
         self._limiter = SlidingWindowCounterRateLimiter(self._storage)
         self._item = RateLimitItemPerMinute(limit)
@@ -65,7 +67,7 @@ class SharedCounter:
         try:
             async with asyncio.timeout(_PATIENCE):
                 return await self._limiter.hit(self._item, "miss", address)
-        except (RedisError, OSError, TimeoutError) as problem:
+        except Exception as problem:  # noqa: BLE001 - whatever it is, a customer waits for an answer
             if monotonic() >= self._asks_again_at:  # else somebody who waited beside us has said so
                 self._asks_again_at = monotonic() + _PAUSE
                 _log.warning(

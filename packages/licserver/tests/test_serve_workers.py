@@ -1,0 +1,144 @@
+"""Worker processes that die, or cannot begin: the others go on, and they come back (D-125)."""
+
+import json
+import os
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from harness.engines import own_engine
+from licserver.store import migrate
+from licserver.store.engine import connect
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="reads the worker processes from /proc"
+)
+LONG = 30.0  # seconds: more than anything here may take, however busy the machine
+
+
+def workers(process):
+    """The processes that answer."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
+    return set(map(int, children.split()))
+
+
+def wait_for(is_so):
+    """Wait until something is so."""
+    deadline = time.monotonic() + LONG
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def read_until(process, words):
+    """Read the log until a line with these words; gives what was read."""
+    lines = [process.stderr.readline()]
+    while words not in lines[-1]:
+        assert lines[-1], lines
+        lines.append(process.stderr.readline())
+    return "".join(lines)
+
+
+def status_of(url, key):
+    """What a verify call is answered."""
+    body = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
+    try:
+        with urllib.request.urlopen(f"{url}/api/v1/licenses/verify", body, timeout=LONG) as answer:  # noqa: S310
+            return answer.status
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+
+
+def wait_for_both(process, address, key):
+    """Wait until two workers answer: while one stands still, the other does."""
+
+    def each_answers():
+        try:
+            for still in (found := workers(process)):
+                os.kill(still, signal.SIGSTOP)
+                assert status_of(address, key) == 200
+                os.kill(still, signal.SIGCONT)
+        except ProcessLookupError:  # it could not begin, and its successor is tried next
+            return False
+        return len(found) == 2
+
+    wait_for(each_answers)
+
+
+def sell(program):
+    """A key."""
+    program.run("product", "add", "app", "--name", "App", "--environment", "domain")
+    return program.run("license", "issue", "app").stdout.strip()
+
+
+@own_engine
+def test_a_worker_that_dies_while_the_database_is_away_comes_back_with_it(program, own_postgres, engine_name):
+    """One killed process must not end the server; nobody starts anything when PostgreSQL is back."""
+    url = own_postgres.url(own_postgres.make())
+    database = connect(url)
+    migrate.upgrade(database)
+    database.close()
+    program.environ["LICSERVER_DATABASE_URL"] = url
+    key = sell(program)
+    with program.serve("--workers", "2") as (process, address):
+        wait_for_both(process, address, key)
+        own_postgres.stop()
+        os.kill(min(workers(process)), signal.SIGKILL)
+        told = read_until(process, "a worker waits for the database")
+        assert status_of(address, key) == 503  # the other one answers
+        own_postgres.start()
+        wait_for(lambda: {status_of(address, key) for _ in range(8)} == {200})
+        assert process.poll() is None
+        assert "Traceback" not in told
+        process.terminate()
+        assert process.wait(LONG) == 0
+
+
+def test_sighup_keeps_the_running_processes_when_fresh_ones_could_not_begin(program):
+    """The secrets are away for a moment: the old generation serves on; when they are back a new one does."""
+    key = sell(program)
+    path, away = program.folder / "secrets.json", program.folder / "away"
+    with program.serve("--workers", "2") as (process, address):
+        wait_for_both(process, address, key)
+        old = workers(process)
+        path.rename(away)
+        process.send_signal(signal.SIGHUP)
+        assert "Traceback" not in read_until(process, "the running processes go on")
+        assert workers(process) == old
+        assert status_of(address, key) == 200
+        away.rename(path)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(workers(process)) == 2 and workers(process).isdisjoint(old))
+        assert status_of(address, key) == 200
+
+
+def test_a_worker_that_cannot_begin_is_tried_again_and_told_to_end_ends(program):
+    """The secrets are away when one dies: the other serves, and its successor begins when they are back."""
+    key = sell(program)
+    path, away = program.folder / "secrets.json", program.folder / "away"
+    with program.serve("--workers", "2") as (process, address):
+        for is_put_back in (True, False):
+            wait_for_both(process, address, key)
+            path.rename(away)
+            os.kill(min(workers(process)), signal.SIGKILL)
+            assert "Traceback" not in read_until(process, "a worker cannot begin")
+            assert status_of(address, key) == 200
+            if is_put_back:
+                away.rename(path)
+        process.terminate()
+        assert process.wait(LONG) == 0
+
+
+def test_what_can_never_begin_ends_at_once_in_a_line(program):
+    """A Redis that cannot be: no worker ever answers, and the exit code is that of every failed command."""
+    sell(program)
+    program.environ["LICSERVER_REDIS_URL"] = "nonsense"
+    done = program.run("serve", "--port", "0", "--workers", "2", check=False)
+    assert done.returncode == 1
+    assert "LICSERVER_REDIS_URL must look like" in done.stderr
+    assert "Traceback" not in done.stderr
