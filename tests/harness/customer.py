@@ -78,6 +78,7 @@ def running(
     finally:
         process.terminate()  # and no kill: a one-file app is two processes, and the first hands this on
         said = process.communicate(timeout=10)[1]
+    assert process.returncode == 0, said
     assert "Traceback" not in said, said
 
 
