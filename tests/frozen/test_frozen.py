@@ -7,26 +7,19 @@ service is the real one, over TLS, with a certificate of an authority that is kn
 import json
 import re
 import shutil
-import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 import licclient
+from harness.frozen import Shop, freeze, shop_over_tls
 from harness.programs import SCRIPTS, environment
 from harness.shop import PRODUCT, SLUG
-from harness.world import MovableClock, World
-from licserver.keys import PrivateKey, SigningKey
-from licserver.vault import new_secrets, write_signing_key
 
 pytest.importorskip("PyInstaller", reason="PyInstaller is not installed here: nox -s frozen")
 
@@ -46,49 +39,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert shown is not None
     (folder / "launcher.py").write_text(shown[1], "utf-8")
     (folder / "version.txt").write_text("1.0.0")
-    command = [sys.executable, "-m", "PyInstaller", "--noconfirm", "--log-level", "ERROR", "photo_lab.spec"]
-    home = environment(folder / "home", PYINSTALLER_CONFIG_DIR=str(folder / "cache"))
-    subprocess.run(command, cwd=folder, env=home, check=True, timeout=600)
-    return folder / "dist"
-
-
-@dataclass
-class Shop:
-    """A vendor behind TLS.
-
-    Attributes:
-        world: Its books.
-        url: Its address.
-        key: A key that was sold.
-        pinned: What its apps pin.
-        authority: The file with the authority behind its certificate.
-    """
-
-    world: World
-    url: str
-    key: str = field(repr=False)
-    pinned: str
-    authority: Path
+    return freeze(folder, "photo_lab.spec")
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    """A shop that signs its answers, serving on loopback; its clock is the real one when it opens."""
-    clock = MovableClock(datetime.now(UTC))
-    signing = SigningKey(PrivateKey.generate(), clock())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"https://localhost:{port}"
-    secrets = json.dumps({**new_secrets(), "signing_keys": [write_signing_key(signing)]})
-    world = World(tmp_path / "world", clock, secrets=secrets, base_url=url)
-    world.stock({"products": [PRODUCT | {"releases": []}], "licenses": []})
-    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(tls)
-    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
-    with world.serving(port, tls):
-        yield Shop(world, url, world.new_key(SLUG), signing.private.public.text, tmp_path / "authority.pem")
-    world.close()
+    """A shop without releases."""
+    with shop_over_tls(tmp_path, PRODUCT | {"releases": []}) as shop:
+        yield shop
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -188,6 +188,16 @@ def _missing() -> Valid:
     raise LookupError("the license to activate is not in the books")
 
 
+class _Seen(NamedTuple):
+    """A request that a server has answered."""
+
+    path: str
+    status: int
+    range: str | None
+    agent: str | None
+    version: str | None
+
+
 class Server:
     """A running `licserver` application; can be stopped and started again on the same port."""
 
@@ -195,27 +205,37 @@ class Server:
         self._world = world
         self._tls = tls
         self.port = port
-        self._seen: list[tuple[str, str | None, int]] = []
+        self._seen: list[_Seen] = []
 
     @property
     def verifies(self) -> int:
         """How many verify calls it has answered."""
-        return sum(path == wire.VERIFY_PATH for path, _, _ in self._seen)
+        return sum(seen.path == wire.VERIFY_PATH for seen in self._seen)
 
     @property
     def checks(self) -> int:
         """How many update checks it has answered."""
-        return sum(path == wire.UPDATE_CHECK_PATH for path, _, _ in self._seen)
+        return sum(seen.path == wire.UPDATE_CHECK_PATH for seen in self._seen)
 
     @property
     def downloads(self) -> list[int]:
         """The statuses with which it has answered downloads."""
-        return [status for path, _, status in self._seen if path == wire.DOWNLOAD_PATH]
+        return [seen.status for seen in self._seen if seen.path == wire.DOWNLOAD_PATH]
 
     @property
     def ranges(self) -> list[str | None]:
         """The ``Range`` headers of the downloads it has answered."""
-        return [value for path, value, _ in self._seen if path == wire.DOWNLOAD_PATH]
+        return [seen.range for seen in self._seen if seen.path == wire.DOWNLOAD_PATH]
+
+    @property
+    def agents(self) -> set[str | None]:
+        """The ``User-Agent`` headers that it has seen."""
+        return {seen.agent for seen in self._seen}
+
+    @property
+    def versions(self) -> set[str | None]:
+        """The versions for which it has been asked for updates."""
+        return {seen.version for seen in self._seen if seen.path == wire.UPDATE_CHECK_PATH}
 
     @property
     def url(self) -> str:
@@ -265,7 +285,9 @@ class Server:
         if _NOTED in response:
             return
         response[_NOTED] = True
-        self._seen.append((request.path, request.headers.get("Range"), response.status))
+        headers, version = request.headers, request.query.get("current_version")
+        told = headers.get("Range"), headers.get("User-Agent"), version
+        self._seen.append(_Seen(request.path, response.status, *told))
 
 
 def utc(*parts: int) -> datetime:

@@ -1,0 +1,43 @@
+"""The Tk example as one file, on a virtual screen: what a customer gets who is sent a single program.
+
+`nox -s frozen`; where PyInstaller is not installed, as in the plain test run, it is skipped.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import licclient
+from harness.customer import EXAMPLES, PRODUCT, SLUG, Customer, example, running
+from harness.frozen import freeze, shop_over_tls
+from harness.screen import Screen
+
+pytest.importorskip("PyInstaller", reason="PyInstaller is not installed here: nox -s frozen")
+
+
+def test_the_example_in_one_file(screen: Screen, tmp_path: Path) -> None:
+    """Refused, then activated by keyboard over TLS; tells its versions, and keeps its state in place."""
+    example("tk")  # there has to be a Tk to freeze
+    home, temporary = tmp_path / "home", tmp_path / "temporary"
+    for folder in (tmp_path / "build", temporary):
+        folder.mkdir()
+    # As docs/client.md says: the toolkit that the app does not use stays out.
+    arguments = ("--onefile", "--exclude-module", "PySide6", str(EXAMPLES / "notes_tk.py"))
+    program = freeze(tmp_path / "build", *arguments) / "notes_tk"
+    with shop_over_tls(tmp_path, PRODUCT) as shop:
+        revoked = shop.world.new_key(SLUG, revoked=True)
+        told = {"SSL_CERT_FILE": str(shop.authority), "TMPDIR": str(temporary)}
+        with running([str(program)], "en", shop.url, screen, home, **told) as work:
+            customer = Customer(screen, shop.server, lambda *_: None).in_language("tk", "en", work)
+            customer.is_refused(revoked)
+            customer.activates(shop.key)
+            (bundle,) = temporary.iterdir()  # it does run from what it unpacked
+            assert bundle.name.startswith("_MEI")
+    assert shop.server.agents == {f"licclient/{licclient.__version__}"}
+    assert shop.server.versions == {"1.0.0"}
+    state = home / ".local" / "state" / "licclient"
+    kept = {path.name.partition("-")[0] for path in state.glob("*.state")}
+    assert kept >= {"activation", "installation", "license", "update"}
+    strays = [path for path in home.rglob("*") if path.is_file() and path.parent != state]
+    assert strays == [work / "notes.html"]
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,70 @@
+"""What a frozen app needs: PyInstaller, and a vendor behind TLS."""
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from harness.programs import environment
+from harness.world import MovableClock, Server, World
+from licserver.keys import PrivateKey, SigningKey
+from licserver.vault import new_secrets, write_signing_key
+
+
+def freeze(folder: Path, *arguments: str) -> Path:
+    """Run PyInstaller in a folder, with a home of its own; returns the folder with what came of it."""
+    command = [sys.executable, "-m", "PyInstaller", "--noconfirm", "--log-level", "ERROR", *arguments]
+    home = environment(folder / "home", PYINSTALLER_CONFIG_DIR=str(folder / "cache"))
+    subprocess.run(command, cwd=folder, env=home, check=True, timeout=600)
+    return folder / "dist"
+
+
+@dataclass
+class Shop:
+    """A vendor behind TLS.
+
+    Attributes:
+        world: Its books.
+        server: What answers.
+        url: Its address.
+        key: A key that was sold.
+        pinned: What its apps pin.
+        authority: The file with the authority behind its certificate.
+    """
+
+    world: World
+    server: Server
+    url: str
+    key: str = field(repr=False)
+    pinned: str
+    authority: Path
+
+
+@contextmanager
+def shop_over_tls(folder: Path, product: dict[str, Any]) -> Iterator[Shop]:
+    """Serve a shop that signs its answers, for a block; its clock is the real one when it opens."""
+    clock = MovableClock(datetime.now(UTC))
+    signing = SigningKey(PrivateKey.generate(), clock())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"https://localhost:{port}"
+    secrets = json.dumps({**new_secrets(), "signing_keys": [write_signing_key(signing)]})
+    world = World(folder / "world", clock, secrets=secrets, base_url=url)
+    world.stock({"products": [product], "licenses": []})
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(tls)
+    known = folder / "authority.pem"
+    authority.cert_pem.write_to_path(str(known))
+    with world.serving(port, tls) as server:
+        yield Shop(world, server, url, world.new_key(product["slug"]), signing.private.public.text, known)
+    world.close()
