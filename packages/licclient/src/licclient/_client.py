@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -48,6 +47,7 @@ class _Client:
         clock: Clock | None = None,
     ) -> None:
         # Here, so that importing costs an app next to nothing that makes its client later, or never.
+        from licclient._arguments import read_folder  # noqa: PLC0415 - as told
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as told
         from licclient._settings import read_settings  # noqa: PLC0415 - as told
 
@@ -67,7 +67,7 @@ class _Client:
         )
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
-        folder = None if state_dir is None else Path(state_dir)
+        folder = None if state_dir is None else read_folder("state_dir", state_dir)
         self._steps = KeySteps(settings, clock or real_clock, folder)
         self._agent = f"licclient/{licclient.__version__}"
         self._opening = threading.Lock()
@@ -193,11 +193,14 @@ class LicenseClient(_Client, Life):
                 answer that was to give a fresh link was not signed by a pinned key.
             DownloadCancelled: `cancel` was set.
             OSError: The folder cannot be written, or the disk has no room for the file.
-            ValueError: The client was made without `slug` or `version`.
+            TypeError: An argument is not what it must be.
+            ValueError: The client was made without `slug` or `version`, or `to` is blank.
         """
+        from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
         from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
 
-        return fetch(self._steps, self._transport(), update, Path(to), progress, cancel)
+        check_download(update, progress, cancel)
+        return fetch(self._steps, self._transport(), update, read_folder("to", to), progress, cancel)
 
     def close(self) -> None:
         """Stop the worker, if there is one, and close what is open."""
@@ -273,11 +276,14 @@ class AsyncLicenseClient(_Client, AsyncLife):
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
         from licclient._apart import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
+        from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
         from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
 
+        check_download(update, progress, cancel)
+        folder = read_folder("to", to)
         stop = Stop(cancel)
         tell = None if progress is None else in_loop(progress, stop)
-        return await run_apart(lambda: fetch(self._steps, self._files(), update, Path(to), tell, stop), stop)
+        return await run_apart(lambda: fetch(self._steps, self._files(), update, folder, tell, stop), stop)
 
     async def aclose(self) -> None:
         """Stop the worker, if there is one, and close what is open."""

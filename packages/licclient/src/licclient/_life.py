@@ -99,11 +99,15 @@ class Life:
 
         Raises:
             RuntimeError: The client has one that runs.
+            TypeError: Something that cannot be called, or a coroutine function: nobody would await it.
+            ValueError: `on_update`, and the client was made without `slug` or `version`.
         """
         if self._worker is not None and self._worker.is_running:
             raise RuntimeError("this client has a worker that runs already")
+        from licclient._arguments import check_callbacks  # noqa: PLC0415 - as below
         from licclient._worker import Bell, Worker  # noqa: PLC0415 - many apps have none
 
+        check_callbacks(self._steps.settings, on_status, on_update, deliver)
         bell = Bell(on_status, on_update, deliver)
         self._worker = Worker(self._steps, self.verify, self.check_for_update, bell)
         return self._worker
@@ -244,8 +248,10 @@ class AsyncLife:
         """
         if self._worker is not None and self._worker.is_running:
             raise RuntimeError("this client has a worker that runs already")
+        from licclient._arguments import check_callbacks  # noqa: PLC0415 - as below
         from licclient._worker import AsyncWorker, Bell  # noqa: PLC0415 - many apps have none
 
+        check_callbacks(self._steps.settings, on_status, on_update, deliver)
         bell = Bell(on_status, on_update, deliver)
         self._worker = AsyncWorker(self._steps, self.verify, self.check_for_update, bell)
         return self._worker

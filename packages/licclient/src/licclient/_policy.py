@@ -8,7 +8,7 @@ The life of one success, with `checked_at` as its start::
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 from typing import Final
 
@@ -68,6 +68,25 @@ def judge_held(held: Held, now: datetime, settings: Settings) -> Standing:
     if age < settings.cache_for:
         return Standing.FRESH
     return Standing.GRACE if age < settings.cache_for + settings.grace else Standing.OVER
+
+
+def next_check(held: Held, settings: Settings) -> datetime:
+    """Say when a success has been held for so long that the service is asked again (D-41)."""
+    return _later(held.checked_at, settings.cache_for)
+
+
+def holds_until(held: Held, settings: Settings) -> datetime:
+    """Say until when a success holds without an answer: cache and grace, and never past its last day."""
+    end = _later(held.checked_at, settings.cache_for + settings.grace)
+    expiry = held.verified.expiry
+    return end if expiry is None else min(end, datetime.combine(expiry, time(23, 59, 59), UTC))
+
+
+def _later(at: datetime, span: timedelta) -> datetime:
+    try:
+        return at + span
+    except OverflowError:  # a clock that stood in the last years that there are
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def recall(held: Held | None, now: datetime, settings: Settings) -> License | None:
