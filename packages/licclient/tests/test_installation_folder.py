@@ -385,8 +385,8 @@ def test_killed_at_any_moment_one_version_is_current_and_whole(root, lay, crashe
     updates = [lay(version, pack(files)) for version, files in whole.items()]
     installation = Installation(root)
     installation.apply(updates[0])
-    seen = set()
-    for round_ in range(crashes):
+    seen, takes = set(), None
+    for round_ in range(crashes + 1):
         update = updates[(round_ + 1) % 2]
         told = [update.path, str(update.size), update.sha256, update.version]
         victim = subprocess.Popen(
@@ -397,10 +397,16 @@ def test_killed_at_any_moment_one_version_is_current_and_whole(root, lay, crashe
             shutil.rmtree(root / "versions" / name)  # so that there is something to unpack each time
         victim.stdin.write(b"go\n")
         victim.stdin.flush()
-        # From before the first file to after the switch, which takes some 100 ms.
-        time.sleep(0.16 * round_ / crashes)
-        victim.kill()
-        victim.communicate()
+        began = time.monotonic()
+        if (
+            takes is None
+        ):  # the first is left alone: the others are killed at every part of the time that it took
+            victim.communicate()
+            takes = time.monotonic() - began
+        else:
+            time.sleep(takes * (round_ - 1) / crashes)
+            victim.kill()
+            victim.communicate()
         current = installation.current
         assert content_of(current.folder) == whole[current.version]
         pointer = read_pointer((root / "current.txt").read_bytes())

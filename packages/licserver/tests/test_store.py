@@ -6,9 +6,10 @@ from datetime import date
 
 import pytest
 
-from harness.engines import postgresql_only
+from harness.engines import postgresql_only, sqlite_only
+from licserver.environment import is_known
 from licserver.errors import StoreUnavailable
-from licserver.model import Environment, Halves
+from licserver.model import Environment, EnvironmentPolicy, Halves
 from licserver.rules import Valid, VerifyRefusal, judge_verify
 from licserver.store import BatchStore, Claim, Sighting, UpdateAsk, statements
 
@@ -67,22 +68,40 @@ def test_a_lookup_brings_all_terms_along(world, store, environment):
     assert found.subscription_ended_at == found.revoked_at == world.clock()
 
 
-def test_a_lookup_tells_which_halves_are_known(world, store, claim, environment):
-    """A key with thousands of activations is judged by what they know of the asker; the count is of all."""
-    key = world.key(slots=5)
+@pytest.mark.parametrize("allowed", [(), ("9.example",), ("192.0.2.9",)])
+@pytest.mark.parametrize("policy", [policy.value for policy in EnvironmentPolicy])
+def test_what_a_lookup_leaves_out_changes_no_verdict(world, store, claim, policy, allowed):
+    """Only halves that the policy looks at are looked up: the verdict is as if all were."""
+    key = world.key(world.product("other", policy), slots=5, allowed=allowed)
     store.admit([claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(5)])
-    license_id = world.vendor.vault.license_id(key)
+    held, license_id = world.held(key), world.vendor.vault.license_id(key)
     asked = [
         Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
     ]
-    found = store.look_up([Sighting(license_id, one) for one in asked])
-    assert [license_.slots_used for license_ in found] == [5] * 4
-    assert [license_.activated for license_ in found] == [
-        Halves(domain=True, ip=True),
-        Halves(domain=True, ip=False),
-        Halves(domain=False, ip=True),
-        Halves(domain=False, ip=False),
-    ]
+    for one, found in zip(asked, store.look_up([Sighting(license_id, one) for one in asked]), strict=True):
+        halves = Halves(one.domain in dict(held), one.ip in dict(held).values())
+        assert found.slots_used == len(held)
+        assert is_known(one, found.policy, allowed, found.activated) == is_known(
+            one, found.policy, allowed, halves
+        )
+
+
+@sqlite_only
+@pytest.mark.parametrize("policy", ["strict", "domain"])
+def test_a_key_without_a_limit_is_found_as_soon_with_a_thousand_activations(world, store, claim, policy):
+    """A newcomer is not looked for among all who came before: on SQLite the event loop would wait for it."""
+    keys = [world.key(world.product(f"of-{count}", policy), slots=None) for count in (10, 1000)]
+    for key, count in zip(keys, (10, 1000), strict=True):
+        store.admit([claim(key, Environment(f"{n}.example", f"192.0.{n % 250}.1")) for n in range(count)])
+    driver = store._verify_lane.run(lambda connection: connection.connection.driver_connection)
+    steps = []
+    for key in keys:
+        taken = []
+        driver.set_progress_handler(lambda taken=taken: taken.append(1), 1)
+        store.look_up([Sighting(world.vendor.vault.license_id(key), Environment("new.example", "192.0.2.1"))])
+        steps.append(len(taken))
+    driver.set_progress_handler(None, 0)
+    assert steps[0] == steps[1] > 0
 
 
 def test_batches_do_not_leak_from_one_license_to_another(world, store, claim):

@@ -15,4 +15,6 @@ async def in_thread(step: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # taken note of: the task's own end is what counts
         raise

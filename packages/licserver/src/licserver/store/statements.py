@@ -7,7 +7,6 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     LargeBinary,
-    ScalarSelect,
     Select,
     Text,
     and_,
@@ -15,9 +14,11 @@ from sqlalchemy import (
     column,
     func,
     literal_column,
+    or_,
     select,
 )
 
+from licserver.model import EnvironmentPolicy
 from licserver.store.asks import AskTable, RowWriter
 from licserver.store.tables import activations, licenses, products
 
@@ -45,26 +46,34 @@ def _number(value: int) -> ColumnElement[int]:
 def _sightings(asked: CTE) -> Select[Any]:
     """Each license with how full it is, and which halves of the asker's environment it knows.
 
-    Most askers are known as a pair, and then that is all that is looked up. Only for the others are the
-    license's activations read through, once: the last column is their number times four, and two when the
-    domain is among them, and one when the address is.
+    Most askers are known as a pair, and then that is all that is looked up. For the others the last column is
+    the license's activations times four, and two when the domain is among them, and one when the address is;
+    nothing is looked up that the product's policy does not look at (`environment.is_known`), or that no limit
+    is compared with. Domains are found by the table's key; for addresses a license's activations are read.
     """
     pair, other = activations.alias("pair"), activations.alias("other")
+    of_license = select(literal_column("1", Integer)).where(other.c.license_id == licenses.c.id)
     # Not EXISTS: for a batch PostgreSQL may answer that by reading all activations into a hash.
-    held: ScalarSelect[int] = (
-        select(
-            func.count() * _number(4)
-            + func.max(case((other.c.domain == asked.c.domain, _number(2)), else_=_number(0)))
-            + func.max(case((other.c.ip == asked.c.ip, _number(1)), else_=_number(0)))
-        )
-        .where(other.c.license_id == licenses.c.id)
-        .scalar_subquery()
+    one = of_license.limit(_number(1)).offset(_number(0))
+    domain = one.where(other.c.domain == asked.c.domain).scalar_subquery()
+    ip = func.coalesce(one.where(other.c.ip == asked.c.ip).scalar_subquery(), _number(0))
+    held = of_license.with_only_columns(func.count()).scalar_subquery()
+    is_strict, is_either = (
+        products.c.environment_policy == literal_column(f"'{policy.value}'", Text)
+        for policy in (EnvironmentPolicy.STRICT, EnvironmentPolicy.EITHER)
     )
+    is_allowed = licenses.c.allowed != literal_column("''", Text)  # the owner may have let the domain in
+    halves = case(
+        (domain.is_not(None), _number(2) + case((is_strict, ip), else_=_number(0))),
+        (or_(is_either, and_(is_strict, is_allowed)), ip),
+        else_=_number(0),
+    )
+    count = case((licenses.c.slots.is_not(None), held * _number(4)), else_=_number(0))
     return (
         select(
             asked.c.n,
             *_LICENSE_COLUMNS,
-            case((pair.c.license_id.is_not(None), _number(3)), else_=func.coalesce(held, _number(0))),
+            case((pair.c.license_id.is_not(None), _number(3)), else_=count + halves),
         )
         .select_from(asked)
         .join(licenses, licenses.c.id == asked.c.id)
