@@ -94,7 +94,7 @@ def crash(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Change the rooms that must not be wrong, and see the tests notice; a few minutes."""
+    """Change the rooms that must not be wrong, and see the tests notice; half an hour, `-- rules` for one."""
     sync(session, "--group", "mutants")
     session.run("python", "tests/mutants.py", *session.posargs)
 

@@ -1,102 +1,21 @@
+"""What is remembered on the disk: by many at once, through kills and full disks, and never in the way."""
+
 import multiprocessing
 import os
+import stat
 import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from licclient import _cache as cache_room
-from licclient._cache import StateFolder
-from licclient._model import Held, Listing, Round, Verified
-from licclient._records import (
-    read_held,
-    read_round,
-    record_name,
-    seal,
-    unseal,
-    write_held,
-    write_round,
-)
-
-NAME = record_name("license", "https://store.example", "key", "domain")
-instants = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-
-
-# --- records ----------------------------------------------------------------------------------
-
-
-@given(texts, st.none() | st.dates(), instants, st.timedeltas(timedelta(0), timedelta(days=9)))
-def test_a_success_survives_the_disk(product, expiry, checked_at, later):
-    """What is written is what is read."""
-    held = Held(Verified(product, expiry, expiry is None), checked_at, checked_at + later)
-    assert read_held(unseal(NAME, seal(NAME, write_held(held)))) == held
-
-
-@given(
-    instants,
-    st.floats(0, 0.1),
-    st.booleans(),
-    st.none() | st.builds(Listing, texts, texts, texts, texts, instants, st.none()),
-)
-def test_a_round_survives_the_disk(checked_at, spread, answered, listing):
-    """What is written is what is read."""
-    done = Round(checked_at, spread, answered, listing)
-    assert read_round(unseal(NAME, seal(NAME, write_round(done)))) == done
-
-
-@given(st.binary(max_size=300))
-def test_foreign_bytes_are_no_record(raw):
-    """Nothing but what was sealed under this name is read."""
-    assert unseal(NAME, raw) is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"schema": 2},
-        {"product": 7},
-        {"expiry": "2026-02-30"},
-        {"lifetime": True},
-        {"checked_at": "2026-11-21T12:00:00"},
-        {"checked_at": "noon"},
-        {"seen_at": "2026-11-20T12:00:00+00:00"},
-    ],
-)
-def test_a_record_that_makes_no_sense_is_a_miss(change):
-    """A sealed record of another schema, or one that contradicts itself, is not used."""
-    at = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    document = {"schema": 1, **write_held(Held(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at))}
-    assert read_held(unseal(NAME, seal(NAME, document))) is not None
-    assert read_held(unseal(NAME, seal(NAME, document | change))) is None
-
-
-@pytest.mark.parametrize(
-    "change", [{"last_updated": "yesterday"}, {"manifest": 7}, {"changelog": None}, {"version": 2}]
-)
-def test_a_remembered_offer_that_makes_no_sense_is_none(change):
-    """The check itself still counts for the cadence; what it offered is not shown."""
-    at = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    whole = write_round(Round(at, 0.05, True, Listing("Notes", "notes", "2.0", "Faster.", at, None)))  # noqa: FBT003
-    assert read_round(whole).listing is not None
-    found = read_round({**whole, "listing": {**whole["listing"], **change}})
-    assert (found.checked_at, found.listing) == (at, None)
-
-
-def test_names_tell_nothing_and_never_collide():
-    """A name is a digest; moving text from one part to the next makes another name."""
-    assert record_name("license", "ab", "c") != record_name("license", "a", "bc")
-    assert "store" not in NAME
-    assert NAME.replace("-", "").isalnum()
-
-
-# --- many at once -----------------------------------------------------------------------------
+from licclient._cache import MAX_RECORD_BYTES, StateFolder, read_private, replace_file
+from licclient._records import seal
 
 
 def test_what_another_process_wrote_is_seen(tmp_path):
@@ -215,3 +134,147 @@ def test_no_folder_at_all_is_memory_alone(monkeypatch):
     state = StateFolder(None)
     state.change("a", lambda _: {"n": 1})
     assert state.load("a") == {"n": 1}
+    assert state.lock_file("a") is None
+
+
+# --- the folder and its files -----------------------------------------------------------------
+
+
+def test_a_record_is_edited_as_it_is(tmp_path):
+    """Whoever edits is given what is there; who gives it back has written nothing."""
+    StateFolder(tmp_path).change("a", lambda _: {"n": 1})
+    state = StateFolder(tmp_path)
+    given = []
+
+    def look(document):
+        given.append(document)
+        return document
+
+    before = (tmp_path / "a.state").stat()
+    assert state.change("a", look)["n"] == 1
+    assert given[0]["n"] == 1
+    assert given[0] is state.load("a")
+    assert (tmp_path / "a.state").stat() == before
+
+
+def test_an_unchanged_file_is_read_once(tmp_path, monkeypatch):
+    """Looking at it costs next to nothing; the very same object comes back, a miss as well."""
+    StateFolder(tmp_path).change("a", lambda _: {"n": 1})
+    (tmp_path / "b.state").write_bytes(b"damaged")
+    state = StateFolder(tmp_path)
+    first = state.load("a")
+    assert state.load("b") is None
+    monkeypatch.setattr(cache_room, "read_private", None)
+    assert state.load("a") is first
+    assert state.load("b") is None
+
+
+@pytest.mark.parametrize("problem", [None, OSError, RuntimeError])
+def test_without_a_folder_of_its_own_an_app_uses_the_platforms(tmp_path, monkeypatch, problem):
+    """Found once; where there is none, there is no lock either."""
+    asked = []
+
+    def user_state_path(*told: object, **options: object):
+        asked.append((told, options))
+        if problem is not None:
+            raise problem
+        return tmp_path
+
+    monkeypatch.setattr("platformdirs.user_state_path", user_state_path)
+    state = StateFolder(None)
+    assert state.lock_file("a") == (None if problem else tmp_path / "a.lock")
+    assert state.folder() == (None if problem else tmp_path)
+    assert set(map(repr, asked)) == {"(('licclient',), {'appauthor': False})"}
+    assert StateFolder(tmp_path / "own").lock_file("a") == tmp_path / "own" / "a.lock"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes on Windows")
+def test_folder_records_and_locks_are_the_users_alone(tmp_path):
+    """Whatever the umask allows."""
+    before = os.umask(0)
+    try:
+        StateFolder(tmp_path / "of" / "mine").change("a", lambda _: {"n": 1})
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "of").rglob("*")}
+    assert modes == {"mine": 0o700, "a.state": 0o600, "licclient.lock": 0o600}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+def test_nothing_is_written_through_a_link(tmp_path, monkeypatch):
+    """Also when somebody puts one in the draft's place just after we have cleared it."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "a.draft").symlink_to(victim)
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    state = StateFolder(tmp_path)
+    assert state.change("a", lambda _: {"n": 1}) == {"n": 1}
+    assert victim.read_bytes() == b"precious"
+    assert StateFolder(tmp_path).load("a") is None
+
+
+def test_a_record_that_cannot_be_removed_is_forgotten_here(tmp_path, monkeypatch):
+    """A refusal is not lost to a disk that cannot be written, as far as this process goes."""
+    state = StateFolder(tmp_path)
+    state.change("a", lambda _: {"n": 1})
+
+    def denied(*_: object, **__: object):
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "unlink", denied)
+    assert state.change("a", lambda _: None) is None
+    assert state.load("a") is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes with names on Windows")
+def test_a_pipe_is_no_record_even_with_one_in_it(tmp_path):
+    """Only plain files are read."""
+    path = tmp_path / "a.state"
+    os.mkfifo(path)
+    pipe = os.open(path, os.O_RDWR)
+    try:
+        os.write(pipe, seal("a", {"n": 1}))
+        assert StateFolder(tmp_path).load("a") is None
+    finally:
+        os.close(pipe)
+
+
+def test_a_file_of_bearable_size_is_read_and_no_larger_one(tmp_path):
+    """To the byte."""
+    path = tmp_path / "a"
+    for more, is_read in ((0, True), (1, False)):
+        path.write_bytes(b"x" * (MAX_RECORD_BYTES + more))
+        assert (read_private(path) is not None) is is_read
+
+
+@pytest.mark.parametrize(
+    ("system", "failures", "pauses"),
+    [
+        ("nt", 2, [0.01, 0.02]),
+        ("nt", 5, [0.01, 0.02, 0.05, 0.1, 0.2]),
+        ("nt", 6, None),
+        ("posix", 0, []),
+        ("posix", 1, None),
+    ],
+)
+def test_on_windows_a_reader_is_waited_out(tmp_path, monkeypatch, system, failures, pauses):
+    """Virus scanners hold files open for a moment; elsewhere a refusal is one."""
+    slept, tries = [], iter(range(100))
+    replace = Path.replace
+
+    def held_open(self, target):
+        if next(tries) < failures:
+            raise PermissionError
+        return replace(self, target)
+
+    monkeypatch.setattr(cache_room, "os", SimpleNamespace(name=system))
+    monkeypatch.setattr(cache_room, "sleep", slept.append)
+    monkeypatch.setattr(Path, "replace", held_open)
+    (tmp_path / "new").write_bytes(b"new")
+    if pauses is None:
+        with pytest.raises(PermissionError):
+            replace_file(tmp_path / "new", tmp_path / "old")
+        return
+    replace_file(tmp_path / "new", tmp_path / "old")
+    assert (tmp_path / "old").read_bytes() == b"new"
+    assert slept == pauses

@@ -1,12 +1,17 @@
+"""The headers of a download, read as the standards say, and file names that do no harm."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient._headers import (
+    MAX_ENDING_BYTES,
     MAX_NAME_BYTES,
+    add_promises,
     file_name,
     read_content_range,
     read_length,
+    read_retry_after,
     read_sha256,
     safe_name,
     strong_etag,
@@ -46,6 +51,7 @@ def test_names_are_read_as_rfc_6266_says(header, name):
         ("LPT9 .txt", "_LPT9 .txt"),
         (".bashrc", "bashrc"),
         ("name. . ", "name"),
+        ("X-Ray.zipX", "X-Ray.zipX"),
         ("a\x00b\r\nc.zip", "abc.zip"),
         ("gpj\u202eexe.zip", "gpjexe.zip"),
         ('<a>:"|?*.zip', "_____.zip".replace("_____", "____")),
@@ -88,6 +94,7 @@ def test_long_names_keep_their_ending():
         (f"sha-256={DIGEST}", None),
         ("sha-256=:AAAA:", None),
         ("sha-256=:====:", None),
+        (f"sha-256=:{DIGEST}AAAA:", None),
         (f"xsha-256=:{DIGEST}:", None),
         ("", None),
         (None, None),
@@ -102,6 +109,7 @@ def test_digests_are_read_as_rfc_9530_says(header, digest):
     ("header", "read"),
     [
         ("bytes 5-9/10", (5, 9, 10)),
+        ("bytes 9-9/10", (9, 9, 10)),
         ("bytes 5-10/10", None),
         ("bytes 9-5/10", None),
         ("bytes 5-9/*", None),
@@ -121,8 +129,70 @@ def test_lengths(value, length):
 
 
 @pytest.mark.parametrize(
-    ("value", "tag"), [('"a"', '"a"'), ('W/"a"', None), ("a", None), ('"a"b"', None), (None, None)]
+    ("value", "tag"), [('"a~"', '"a~"'), ('W/"a"', None), ("a", None), ('"a"b"', None), (None, None)]
 )
 def test_only_strong_tags_resume(value, tag):
     """A weak tag does not promise the same bytes."""
     assert strong_etag(value) == tag
+
+
+def test_what_the_service_said_first_is_what_counts():
+    """Along several redirects the first word on digest and name wins, and nothing else is kept (D-34)."""
+    promised: dict[str, str] = {}
+    add_promises(promised, {"Repr-Digest": "first", "ETag": "x"})
+    add_promises(promised, {"Repr-Digest": "second", "Content-Disposition": "name"})
+    add_promises(promised, {"Content-Disposition": "other"})
+    assert promised == {"Repr-Digest": "first", "Content-Disposition": "name"}
+
+
+DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("told", "date", "seconds"),
+    [
+        ("0", "", 0.0),
+        (" 120 ", "", 120.0),
+        ("999999999", "", 999_999_999.0),
+        ("9999999999", "", None),
+        ("-1", "", None),
+        ("1.5", "", None),
+        ("soon", DATE, None),
+        ("", DATE, None),
+        ("Sat, 21 Nov 2026 12:01:30 GMT", DATE, 90.0),
+        (" Sat, 21 Nov 2026 12:01:30 GMT ", f" {DATE} ", 90.0),
+        ("Fri, 20 Nov 2026 12:00:00 GMT", DATE, 0.0),
+        ("Sun, 31 Jan 2027 00:00:60 GMT", "Sun, 31 Jan 2027 00:00:00 GMT", 59.0),
+        ("Sat, 21 Nov 2026 12:01:30 GMT", "", None),
+        ("Sat, 21 Foo 2026 12:01:30 GMT", DATE, None),
+        ("Sat, 31 Nov 2026 12:01:30 GMT", DATE, None),
+        ("Saturday, 21-Nov-26 12:01:30 GMT", DATE, None),
+    ],
+)
+def test_when_to_ask_again(told, date, seconds):
+    """Seconds, or a date that is read against the server's own (RFC 9110 10.2.3); else nothing was said."""
+    headers = {"Retry-After": told, "Date": date}
+    assert read_retry_after({name: value for name, value in headers.items() if value}) == seconds
+
+
+@pytest.mark.parametrize(
+    ("stem", "ending", "kept"),
+    [
+        ("n" * (MAX_NAME_BYTES - 4), "zip", True),
+        ("n" * 300, "e" * MAX_ENDING_BYTES, True),
+        ("n" * 300, "e" * 21, False),
+    ],
+)
+def test_a_name_is_cut_where_it_must(stem, ending, kept):
+    """As long as file systems bear, to the byte; what is too long to be a file type is cut as well."""
+    name = safe_name(f"{stem}.{ending}")
+    assert len(name) == MAX_NAME_BYTES
+    assert name.endswith(f"n.{ending}") is kept
+
+
+def test_a_name_that_only_is_an_ending_is_cut_like_a_stem():
+    """There is no stem to cut; a letter of several bytes is kept whole or not at all."""
+    assert safe_name("n" + "ü" * 300) == "n" + "ü" * ((MAX_NAME_BYTES - 1) // 2)
+    assert safe_name("a." + "n" * 300 + ".zip").endswith("n.zip")
+    assert safe_name("n" * 300) == "n" * MAX_NAME_BYTES
+    assert file_name("attachment; filename=...", "...") == "download"

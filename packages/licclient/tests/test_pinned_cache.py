@@ -17,7 +17,7 @@ from harness.oracle import Answered, Asked, Signer, digest
 from licclient import License, LicenseClient, ServiceUnavailable, Source
 from licclient import _ed25519 as key_room
 from licclient._model import Held, Verified
-from licclient._proofs import write_proved
+from licclient._proofs import read_proved, write_proved
 from licclient._records import _sum, seal, unseal
 from licclient._signature import Signed, read_signature
 from licclient._steps import Asking
@@ -68,6 +68,15 @@ def test_the_record_says_nothing_by_itself(record, key, signing):
     assert sorted(content["headers"]) == ["content-digest", "content-type", "signature", "signature-input"]
     assert key not in record.read_text()
     assert key.encode() not in b64decode(content["body"])
+
+
+def test_a_signed_success_survives_the_disk(record, make, key):
+    """What is written is what is read, the instant of its signature included."""
+    with make() as client:
+        successes, settings = client._steps._successes, client._steps.settings
+        held = successes.find(successes.subject(key, "d"))
+    assert held.verified.proof.signed_at == held.checked_at
+    assert read_proved(write_proved(held), key, "d", settings) == held
 
 
 # --- forgers, who know how a record is sealed -------------------------------------------------
@@ -183,7 +192,7 @@ def _reply(document):
 def test_only_what_was_signed_is_kept_as_signed(clock):
     """A success without proof cannot be written as one with it."""
     held = Held(Verified("Notes", None, lifetime=False), clock(), clock())
-    with pytest.raises(ValueError, match="signed"):
+    with pytest.raises(ValueError, match=r"^only a success that was signed can be remembered as one$"):
         write_proved(held)
 
 

@@ -352,6 +352,15 @@ async def test_offers_that_nobody_signed_are_not_offered(pinned, vendor, key, cl
     assert await pinned.check_for_update(key) is None
 
 
+async def test_a_signed_no_to_an_update_check_forgets_the_offer(pinned, vendor, key):
+    """As without pins (D-50); words in which the key stands do no harm."""
+    vendor.says(200, vendor.service.listing())
+    assert await pinned.check_for_update(key)
+    vendor.says(401, {"error": "license_expired", "message": f"{key} has expired."})
+    assert await pinned.check_for_update(key, force=True) is None
+    assert await pinned.check_for_update(key) is None
+
+
 async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, clock, tmp_path):
     """An old offer needs a fresh link, and an unsigned one is an attack: nothing is fetched."""
     vendor.says(200, vendor.service.listing())
@@ -361,39 +370,3 @@ async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, cl
     with pytest.raises(UntrustedAnswer):
         await pinned.download(offer, tmp_path / "to")
     assert vendor.service.count("update-download") == 0
-
-
-# --- settings ---------------------------------------------------------------------------------
-
-PIN = Signer().text
-
-
-@pytest.mark.parametrize(
-    ("pins", "url", "problem", "words"),
-    [
-        (PIN, "https://x.example", TypeError, "must be a list of keys"),
-        ([], "https://x.example", ValueError, "leave it out to pin none"),
-        ([7], "https://x.example", TypeError, "a public key is a string"),
-        (["ed25519:nonsense"], "https://x.example", ValueError, "looks like ed25519:"),
-        ([Signer().text for _ in range(17)], "https://x.example", ValueError, "1 to 16"),
-        ([PIN], "https://münchen.example", ValueError, "xn--"),
-        ([PIN], "https://x.example/a/../b", ValueError, r"without /\."),
-    ],
-)
-def test_pins_that_cannot_work_are_refused_at_once(flavour, pins, url, problem, words):
-    """An empty list would switch the check off, and an address that is rewritten fits no signature."""
-    with pytest.raises(problem, match=words):
-        flavour(url, public_keys=pins)
-
-
-def test_a_pin_without_the_library_is_refused_at_once(flavour, monkeypatch):
-    """The error at construction names the extra to install."""
-    monkeypatch.setattr("licclient._ed25519.find_spec", lambda name: None)
-    flavour("https://x.example")
-    with pytest.raises(ImportError, match=r"pip install 'licclient\[signed\]'"):
-        flavour("https://x.example", public_keys=[PIN])
-
-
-def test_a_key_named_twice_is_one(flavour):
-    """It is asked for once."""
-    assert len(flavour("https://x.example", public_keys=iter([PIN, PIN]))._steps.settings.public_keys) == 1

@@ -1,19 +1,33 @@
+"""Every decision of the client, by tables and by whatever hypothesis makes up."""
+
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licclient import License, LicenseRefused, Reason, ServiceUnavailable, Source
-from licclient._model import Held, Listing, Round, Verified
+from licclient import (
+    InvalidRequest,
+    License,
+    LicenseRefused,
+    Reason,
+    ServiceUnavailable,
+    Source,
+    UntrustedAnswer,
+)
+from licclient._model import Held, Listing, Manifest, Proof, Round, Verified
 from licclient._policy import (
     CLOCK_TOLERANCE,
     MARK_EVERY,
+    Settled,
+    Standing,
     begin_round,
     end_round,
     is_due,
     is_link_good,
     is_newer,
+    judge_held,
     mark,
     recall,
     settle,
@@ -126,6 +140,103 @@ def test_a_success_resets_the_latest_instant_seen():
     assert settled.held == Held(Verified("Notes", None, lifetime=False), START + HOUR, START + HOUR)
 
 
+# --- to the very instant ----------------------------------------------------------------------
+
+TICK = timedelta(microseconds=1)
+LAST_DAY = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("now", "expiry", "standing"),
+    [
+        (START - CLOCK_TOLERANCE - TICK, None, Standing.CLOCK_SET_BACK),
+        (START - CLOCK_TOLERANCE, None, Standing.FRESH),
+        (START + 24 * HOUR - TICK, None, Standing.FRESH),
+        (START + 24 * HOUR, None, Standing.GRACE),
+        (START + 96 * HOUR - TICK, None, Standing.GRACE),
+        (START + 96 * HOUR, None, Standing.OVER),
+        (LAST_DAY + 11 * HOUR, LAST_DAY.date(), Standing.FRESH),
+        (LAST_DAY + 24 * HOUR - TICK, LAST_DAY.date(), Standing.GRACE),
+        (LAST_DAY + 24 * HOUR, LAST_DAY.date(), Standing.OVER),
+    ],
+)
+def test_each_end_is_where_it_is(now, expiry, standing):
+    """Cache, grace, the key's own day and the tolerance of clocks, on both sides of each (D-41 to D-43)."""
+    held = Held(Verified("Notes", expiry, lifetime=False), START, START)
+    assert judge_held(held, now, settings()) is standing
+
+
+def test_within_the_tolerance_the_latest_instant_seen_counts():
+    """A clock that is a little behind brings nothing back."""
+    held = Held(Verified("Notes", None, lifetime=False), START, START + 24 * HOUR)
+    assert judge_held(held, START + 24 * HOUR - TICK, settings()) is Standing.GRACE
+
+
+@pytest.mark.parametrize(
+    ("later", "moves"),
+    [
+        (timedelta(0), False),
+        (-HOUR, False),
+        (MARK_EVERY, False),
+        (MARK_EVERY + TICK, True),
+    ],
+)
+def test_the_mark_moves_when_it_is_worth_a_write(later, moves):
+    """After five minutes, and not before."""
+    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    assert mark(held, START + later, settings()) == (replace(held, seen_at=START + later) if moves else held)
+
+
+def test_the_mark_moves_when_an_end_was_crossed():
+    """However little the clock has moved."""
+    held = Held(Verified("Notes", None, lifetime=False), START, START + 24 * HOUR - TICK)
+    assert mark(held, START + 24 * HOUR, settings()).seen_at == START + 24 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (START + 96 * HOUR, "No answer. The last confirmed license has run out."),
+        (START - HOUR, "No answer. The clock of this computer has been set back."),
+    ],
+)
+def test_an_outage_says_why_nothing_holds(now, words):
+    """The error tells what became of the license that was remembered, and this stays remembered."""
+    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    settled = settle(OUTAGE, held, now, settings())
+    assert (str(settled.result), settled.held) == (words, held)
+    assert settle(OUTAGE, None, now, settings()).result is OUTAGE
+    assert settle(OUTAGE, held, START, settings(product="Paint")).result is OUTAGE
+
+
+def test_each_answer_leaves_what_it_should():
+    """A refusal forgets; another product, a malformed call and a forger do not; a success says all."""
+    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    no = LicenseRefused(Reason.REVOKED, "Gone.")
+    assert settle(no, held, START, settings()) == Settled(no, None)
+    for answer in (InvalidRequest({}), UntrustedAnswer("Who?")):
+        assert settle(answer, held, START, settings()) == Settled(answer, held)
+    other = settle(Verified("Notes", None, lifetime=False), held, START, settings(product="Paint"))
+    assert (str(other.result), other.held) == ("This license is for Notes, not for Paint.", held)
+    granted = settle(Verified("Notes", LAST_DAY.date(), lifetime=False), None, START, settings())
+    assert granted.result == License("Notes", LAST_DAY.date(), False, START, Source.SERVER, False)  # noqa: FBT003
+    assert recall(granted.held, START, settings()) == replace(granted.result, source=Source.CACHE)
+    late = settle(OUTAGE, granted.held, START + 30 * HOUR, settings()).result
+    assert late == replace(granted.result, source=Source.GRACE)
+    early = settle(OUTAGE, granted.held, START + HOUR, settings()).result
+    assert early == replace(granted.result, source=Source.CACHE)
+
+
+@pytest.mark.parametrize(("behind", "seen"), [(HOUR, HOUR), (-HOUR, timedelta(0))])
+def test_a_signed_success_counts_from_its_signature(behind, seen):
+    """Confirmed by the service's clock; the latest instant seen is never before that (D-63)."""
+    proof = Proof("192.0.2.1", {}, b"", START)
+    verified = Verified("Notes", None, lifetime=True, proof=proof)
+    settled = settle(verified, None, START + behind, settings())
+    assert settled.held == Held(verified, START, START + seen)
+    assert settled.result.authenticated
+
+
 # --- cadence ----------------------------------------------------------------------------------
 
 
@@ -140,12 +251,47 @@ def test_checks_are_due_by_the_clock(spread, later):
         assert due
 
 
+@pytest.mark.parametrize(
+    ("later", "due"),
+    [
+        (-CLOCK_TOLERANCE - TICK, True),
+        (-CLOCK_TOLERANCE, False),
+        (13.2 * HOUR - TICK, False),
+        (13.2 * HOUR, True),
+    ],
+)
+def test_a_check_is_due_to_the_instant(later, due):
+    """A tenth of the wait is the most that is added, and five minutes the most that a clock may be behind."""
+    last = begin_round(None, START, 1)
+    assert last == Round(START, 0.1, answered=False, listing=None)
+    assert is_due(last, START + later, settings()) is due
+
+
+def test_a_wait_without_spread_is_twelve_hours():
+    """For who draws a zero."""
+    last = begin_round(None, START, 0)
+    assert not is_due(last, START + 12 * HOUR - TICK, settings())
+    assert is_due(last, START + 12 * HOUR, settings())
+
+
+def test_a_version_has_at_most_256_characters():
+    """What is longer is not read (D-47); a pre-release is offered to who runs one."""
+    longest = "2." + "0" * 254
+    assert is_newer(longest, "1.0")
+    assert not is_newer(longest + "0", "1.0")
+    assert not is_newer("2.0rc1", "1.0")
+    assert is_newer("2.0rc1", "2.0b1")
+    assert is_newer("2.0", "2.0rc1")
+    assert not is_newer("2.0", "rubbish")
+
+
 def test_the_first_check_is_due():
     """Without a last check there is nothing to wait for."""
     assert is_due(None, START, settings())
 
 
-LISTING = Listing("Notes", "notes", "2.0", "", START, "https://x.example/f")
+VOUCHED = Manifest("notes", "2.0", 1, "0" * 64, START, START)
+LISTING = Listing("Notes", "notes", "2.0", "", START, "https://x.example/f", "word", VOUCHED)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +310,8 @@ def test_what_is_remembered_of_a_check(answer, answered, kept):
     after = end_round(begin_round(before, START + HOUR, 0.5), answer, "1.0")
     assert after.answered is answered
     assert (after.listing and after.listing.version) == kept
-    assert after.listing is None or after.listing.download_url is None
+    assert after.listing is None or (after.listing.download_url, after.listing.vouched) == (None, None)
+    assert (after.checked_at, after.spread) == (START + HOUR, 0.05)
 
 
 @given(st.text(max_size=8), st.text(max_size=8))

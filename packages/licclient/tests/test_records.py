@@ -1,14 +1,234 @@
-"""What is remembered, as bytes."""
+"""What is remembered, as bytes: what was written is read, and nothing else is (D-41)."""
+
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from hashlib import sha256
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from licclient._records import read_instant
+from licclient._model import Held, Listing, Round, Verified
+from licclient._records import (
+    read_held,
+    read_highest,
+    read_instant,
+    read_round,
+    record_name,
+    seal,
+    unseal,
+    write_held,
+    write_highest,
+    write_round,
+)
+
+NAME = record_name("license", "https://store.example", "key", "domain")
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+instants = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(texts, st.none() | st.dates(), instants, st.timedeltas(timedelta(0), timedelta(days=9)))
+def test_a_success_survives_the_disk(product, expiry, checked_at, later):
+    """What is written is what is read."""
+    held = Held(Verified(product, expiry, expiry is None), checked_at, checked_at + later)
+    assert read_held(unseal(NAME, seal(NAME, write_held(held)))) == held
+
+
+@given(
+    instants,
+    st.floats(0, 0.1),
+    st.booleans(),
+    st.none() | st.builds(Listing, texts, texts, texts, texts, instants, st.none()),
+)
+def test_a_round_survives_the_disk(checked_at, spread, answered, listing):
+    """What is written is what is read."""
+    done = Round(checked_at, spread, answered, listing)
+    assert read_round(unseal(NAME, seal(NAME, write_round(done)))) == done
+
+
+@given(st.binary(max_size=300))
+def test_foreign_bytes_are_no_record(raw):
+    """Nothing but what was sealed under this name is read."""
+    assert unseal(NAME, raw) is None
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "soon", "2026-11-21", "2026-11-21T12:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:00-14:00"],
+    "change",
+    [
+        {"schema": 2},
+        {"product": 7},
+        {"expiry": "2026-02-30"},
+        {"lifetime": True},
+        {"checked_at": "2026-11-21T12:00:00"},
+        {"checked_at": "noon"},
+        {"seen_at": "2026-11-20T12:00:00+00:00"},
+    ],
 )
-def test_what_is_no_instant_reads_as_nothing(text):
-    """No zone, no time, or a time that no zone but its own can tell."""
+def test_a_record_that_makes_no_sense_is_a_miss(change):
+    """A sealed record of another schema, or one that contradicts itself, is not used."""
+    at = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    document = {"schema": 1, **write_held(Held(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at))}
+    assert read_held(unseal(NAME, seal(NAME, document))) is not None
+    assert read_held(unseal(NAME, seal(NAME, document | change))) is None
+
+
+def test_names_tell_nothing_and_never_collide():
+    """A name is a digest; moving text from one part to the next makes another name."""
+    assert record_name("license", "ab", "c") != record_name("license", "a", "bc")
+    assert "store" not in NAME
+    assert NAME.replace("-", "").isalnum()
+
+
+# --- to the letter ----------------------------------------------------------------------------
+
+CONTENT = (
+    b'{"checked_at": "2026-11-21T12:00:00+00:00", "expiry": "2027-01-01", "lifetime": false,'
+    b' "product": "Notes", "schema": 1, "seen_at": "2026-11-21T13:00:00+00:00"}'
+)
+
+
+def sealed(content: bytes, name: str = NAME) -> bytes:
+    """A record with a good sum over any content."""
+    return sha256(name.encode() + b"\0" + content).hexdigest().encode() + b"\n" + content + b"\n"
+
+
+def test_what_an_earlier_version_wrote_is_read():
+    """Names and bytes are the same in all versions: an app that was updated need not ask again."""
+    assert record_name("license", "https://store.example", "key", "domain") == NAME
+    assert NAME == "license-603f0a8cfe2c2059b86f510d4518d045b930b6aa"
+    held = Held(Verified("Notes", date(2027, 1, 1), lifetime=False), NOON, NOON + timedelta(hours=1))
+    assert seal(NAME, write_held(held)) == sealed(CONTENT)
+    assert read_held(unseal(NAME, sealed(CONTENT))) == held
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        sealed(CONTENT)[:-1],
+        sealed(CONTENT) + b"\n",
+        sealed(CONTENT, "license-another"),
+        sealed(b"{"),
+        sealed(b"\xff"),
+        sealed(b"[" * 100_000),
+        sealed(b"[1]"),
+        sealed(b'{"schema": 2}'),
+        sealed(b"{}"),
+        b"",
+        b"\n",
+    ],
+    ids=[
+        "no end",
+        "two ends",
+        "of another",
+        "no JSON",
+        "no text",
+        "deep",
+        "a list",
+        "newer",
+        "bare",
+        "empty",
+        "blank",
+    ],
+)
+def test_what_is_no_record_of_this_name_and_schema_reads_as_nothing(raw):
+    """Also with a good sum over it."""
+    assert unseal(NAME, raw) is None
+
+
+@pytest.mark.parametrize("field", ["product", "lifetime", "checked_at", "seen_at", "expiry"])
+def test_a_success_lacks_nothing(field):
+    """Each field is needed, and of its own type."""
+    good = json.loads(CONTENT)
+    assert read_held(good) is not None
+    assert read_held({name: value for name, value in good.items() if name != field}) is None
+    assert read_held(good | {field: []}) is None
+    assert read_held(None) is None
+
+
+def test_the_latest_instant_seen_may_be_the_first():
+    """A success that was just confirmed; not one that was seen before it was confirmed."""
+    good = json.loads(CONTENT)
+    assert read_held(good | {"seen_at": good["checked_at"]}) is not None
+    assert read_held(good | {"seen_at": "2026-11-21T11:59:59.999999+00:00"}) is None
+
+
+LISTING = {
+    "name": "Notes",
+    "slug": "notes",
+    "version": "2.0",
+    "changelog": "Faster.",
+    "last_updated": "2026-11-21T12:00:00+00:00",
+    "manifest": "word",
+}
+ROUND = {"checked_at": "2026-11-21T12:00:00+00:00", "spread": 0.5, "answered": True, "listing": LISTING}
+
+
+def test_a_check_is_read_with_its_offer_and_without_a_link():
+    """All that an offer shows, and what the vendor signed of it; a whole number is a spread as well."""
+    listing = Listing("Notes", "notes", "2.0", "Faster.", NOON, None, "word")
+    assert read_round(ROUND) == Round(NOON, 0.5, answered=True, listing=listing)
+    assert write_round(Round(NOON, 0.5, answered=True, listing=listing)) == ROUND
+    for spread in (0, 1):
+        found = read_round(ROUND | {"spread": spread})
+        assert found is not None
+        assert type(found.spread) is float
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({field: []} for field in ("checked_at", "spread", "answered")),
+        {"checked_at": "noon"},
+        {"spread": -0.001},
+        {"spread": 1.001},
+        {"spread": float("nan")},
+    ],
+)
+def test_a_check_that_makes_no_sense_is_a_miss(change):
+    """It is due then."""
+    assert read_round(ROUND | change) is None
+    assert read_round({name: value for name, value in ROUND.items() if name not in change}) is None
+    assert read_round(None) is None
+
+
+@pytest.mark.parametrize("field", LISTING)
+def test_an_offer_that_makes_no_sense_is_none(field):
+    """The check counts all the same; only what was signed may be missing."""
+    broken = read_round(ROUND | {"listing": LISTING | {field: []}})
+    assert broken is not None
+    assert broken.listing is None
+    lacking = read_round(ROUND | {"listing": {name: told for name, told in LISTING.items() if name != field}})
+    assert lacking is not None
+    assert (lacking.listing is None) == (field != "manifest")
+
+
+@pytest.mark.parametrize("change", [{"last_updated": "yesterday"}, {"manifest": 7}])
+def test_an_offer_of_no_known_day_is_none(change):
+    """Nor one whose manifest is no text."""
+    found = read_round(ROUND | {"listing": LISTING | change})
+    assert found is not None
+    assert found.listing is None
+
+
+def test_the_highest_version_is_remembered():
+    """And nothing else is taken for it (D-68)."""
+    assert write_highest("2.0") == {"version": "2.0"}
+    assert read_highest(write_highest("2.0")) == "2.0"
+    assert [read_highest(found) for found in (None, {}, {"version": 2})] == [None] * 3
+
+
+def test_instants_have_a_zone_and_are_read_as_utc():
+    """Whatever zone they were written in."""
+    there = NOON.astimezone(timezone(timedelta(hours=-5)))
+    found = read_instant(there.isoformat())
+    assert found == NOON
+    assert found is not None
+    assert found.tzinfo is UTC
+    assert [read_instant(text) for text in ("noon", "", "2026-11-21T12:00:00")] == [None] * 3
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:00-14:00"])
+def test_an_instant_that_only_its_own_zone_can_tell_reads_as_nothing(text):
+    """The first and the last day of all have no place in UTC."""
     assert read_instant(text) is None

@@ -4,7 +4,6 @@ import logging
 import os
 import stat
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -13,17 +12,8 @@ from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, SignedStore, documen
 
 from licclient import ServiceUnavailable, UntrustedAnswer, Update
 from licclient._ed25519 import read_public_key
-from licclient._manifest import MAX_HEADER, judge_manifest, read_manifest
-from licclient._model import Listing, Manifest
-from licclient._releases import SignedReleases
-from licclient._settings import read_settings
-
-NO_SETTINGS = dict.fromkeys(["product", "slug", "version", "domain"]) | {
-    "cache_for": timedelta(hours=24),
-    "grace": timedelta(0),
-    "check_every": timedelta(hours=12),
-    "timeout": 10.0,
-}
+from licclient._manifest import MAX_HEADER, read_manifest
+from licclient._model import Manifest
 
 
 @pytest.fixture
@@ -206,26 +196,6 @@ async def test_a_client_without_pins_cannot_pass_its_offer_on(client, pinned, st
     assert named(folder) == []
 
 
-def test_what_another_process_has_seen_meanwhile_counts(clock):
-    """Two processes check at once: the one that learns of the higher version first is not forgotten."""
-
-    class Racing:
-        """A state that another process changes between our look at it and our lock."""
-
-        def load(self, name) -> None:
-            """Nothing yet."""
-
-        def change(self, name, edit):
-            """By now it is there, and stays."""
-            held = {"version": "3.0"}
-            assert edit(held) is held
-
-    settings = read_settings("https://x.example", **NO_SETTINGS, release_keys=[ALICE.pin])
-    listing = Listing("Notes", "notes", "2.0", "", clock(), None, word(document()))
-    judged = SignedReleases(settings, Racing()).vouch(listing, clock())
-    assert isinstance(judged, UntrustedAnswer)
-
-
 # --- the pure room ------------------------------------------------------------------------------
 
 KEYS = [read_public_key(ALICE.pin)]
@@ -261,11 +231,12 @@ def test_rubbish_is_not_trusted_and_raises_nothing(header):
     assert isinstance(read_manifest(header, KEYS), UntrustedAnswer)
 
 
-def test_a_wrong_version_anywhere_is_no_version(clock):
-    """A version that PEP 440 cannot read is not above anything."""
-    header = word(document(version="banana"))
-    assert isinstance(judge_manifest(header, "notes", "banana", KEYS, None, clock()), Manifest)
-    assert isinstance(judge_manifest(header, "notes", "banana", KEYS, "1.0", clock()), UntrustedAnswer)
+async def test_a_slip_of_the_vendor_locks_nobody_out(pinned, store, key):
+    """A signed version that PEP 440 cannot read is not offered, and not remembered as the highest."""
+    store.version, store.header = "banana", word(document(version="banana"))
+    assert await pinned.check_for_update(key) is None
+    store.version, store.header = "2.0", word(document())
+    assert (await pinned.check_for_update(key, force=True)).version == "2.0"
 
 
 @pytest.mark.parametrize("wrong", ["ed25519:x", "", "x" * 51])

@@ -4,6 +4,8 @@ import io
 import json
 import logging
 import secrets
+import subprocess
+import sys
 from base64 import b64encode
 from datetime import UTC, datetime
 
@@ -233,6 +235,40 @@ async def test_a_failure_behind_an_endpoint_is_logged_masked(site, world, monkey
     assert f"ZeroDivisionError: {mask_key(key)} … /x?" in logged
     assert key not in logged
     assert link.rpartition("=")[2] not in logged
+
+
+PAST_THE_LOG = """
+import logging, sys, threading, warnings
+from licserver.web.logs import set_up_logging
+
+class Odd:
+    def __del__(self):
+        raise ValueError(f"unraisable {sys.argv[1]}")
+
+def burst():
+    raise ValueError(f"thread {sys.argv[1]}")
+
+set_up_logging()
+thread = threading.Thread(target=burst)
+thread.start()
+thread.join()
+odd = Odd()
+del odd
+warnings.warn(f"warning {sys.argv[1]}")
+logging.getLogger("x").error("%s, %s", sys.argv[1])
+logging.getLogger("x").error("after all, %s", sys.argv[1])
+"""
+
+
+def test_what_python_prints_past_the_log_is_masked_too():
+    """Threads that die, exceptions in destructors, warnings, the report of a line that cannot be logged."""
+    key = draw_key()
+    command = [sys.executable, "-X", "dev", "-c", PAST_THE_LOG, key]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    printed = done.stdout + done.stderr
+    assert key not in printed
+    for what in ("unraisable", "thread", "warning", "after all,"):
+        assert f"{what} {mask_key(key)}" in printed
 
 
 def test_what_the_server_prints_shows_no_key(program):

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from hashlib import sha512
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -128,6 +129,21 @@ def test_the_quick_reader_says_the_same(field):
         assert quick(other) == read_accept_signature(other, KEYS)
 
 
+def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
+    """An app's every call asks for the same thing with another nonce: that costs next to nothing."""
+    read = []
+
+    def counted(*told: Any):
+        read.append(told)
+        return read_accept_signature(*told)
+
+    monkeypatch.setattr("licserver.signatures.read_accept_signature", counted)
+    quick = WishReader(KEYS)
+    for nonce in ("one", "two", "three"):
+        assert quick(oracle.wish(nonce)) == Wanted("sig", f'"{nonce}"', NEW)
+    assert len(read) == 1
+
+
 @given(st.text(st.characters(codec="ascii")) | st.text(alphabet='sig=();"@,\\ \t?*:1nonce'))
 @example('sig=("' + "\\\\" * 4000)
 @example("a=(" * 3000)
@@ -150,6 +166,10 @@ def test_whatever_a_caller_sends_is_read_in_a_moment(field):
         ("md5=:hBotaJrKa9FhFEdFPCLG/A==:", False),
         (content_digest(b"body")[:-1], False),
         (f"{content_digest(b'body')};", False),
+        (f"X{content_digest(b'body')}", False),
+        (f"{content_digest(b'body')}X", False),
+        (f"\f{content_digest(b'body')}", False),
+        (f" {content_digest(b'body')}\t", True),
         ("sha-256=::", False),
         ("sha-256", False),
         ("", False),
@@ -171,6 +191,7 @@ def test_the_oracle_agrees_with_the_signature():
         b"{}",
         NOON + timedelta(microseconds=999_999),
     )
+    assert sorted(signed) == ["Content-Digest", "Signature", "Signature-Input"]
     answered = oracle.Answered(asked, 404, {"Content-Type": "application/json", **signed}, b"{}")
     result = oracle.verify(answered, {NEW.id: NEW.private.public.raw}, NOON)
     assert result.parameters == {
@@ -189,6 +210,7 @@ def test_the_oracle_agrees_with_the_signature():
     [
         ("https://Licenses.Example.com", "https://licenses.example.com"),
         ("https://x.example:443/Store/", "https://x.example/Store"),
+        ("https://x.example/X/", "https://x.example/X"),
         ("http://x.example:80", "http://x.example"),
         ("http://x.example:443", "http://x.example:443"),
         ("https://x.example:8443", "https://x.example:8443"),

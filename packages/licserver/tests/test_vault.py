@@ -3,8 +3,6 @@
 import json
 import re
 import stat
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -29,33 +27,6 @@ def test_the_secrets_file_is_private_from_the_first_byte(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["secrets.json"]
     assert stat.S_IMODE((tmp_path / "secrets.json").stat().st_mode) == 0o600
     assert open_vault(Settings(data_dir=tmp_path)) == vault
-
-
-def test_processes_that_start_together_agree_on_the_secrets(tmp_path):
-    """Of several first starts at once one draws the secrets, and the others take them."""
-    code = (
-        "import sys; from pathlib import Path; from licserver.vendor import Vendor;"
-        "from licserver.settings import Settings; sys.stdin.read();"
-        "vendor = Vendor(Settings(data_dir=Path(sys.argv[1]))); print(vendor.vault.fingerprint.hex())"
-    )
-    for number in range(3):
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", code, str(tmp_path / str(number))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(4)
-        ]
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.stdin = None
-        results = [process.communicate(timeout=60) for process in processes]
-        assert [problem for _, problem in results] == [""] * 4
-        assert len({fingerprint for fingerprint, _ in results}) == 1
 
 
 def test_threads_that_start_together_agree_on_the_secrets(tmp_path):
@@ -174,30 +145,3 @@ def test_nothing_secret_is_shown():
     shown = repr(vault) + str(vault.link_secrets)
     assert not any(repr(secret) in shown or secret.hex() in shown for secret in secrets)
     assert held["index_secret"] not in shown
-
-
-def test_no_issued_key_stands_in_any_file(world, meddler, request):
-    """After selling, showing and revoking, no byte on the disk spells a key, in any of its groups."""
-    keys = [world.key(expires_on=None, allowed=("site.example",)) for _ in range(20)]
-    world.vendor.revoke(keys[0], "refunded")
-    for license_ in world.vendor.licenses():
-        assert world.vendor.key(license_) in keys
-    folders = [world.folder / "data"]
-    if meddler.is_remote:
-        meddler.do("", "CHECKPOINT")
-        folders.append(request.getfixturevalue("postgres").folder / "base")
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    everything = b"".join(path.read_bytes() for path in files)
-    assert b"site.example" in everything  # the books are what we are looking at
-    assert not [key for key in keys if any(group.encode() in everything for group in key[3:].split("-"))]
-
-
-def test_swapped_rows_are_noticed_by_the_vendor(world, meddler):
-    """Somebody who writes into the database cannot make the vendor reveal one key as another."""
-    keys = [world.key(), world.key()]
-    first, second = (world.vendor.vault.license_id(key).hex() for key in keys)
-    swap = "UPDATE licenses SET sealed_key = (SELECT sealed_key FROM licenses WHERE id = {1}) WHERE id = {0}"
-    meddler.do(swap.format(f"x'{first}'", f"x'{second}'"), swap.format(f"'\\x{first}'", f"'\\x{second}'"))
-    with pytest.raises(VaultError):
-        world.vendor.key(world.vendor.license(keys[0]))
-    assert world.vendor.key(world.vendor.license(keys[1])) == keys[1]

@@ -253,3 +253,11 @@ async def test_a_wish_may_be_spread_over_several_lines(signing_site, signing_key
     )
     assert raw.startswith(b"HTTP/1.1 403")
     assert re.search(rb"\r\nSignature: sig=:", raw)
+
+
+async def test_who_guesses_too_much_gets_no_signature(make_signing_world, open_site):
+    """A 429 is no verdict, and is not signed like one (D-60, D-70)."""
+    site = await open_site(make_signing_world(miss_limit=1))
+    for expected, signed in ((403, True), (429, False)):
+        status, answered = await call(site, "POST", VERIFY, asked_for("CP-x"))
+        assert (status, "Signature" in answered.headers) == (expected, signed)

@@ -24,6 +24,13 @@ LOCK_SECONDS: Final = 2.0
 _REPLACE_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Windows refuses to replace a file that a virus scanner or another reader has open; it is soon done."""
 
+# What only some systems have is 0 on the others. A pipe without a writer would wait forever, and a link may
+# lead anywhere.
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_READ: Final = (
+    os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+)
+
 _Signature = tuple[int, int, int, int]
 _Edit = Callable[[Document | None], Document | None]
 
@@ -51,7 +58,7 @@ class StateFolder:
         known = self._memory.get(name)
         if known is not None and known[0] == signature:
             return known[1]
-        raw = None if path is None or signature is None else read_private(path)
+        raw = None if path is None else read_private(path)
         document = None if raw is None else unseal(name, raw)
         self._memory[name] = signature, document
         return document
@@ -147,8 +154,7 @@ class StateFolder:
         draft = path.with_suffix(".draft")
         with suppress(OSError):
             draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            with open(os.open(draft, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+            with open(os.open(draft, _WRITE, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
                 file.write(seal(name, document))
                 file.flush()
                 os.fsync(file.fileno())
@@ -158,7 +164,7 @@ class StateFolder:
         path = self._path(name)
         if path is not None:
             with suppress(OSError):
-                _patiently(lambda: path.unlink(missing_ok=True))
+                _patiently(path.unlink)
 
 
 def replace_file(source: Path, target: Path) -> None:
@@ -195,11 +201,8 @@ def _signature(path: Path | None) -> _Signature | None:
 
 def read_private(path: Path) -> bytes | None:
     """Read a plain file of bearable size; None for links, folders, pipes, devices and everything else."""
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-    # A pipe without a writer would wait forever, and a link may lead anywhere.
-    flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, _READ)
     except OSError:
         return None
     try:

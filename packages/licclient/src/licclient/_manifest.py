@@ -60,6 +60,9 @@ def judge_manifest(
             f"The vendor signed this version until {until}: the service shows an old answer, the vendor has"
             " not renewed it, or the clock of this computer is wrong."
         )
+    if not is_at_least(version, version):
+        # Never offered (D-47); remembered as the highest, it would be above everything that comes later.
+        return UntrustedAnswer("The vendor signed a version that cannot be compared with others.")
     if highest is not None and not is_at_least(version, highest):
         return UntrustedAnswer("A higher version than this one was signed before.")
     return manifest
@@ -141,4 +144,4 @@ def _bytes(text: str) -> bytes:
     """Read base64url without padding; nothing when it is none."""
     if not _BASE64URL.fullmatch(text) or len(text) % 4 == 1:
         return b""
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    return urlsafe_b64decode(text + "==")  # what is too much of it does no harm

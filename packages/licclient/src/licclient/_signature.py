@@ -91,19 +91,18 @@ def read_signature(
         keys: All that are pinned; signatures by others count for nothing.
         nonce: The call's own; None for a remembered answer, whose nonce was compared when it came.
     """
-    if "signature" not in reply.headers or "signature-input" not in reply.headers:
+    if not all(name in reply.headers for name in SIGNATURE_HEADERS):
         return UntrustedAnswer(
             "The answer carries no signature by a pinned key: the service has none of these keys,"
             " or somebody on the way took it off."
         )
-    if read_sha256(reply.headers.get("content-digest")) != sha256(reply.body).hexdigest():
+    if read_sha256(reply.headers["content-digest"]) != sha256(reply.body).hexdigest():
         return UntrustedAnswer("The answer was changed on the way: its digest is another.")
     signatures = dict(_SIGNATURE.findall(reply.headers["signature"]))
-    known = {f'"{key.id}"': key for key in keys}
     problem = "The answer's signature cannot be read, or is not by a pinned key."
     for member in _members(reply.headers["signature-input"]):
         told = dict(_PARAMETER.findall(member["told"]))
-        key = known.get(told.get("keyid", ""))
+        key = next((key for key in keys if told.get("keyid") == f'"{key.id}"'), None)
         if key is None or member["label"] not in signatures:
             continue
         fault = _fault(member["items"], told, nonce)
@@ -150,24 +149,27 @@ def _fault(items: str, told: Mapping[str, str], nonce: str | None) -> str | None
         return "The answer's signature is for another purpose."
     if nonce is not None and told.get("nonce") != f'"{nonce}"':
         return "The answer was signed for another call."
-    instants = [told.get(name, "") for name in ("created", "expires")]
-    if not all(map(_INSTANT.fullmatch, instants)) or int(instants[0]) > int(instants[1]):
+    created, expires = told.get("created", ""), told.get("expires", "")
+    if not (_INSTANT.fullmatch(created) and _INSTANT.fullmatch(expires)) or int(created) > int(expires):
         return "The answer's signature does not say when it was made and for how long."
     return None
 
 
 def signature_base(call: Call, reply: Reply, items: str, params: str) -> bytes:
-    """Write down what the signature is over (RFC 9421 section 2.5); what is no ASCII fits no signature."""
+    """Write down what the signature is over (RFC 9421 section 2.5); what is no ASCII fits no signature.
+
+    Each text has bytes of its own: with anything put in its place it might fit a signature over that.
+    """
     values = {
         '"@status"': str(reply.status),
-        '"content-type"': reply.headers.get("content-type", "").strip(),
-        '"content-digest"': reply.headers.get("content-digest", "").strip(),
+        '"content-type"': reply.headers["content-type"].strip(),
+        '"content-digest"': reply.headers["content-digest"].strip(),
         '"@method";req': call.method,
         '"@target-uri";req': call.url,
         '"content-digest";req': content_digest(call.body or b""),
     }
-    lines = [f"{item}: {values[item]}" for item in items.split(" ")]
-    return "\n".join([*lines, f'"@signature-params": {params}']).encode("ascii", "replace")
+    lines = [f"{item}: {values[item]}" for item in items.split()]
+    return "\n".join([*lines, f'"@signature-params": {params}']).encode(errors="surrogatepass")
 
 
 def _origin(url: str) -> str:

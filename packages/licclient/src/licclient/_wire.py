@@ -34,7 +34,7 @@ MIN_MASKED: Final = 10
 _WORDS: Final = frozenset({200, 401, 403, 404, 422})
 
 # Compiled when it is needed: that takes longer than anything else here.
-_KEY_SHAPE: Final = r"CP(?:-|%2D)[A-Z0-9]{6}(?:(?:-|%2D)[A-Z0-9]{6}){4}"
+_KEY_SHAPE: Final = r"CP(?:(?:-|%2D)[A-Z0-9]{6}){2,5}"  # also the larger half of one
 
 _JSON_HEADERS: Final = {"Accept": "application/json"}
 

@@ -171,7 +171,7 @@ def _base64url(raw: bytes) -> str:
 def _unpadded(text: str) -> bytes | None:
     """Read base64url without padding; None for what is not exactly how `_base64url` writes it."""
     try:
-        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        raw = urlsafe_b64decode(text + "==")  # what is too much of it does no harm
     except ValueError:
         return None
     return raw if _base64url(raw) == text else None

@@ -232,7 +232,7 @@ def _base64url(raw: bytes) -> str:
 
 
 def _unpadded(text: str) -> bytes:
-    raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    raw = urlsafe_b64decode(text + "==")  # what is too much of it does no harm
     if _base64url(raw) != text:
         raise _Flaw("its base64url is not in order")
     return raw

@@ -53,7 +53,7 @@ class LinkRing:
         self._mark = _mark(path)
         self._refused: _Mark | None = None
         self._secrets = vault.link_secrets
-        self._signer = vault.link_secrets[0]
+        self._signer: LinkSecret  # chosen by the first look, which comes before anything else
         self._looked_at = self._look_at = datetime.min.replace(tzinfo=UTC)
 
     def signer(self, now: datetime) -> LinkSecret:

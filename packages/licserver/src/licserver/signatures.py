@@ -182,7 +182,7 @@ def fits_digest(field: str, content: bytes) -> bool:
     """
     if field == content_digest(content):
         return True
-    known = 0
+    known = False
     for member in field.split(","):
         found = _DIGEST_MEMBER.fullmatch(member.strip(" \t"))
         if found is None:
@@ -191,8 +191,8 @@ def fits_digest(field: str, content: bytes) -> bool:
             continue
         if found[2] != b64encode(digest(content)).decode():
             return False
-        known += 1
-    return known > 0
+        known = True
+    return known
 
 
 def sign_answer(
@@ -238,5 +238,5 @@ def sign_answer(
 def normal_base(base_url: str) -> str:
     """Write a base URL as clients do that normalise theirs: lower case, without the scheme's own port."""
     parts = urlsplit(base_url)
-    host = parts.netloc.lower().removesuffix(_DEFAULT_PORTS.get(parts.scheme, ":"))
+    host = parts.netloc.lower().removesuffix(_DEFAULT_PORTS[parts.scheme])
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"

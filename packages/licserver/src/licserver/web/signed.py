@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from aiohttp import web
 
@@ -11,6 +12,8 @@ from licserver.keys import SigningKey
 from licserver.signatures import Question, WishReader, fits_digest, normal_base, sign_answer
 from licserver.web.answers import CONTENT_TYPE, WholeResponse, send
 from licserver.web.state import Handler
+
+_TOO_MANY: Final = 429
 
 
 class AnswerSigner:
@@ -71,6 +74,8 @@ class AnswerSigner:
         response = await handler(request)
         if not isinstance(response, WholeResponse):
             raise TypeError("only an answer of known bytes can be signed")
+        if response.status == _TOO_MANY:  # no verdict (D-70): everybody may be told so by anybody
+            return response
         response.headers.update(
             sign_answer(
                 wanted,

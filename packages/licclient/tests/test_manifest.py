@@ -1,0 +1,190 @@
+"""Did the vendor sign this version: the pure room, clause by clause (D-67, D-68).
+
+That clients offer and download nothing else, in both flavours and over sockets, is in `test_releases`.
+"""
+
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from stage.releases import ALICE, BOB, CONTENT, EVE, document, said, word
+
+from licclient import UntrustedAnswer
+from licclient._ed25519 import read_public_key
+from licclient._manifest import MAX_HEADER, is_at_least, judge_manifest, read_manifest
+from licclient._model import Manifest
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+KEYS = [read_public_key(BOB.pin), read_public_key(ALICE.pin)]
+ENDS = datetime(2027, 5, 20, 10, tzinfo=UTC)
+SIGNED = Manifest(
+    "notes", "2.0", len(CONTENT), sha256(CONTENT).hexdigest(), datetime(2026, 11, 20, 10, tzinfo=UTC), ENDS
+)
+
+NONE = "The answer carries no manifest signed by the vendor."
+UNREADABLE = "The manifest cannot be read."
+UNSIGNED = "No pinned key has signed the manifest."
+NOT_A_RELEASE = "What the vendor signed is not about a release."
+OTHER_VERSION = "The vendor signed another version than the service tells."
+STEP_BACK = "A higher version than this one was signed before."
+OVER = (
+    "The vendor signed this version until 2027-05-20 10:00 UTC: the service shows an old answer, the vendor"
+    " has not renewed it, or the clock of this computer is wrong."
+)
+
+
+def judged(header: str | None, *, highest: str | None = None, now: datetime = NOW) -> Manifest | str:
+    """What becomes of notes 2.0 with this header: what was signed, or what is wrong."""
+    found = judge_manifest(header, "notes", "2.0", KEYS, highest, now)
+    return str(found) if isinstance(found, UntrustedAnswer) else found
+
+
+def signatures(*signed: Any, payload: Any = None) -> str:
+    """A manifest with these signatures, which are no good ones all of them."""
+    return word({"payload": payload or word(said()), "signatures": list(signed)})
+
+
+GOOD = ALICE.sign(word(said()))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        word(document()),
+        word(document(BOB)),
+        word(document(EVE, ALICE)),
+        signatures(None, 1, {}, {"protected": "!", "signature": 1}, GOOD),
+        signatures(GOOD | {"signature": "AAAA"}, GOOD),
+        signatures(BOB.sign(word(said())) | {"signature": GOOD["signature"]}, GOOD),
+        signatures(ALICE.sign(word(said()), alg="Ed25519")),
+        word(document() | {"more": 1}),
+        word(document(more=1)),
+    ],
+    ids=[
+        "by one key",
+        "by another",
+        "by a stranger first",
+        "after rubbish",
+        "after a broken one",
+        "after one under a wrong name",
+        "by the algorithm's newer name",
+        "with more around it",
+        "saying more",
+    ],
+)
+def test_what_a_pinned_key_signed_is_believed(header):
+    """One good signature is enough, whatever stands beside it; and all that is signed is read."""
+    assert judged(header) == SIGNED
+
+
+@pytest.mark.parametrize("highest", [None, "1.9", "2.0", "2.0.0", "2.0rc1"])
+def test_what_is_no_step_back_is_taken(highest):
+    """The highest version that was ever signed, and nothing below it (D-68)."""
+    assert judged(word(document()), highest=highest) == SIGNED
+
+
+def of_size(length: int) -> str:
+    """A good manifest in a header of just this length."""
+    empty = word({**document(), "more": ""})
+    header = word({**document(), "more": "x" * ((length - len(empty)) * 3 // 4)})
+    assert len(header) == length
+    return header
+
+
+def test_the_longest_header_that_is_read():
+    """Up to the limit it is read, beyond it not even looked at."""
+    assert judged(of_size(MAX_HEADER)) == SIGNED
+    assert judged(of_size(MAX_HEADER + 2)) == UNREADABLE
+
+
+PAYLOAD = word(said())
+BAD: dict[str, tuple[str | None, str]] = {
+    "nothing": (None, NONE),
+    "an empty header": ("", UNREADABLE),
+    "no base64url": ("=!", UNREADABLE),
+    "base64 of the other kind": (word(b"\xfb\xff") + "+/", UNREADABLE),
+    "base64url of no length": ("AAAAA", UNREADABLE),
+    "no JSON": (word(b"{"), UNREADABLE),
+    "nested without end": (word(b"[" * 4000), UNREADABLE),
+    "a list": (word([]), UNREADABLE),
+    "no signatures": (word({"payload": PAYLOAD}), UNREADABLE),
+    "no payload": (word({"signatures": [GOOD]}), UNREADABLE),
+    "a payload that is none": (word({"payload": 1, "signatures": [GOOD]}), UNREADABLE),
+    "signatures that are no list": (word({"payload": PAYLOAD, "signatures": GOOD}), UNREADABLE),
+    "signed by nobody": (signatures(), UNSIGNED),
+    "signed by a stranger": (word(document(EVE)), UNSIGNED),
+    "a stranger in her name": (signatures(EVE.sign(PAYLOAD, kid=ALICE.id)), UNSIGNED),
+    "a name that is none": (signatures(ALICE.sign(PAYLOAD, kid=1)), UNSIGNED),
+    "no algorithm": (signatures(ALICE.sign(PAYLOAD, alg="none")), UNSIGNED),
+    "another purpose": (signatures(ALICE.sign(PAYLOAD, typ="JWT")), UNSIGNED),
+    "an extension": (signatures(ALICE.sign(PAYLOAD, crit=["b64"], b64=False)), UNSIGNED),
+    "an empty signature": (signatures(GOOD | {"signature": ""}), UNSIGNED),
+    "a signature of no length": (signatures(GOOD | {"signature": "AAAAA"}), UNSIGNED),
+    "another payload": (signatures(GOOD, payload=word(said(version="2.1"))), UNSIGNED),
+    "another head": (signatures(GOOD | {"protected": BOB.sign(PAYLOAD)["protected"]}), UNSIGNED),
+    "a list said": (word(document(payload=[1])), NOT_A_RELEASE),
+    **{
+        f"no {name} said": (
+            word(document(payload={told: value for told, value in said().items() if told != name})),
+            NOT_A_RELEASE,
+        )
+        for name in said()
+    },
+    **{f"a {name} that is a list": (word(document(**{name: []})), NOT_A_RELEASE) for name in said()},
+    "less than nothing": (word(document(size=-1)), NOT_A_RELEASE),
+    "a size that is a truth": (word(document(size=True)), NOT_A_RELEASE),
+    "more than a petabyte": (word(document(size=10**15 + 1)), NOT_A_RELEASE),
+    "a digest in capitals": (word(document(sha256="A" * 64)), NOT_A_RELEASE),
+    "a digest cut": (word(document(sha256="a" * 63)), NOT_A_RELEASE),
+    "a beginning without a zone": (word(document(published_at="2026-11-20T10:00:00")), NOT_A_RELEASE),
+    "an end without a zone": (word(document(expires_at="2027-05-20T10:00:00")), NOT_A_RELEASE),
+    "an end that is no day": (word(document(expires_at="2027-02-30T10:00:00Z")), NOT_A_RELEASE),
+    "another product": (word(document(slug="paint")), OTHER_VERSION),
+    "another version": (word(document(version="2.1")), OTHER_VERSION),
+    "the same version, spelt otherwise": (word(document(version="2.0.0")), OTHER_VERSION),
+}
+
+
+@pytest.mark.parametrize(("header", "words"), BAD.values(), ids=BAD)
+def test_what_is_not_believed_says_why(header, words):
+    """Each clause of a good manifest, broken alone."""
+    assert judged(header) == words
+
+
+@pytest.mark.parametrize("size", [0, 10**15])
+def test_sizes_from_nothing_to_a_petabyte(size):
+    """An empty file is a file, too."""
+    found = judged(word(document(size=size)))
+    assert isinstance(found, Manifest)
+    assert found.size == size
+
+
+def test_it_is_over_at_its_very_end():
+    """Freeze: good until `expires_at`, and not in that instant any more (D-68)."""
+    assert judged(word(document()), now=ENDS - timedelta(microseconds=1)) == SIGNED
+    assert judged(word(document()), now=ENDS) == OVER
+
+
+@pytest.mark.parametrize("highest", ["2.0.post1", "2.1", "10", "banana"])
+def test_a_step_back_is_not_taken(highest):
+    """Rollback; and a mark that cannot be read is above everything: nobody signed that."""
+    assert judged(word(document()), highest=highest) == STEP_BACK
+
+
+def test_versions_of_thousands_of_digits_are_no_versions():
+    """Python refuses to read such numbers, with an error of its own."""
+    assert not is_at_least("1" * 5000, "1")
+    assert not is_at_least("banana", "banana")
+
+
+@pytest.mark.parametrize("version", ["banana", ""])
+def test_a_version_that_cannot_be_compared_is_not_taken(version):
+    """Remembered as the highest, a vendor's slip would lock customers out of all that comes after it."""
+    found = judge_manifest(word(document(version=version)), "notes", version, KEYS, None, NOW)
+    assert str(found) == "The vendor signed a version that cannot be compared with others."
+
+
+def test_without_a_pin_nothing_is_signed():
+    """No key, no trust."""
+    assert str(read_manifest(word(document()), [])) == UNSIGNED
