@@ -1,6 +1,6 @@
 """The two clients, side by side: the same few lines around the same steps. Keep them alike.
 
-They differ in one thing: the asynchronous one waits for the network in the loop and for the disk on threads.
+They differ in one thing: the asynchronous one waits for network and disk on threads.
 """
 
 import threading
@@ -19,9 +19,10 @@ from licclient._model import License, Settings, Update
 from licclient._threads import in_thread
 
 if TYPE_CHECKING:
+    from licclient._async_transport import AsyncTransport
     from licclient._download import Downloaded
     from licclient._fetch import Cancel, Progress
-    from licclient._transport import AsyncTransport, Transport
+    from licclient._transport import Transport
     from licclient._update_steps import NoUpdate
 
 
@@ -244,7 +245,6 @@ class AsyncLicenseClient(_Client, AsyncLife):
     """
 
     _open_transport: "AsyncTransport | None" = None
-    _open_files: "Transport | None" = None
 
     async def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
@@ -277,24 +277,27 @@ class AsyncLicenseClient(_Client, AsyncLife):
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
         from licclient._apart import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
         from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
-        from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
 
         check_download(update, progress, cancel)
         folder = read_folder("to", to)
         stop = Stop(cancel)
         tell = None if progress is None else in_loop(progress, stop)
-        return await run_apart(lambda: fetch(self._steps, self._files(), update, folder, tell, stop), stop)
+        transport = self._transport()
+
+        def work() -> "Downloaded":
+            from licclient._fetch import fetch  # noqa: PLC0415 - loads httpx
+
+            return fetch(self._steps, transport.on_thread(), update, folder, tell, stop)
+
+        return await run_apart(work, stop)
 
     async def aclose(self) -> None:
         """Stop the worker, if there is one, and close what is open."""
         await self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
-            files, self._open_files = self._open_files, None
         if transport is not None:
             await transport.aclose()
-        if files is not None:
-            files.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -305,20 +308,12 @@ class AsyncLicenseClient(_Client, AsyncLife):
         await self.aclose()
 
     def _transport(self) -> "AsyncTransport":
-        from licclient._transport import AsyncTransport  # noqa: PLC0415 - loads httpx
+        from licclient._async_transport import AsyncTransport  # noqa: PLC0415 - loads asyncio
 
         with self._opening:
             if self._open_transport is None:
                 self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport
-
-    def _files(self) -> "Transport":
-        from licclient._transport import Transport  # noqa: PLC0415 - as above
-
-        with self._opening:
-            if self._open_files is None:
-                self._open_files = Transport(*self._transport_options())
-            return self._open_files
 
     async def _look_for_update(self, key: str | None, *, force: bool) -> "Update | NoUpdate | LicclientError":
         from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
