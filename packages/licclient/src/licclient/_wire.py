@@ -152,15 +152,16 @@ def shown_ip(address: str) -> str:
 # --- replies ----------------------------------------------------------------------------------
 
 
-def makes_no_claim(reply: Reply) -> bool:
+def makes_no_claim(reply: Reply, read: object) -> bool:
     """Tell whether this cannot be the server's word, whoever signs it (D-40).
 
-    Its status is none of the server's words, or it is a page of somebody else's: no JSON object, and no sign
-    of a signature. What does claim to be the server's word can be asked to prove it.
+    Its status is none of the server's words; or it is somebody else's, such as a gateway's 403: it has no sign
+    of a signature, and what was `read` in it is no answer. What does claim to be the server's word can be
+    asked to prove it.
     """
     if reply.status not in _WORDS:
         return True
-    return "signature" not in reply.headers and not _json_object(reply.body)
+    return "signature" not in reply.headers and isinstance(read, ServiceUnavailable)
 
 
 def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
