@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from licclient import LicenseClient, LicenseRefused, ServiceUnavailable
+from licclient import LicenseClient, LicenseRefused, NotActivated, NoUpdate, ServiceUnavailable, Update
 
 
 async def test_a_newer_version_is_offered(client, service, key):
@@ -254,3 +254,27 @@ async def test_verify_and_check_do_not_disturb_each_other(client, service, key):
     assert (await client.verify(key)).product == "Notes"
     with pytest.raises((LicenseRefused, ServiceUnavailable)):
         await client.verify(key[:-1] + "9")
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (lambda service: service.offers("2.0"), Update),
+        (lambda service: service.offers("1.0"), NoUpdate),
+        (lambda service: service.offers(download_url=None), NoUpdate),
+        (lambda service: service.says(403, {"error": "license_expired", "message": "No."}), LicenseRefused),
+        (lambda service: service.goes_down(), ServiceUnavailable),
+    ],
+)
+async def test_a_button_check_now_tells_no_from_nobody_knows(client, service, key, script, expected):
+    """`look_for_update` says why there is nothing, where `check_for_update` says None."""
+    script(service)
+    found = await client.look_for_update(key, force=True)
+    assert type(found) is expected
+    assert isinstance(found, Update) or str(getattr(found, "message", found))
+
+
+async def test_looking_for_updates_without_a_key(client, service):
+    """Nobody has entered one: that is said, and nothing is raised or asked."""
+    assert isinstance(await client.look_for_update(force=True), NotActivated)
+    assert service.requests == []

@@ -71,6 +71,7 @@ class _Client:
         folder = None if state_dir is None else read_folder("state_dir", state_dir)
         self._steps = KeySteps(settings, clock or real_clock, folder)
         self._agent = f"licclient/{licclient.__version__}"
+        self._seconds = settings.timeout.total_seconds()
         self._opening = threading.Lock()
         super().__init__()
 
@@ -99,8 +100,10 @@ class LicenseClient(_Client, Life):
         cache_for: How long a success holds without asking again; at least 24 hours (D-41).
         grace: How long it holds beyond that while the service gives no answer; may be zero (D-42).
         check_every: Least time between two update checks; at least 12 hours (D-46).
-        timeout: Most time for a call as a whole, its retries included (D-54), in seconds or as a timedelta. A
-            download is given up when it has brought next to nothing for so long (D-55).
+        timeout: Most time for a call as a whole, its retries and the look-up of our own address included
+            (D-54), in seconds or as a timedelta. Longer only when another process that makes the very call
+            has been stopped in it (D-120). A download is given up when it has brought next to nothing for so
+            long (D-55).
         public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
             answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
             key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
@@ -146,7 +149,8 @@ class LicenseClient(_Client, Life):
                 return told
             transport = self._transport()
             call = self._steps.verify_call(known, transport.own_ip())
-            return self._steps.end_verify(known, call, transport.send(call))
+            reply = transport.send(call, turn.left(self._seconds))
+            return self._steps.end_verify(known, call, reply)
 
     def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None.
@@ -161,8 +165,34 @@ class LicenseClient(_Client, Life):
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        found = self._look_for_update(key, force=force)
+        found = self.look_for_update(key, force)
         return found if isinstance(found, Update) else None
+
+    def look_for_update(
+        self, key: str | None = None, force: bool = False
+    ) -> "Update | NoUpdate | LicclientError":
+        """Look for a newer version as `check_for_update` does, and tell "there is none" from "nobody knows".
+
+        For a button "Check now", with `force=True`. Nothing is raised that `check_for_update` would not.
+
+        Args:
+            key: As in `verify`.
+            force: Ask now, whenever it was last asked.
+
+        Returns:
+            The version; `NoUpdate`, whose `message` says why there is none; or the error because of which
+            nobody knows, for `explain`.
+
+        Raises:
+            ValueError: The client was made without `slug` or `version`.
+        """
+        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
+
+        known = self._steps.begin_check(key, force=force)
+        if isinstance(known, (Update, NoUpdate, LicclientError)):
+            return known
+        call = self._steps.check_call(known)
+        return self._steps.end_check(known, call, self._transport().send(call))
 
     def download(
         self,
@@ -227,15 +257,6 @@ class LicenseClient(_Client, Life):
                 self._open_transport = Transport(*self._transport_options())
             return self._open_transport
 
-    def _look_for_update(self, key: str | None, *, force: bool) -> "Update | NoUpdate | LicclientError":
-        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
-
-        known = self._steps.begin_check(key, force=force)
-        if isinstance(known, (Update, NoUpdate, LicclientError)):
-            return known
-        call = self._steps.check_call(known)
-        return self._steps.end_check(known, call, self._transport().send(call))
-
 
 class AsyncLicenseClient(_Client, AsyncLife):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
@@ -260,12 +281,25 @@ class AsyncLicenseClient(_Client, AsyncLife):
                 return told
             transport = self._transport()
             call = self._steps.verify_call(known, await transport.own_ip())
-            return await in_thread(self._steps.end_verify, known, call, await transport.send(call))
+            reply = await transport.send(call, turn.left(self._seconds))
+            return await in_thread(self._steps.end_verify, known, call, reply)
 
     async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        found = await self._look_for_update(key, force=force)
+        found = await self.look_for_update(key, force)
         return found if isinstance(found, Update) else None
+
+    async def look_for_update(
+        self, key: str | None = None, force: bool = False
+    ) -> "Update | NoUpdate | LicclientError":
+        """Tell "there is none" from "nobody knows"; as `LicenseClient.look_for_update`."""
+        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
+
+        known = await in_thread(self._steps.begin_check, key, force=force)
+        if isinstance(known, (Update, NoUpdate, LicclientError)):
+            return known
+        call = self._steps.check_call(known)
+        return await in_thread(self._steps.end_check, known, call, await self._transport().send(call))
 
     async def download(
         self,
@@ -314,12 +348,3 @@ class AsyncLicenseClient(_Client, AsyncLife):
             if self._open_transport is None:
                 self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport
-
-    async def _look_for_update(self, key: str | None, *, force: bool) -> "Update | NoUpdate | LicclientError":
-        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
-
-        known = await in_thread(self._steps.begin_check, key, force=force)
-        if isinstance(known, (Update, NoUpdate, LicclientError)):
-            return known
-        call = self._steps.check_call(known)
-        return await in_thread(self._steps.end_check, known, call, await self._transport().send(call))

@@ -30,7 +30,11 @@ _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one 
 
 @dataclass(frozen=True, slots=True)
 class NoUpdate:
-    """There is nothing to offer, and that is certain: `message` says why."""
+    """There is nothing to offer, and that is certain.
+
+    Attributes:
+        message: Says why, in English, such as `Version 2.0 is up to date.`
+    """
 
     message: str
 

@@ -155,9 +155,9 @@ def shown_ip(address: str) -> str:
 def makes_no_claim(reply: Reply, read: object) -> bool:
     """Tell whether this cannot be the server's word, whoever signs it (D-40).
 
-    Its status is none of the server's words; or it is somebody else's, such as a gateway's 403: it has no sign
-    of a signature, and what was `read` in it is no answer. What does claim to be the server's word can be
-    asked to prove it.
+    Its status is none of the server's words; or it is somebody else's, such as a gateway's 403: without any
+    sign of a signature, and what was `read` in it is no answer. What does claim to be the server's word can
+    be asked to prove it.
     """
     if reply.status not in _WORDS:
         return True
