@@ -66,7 +66,7 @@ async def test_what_instrumentation_adds_goes_nowhere(client, service, key, monk
     assert "baggage" not in service.requests[0].headers
 
 
-@pytest.mark.filterwarnings("ignore:.*in the clear")
+@pytest.mark.filterwarnings("ignore:base_url is http")
 @pytest.mark.parametrize("proxied", [True, False])
 async def test_the_systems_proxy_is_asked(make_client, service, monkeypatch, proxied, key):
     """The veil changes nothing of which way a call takes: `HTTP_PROXY` and `NO_PROXY` hold."""

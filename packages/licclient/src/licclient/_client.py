@@ -50,6 +50,7 @@ class _Client:
         # Here, so that importing costs an app next to nothing that makes its client later, or never.
         from licclient._arguments import read_folder  # noqa: PLC0415 - as told
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as told
+        from licclient._links import is_in_the_clear  # noqa: PLC0415 - as told
         from licclient._settings import read_settings  # noqa: PLC0415 - as told
 
         settings = read_settings(
@@ -66,6 +67,11 @@ class _Client:
             release_keys=release_keys,
             download_origins=download_origins,
         )
+        if is_in_the_clear(settings.server):
+            import warnings  # noqa: PLC0415 - as told
+
+            told = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
+            warnings.warn(f"{told}; use https", UserWarning, stacklevel=2)
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
         folder = None if state_dir is None else read_folder("state_dir", state_dir)
@@ -113,6 +119,9 @@ class LicenseClient(_Client, Life):
         download_origins: Where files may come from beside the service itself, such as
             `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
         clock: Returns the present instant as an aware datetime; for tests.
+
+    Warns:
+        UserWarning: `base_url` is `http`, and not this very machine.
 
     Raises:
         TypeError: An argument has the wrong type.

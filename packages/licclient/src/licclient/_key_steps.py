@@ -70,10 +70,11 @@ class KeySteps(UpdateSteps):
         """Forget the key, and that it was good; not the cadence of update checks: it protects the server."""
         while (found := self._activations.find()) is not None:
             names = dict.fromkeys([found.license, self._subject(None, found, self._domain()).name])
-            for name in names:
+            is_ours = self._activations.is_ours(found)
+            self._activations.forget()
+            for name in names if is_ours else ():
                 self._state.change(name, lambda _: None)
                 self._state.change(call_name(name), lambda _: None)
-            self._activations.forget()
             if self._activations.find() == found:  # the disk lets nothing go
                 break
 

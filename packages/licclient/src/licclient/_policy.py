@@ -249,6 +249,17 @@ def is_newer(offered: str, installed: str) -> bool:
     return new > old and (old.is_prerelease or not new.is_prerelease)
 
 
+def is_version(text: str) -> bool:
+    """Tell whether a version can be compared at all (D-47)."""
+    from packaging.version import Version  # noqa: PLC0415 - as above
+
+    try:
+        Version(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_link_good(offered_at: datetime | None, now: datetime) -> bool:
     """Tell whether a link of that age can still be used (D-48); never when the clock went backwards."""
     return offered_at is not None and timedelta(0) <= now - offered_at < LINK_GOOD_FOR

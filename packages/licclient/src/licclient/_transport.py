@@ -28,15 +28,13 @@ from licclient._model import Settings
 from licclient._pace import PASSING, retry_pause
 from licclient._quiet import unlogged
 from licclient._sockets import Line, nap, own_ip, within
-from licclient._wire import Call, Reply, no_word, shown_ip
+from licclient._wire import REDIRECTS, Call, Reply, no_word, shown_ip
 
 MAX_REDIRECTS: Final = 3
 """Downloads only: a store may keep its files elsewhere. The two endpoints are never redirected (D-40)."""
 
 LOOK_UP_SECONDS: Final = 2.0
 """How long finding our own address may take: it is checked for its form only (D-05)."""
-
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +239,7 @@ class Transport:
         response, promised = self._send(line, "GET", link, headers, None), dict[str, str]()
         for _ in range(MAX_REDIRECTS):
             target = None
-            if response.status_code in _REDIRECTS:
+            if response.status_code in REDIRECTS:
                 target = redirect_target(link, response.headers.get("Location", ""), self._settings)
             if target is None:
                 break

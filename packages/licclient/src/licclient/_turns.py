@@ -70,6 +70,9 @@ class Turn:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         lock, self._lock = self._lock, None
-        if lock is not None:
-            with suppress(OSError):  # the folder's file system went away, and the lock with it
-                lock.release()
+        if lock is None or self._path is None:
+            return
+        with suppress(OSError):  # Windows removes no open file
+            self._path.unlink()  # while it is held: who waits looks whether it is still the same file
+        with suppress(OSError):  # the folder's file system went away, and the lock with it
+            lock.release()

@@ -31,6 +31,8 @@ MAX_UPDATE_BYTES: Final = 1024 * 1024
 MIN_MASKED: Final = 10
 """Shortest text that is taken for a license key when the server repeats it."""
 
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
 _WORDS: Final = frozenset({200, 401, 403, 404, 422})
 
 # Compiled when it is needed: that takes longer than anything else here.
@@ -227,8 +229,9 @@ def read_refusal(reply: Reply, key: str) -> LicenseRefused | None:
 
 def no_word(status: int, retry_after: float | None = None) -> ServiceUnavailable:
     """Say that something answered, but not as the service does (D-40)."""
+    hint = "; it redirects: is base_url its very address?" if status in REDIRECTS else ""
     return ServiceUnavailable(
-        f"The license service gave no usable answer (HTTP status {status}).", retry_after
+        f"The license service gave no usable answer (HTTP status {status}{hint}).", retry_after
     )
 
 
