@@ -86,6 +86,7 @@ async def test_nobody_answers(make_client, dead_url):
     assert lines["license"] == ("", "not activated")
 
 
+@pytest.mark.filterwarnings("ignore:base_url is http")
 async def test_a_name_that_does_not_exist(make_client):
     """The name is looked up on its own."""
     lines = _lines(await make_client("http://nowhere.invalid").diagnose())

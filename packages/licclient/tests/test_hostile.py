@@ -213,6 +213,7 @@ def proxied(monkeypatch):
     return set_proxy
 
 
+@pytest.mark.filterwarnings("ignore:base_url is http")
 async def test_the_systems_proxy_is_used(make_client, service, proxied, key):
     """Behind a company's proxy the call goes to it, and the license comes through it."""
     service.grants()
@@ -221,6 +222,7 @@ async def test_the_systems_proxy_is_used(make_client, service, proxied, key):
     assert service.requests[0].headers["host"] == "store.invalid"
 
 
+@pytest.mark.filterwarnings("ignore:base_url is http")
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "nonsense://x", "http://[", "socks5://127.0.0.1:1"])
 async def test_a_bad_proxy_setting_is_an_outage(make_client, proxied, key, proxy):
     """Whatever the environment says, only our own errors get out."""

@@ -193,5 +193,5 @@ async def test_a_link_to_a_place_that_the_app_did_not_name_is_no_offer(make_clie
     client = make_client(download_origins=["https://cdn.example"])
     assert await client.check_for_update(key) is None
     if isinstance(client.client, LicenseClient):
-        found = client.client._look_for_update(key, force=True)
+        found = client.client.look_for_update(key, force=True)
         assert "download_origins" in str(found)

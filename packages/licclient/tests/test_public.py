@@ -29,6 +29,7 @@ def test_the_public_door():
     """These names, sorted, and no others."""
     assert licclient.__all__ == [
         "AsyncLicenseClient",
+        "AsyncWorker",
         "DownloadCancelled",
         "Downloaded",
         "Installation",
@@ -42,6 +43,7 @@ def test_the_public_door():
         "LicenseState",
         "LicenseStatus",
         "MistypedKey",
+        "NoUpdate",
         "NotActivated",
         "Reason",
         "ServiceUnavailable",
@@ -49,6 +51,7 @@ def test_the_public_door():
         "UntrustedAnswer",
         "UnusableArchive",
         "Update",
+        "Worker",
         "__version__",
         "explain",
     ]

@@ -226,3 +226,9 @@ def test_instants_have_a_zone_and_are_read_as_utc():
     assert found is not None
     assert found.tzinfo is UTC
     assert [read_instant(text) for text in ("noon", "", "2026-11-21T12:00:00")] == [None] * 3
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:00-14:00"])
+def test_an_instant_that_only_its_own_zone_can_tell_reads_as_nothing(text):
+    """The first and the last day of all have no place in UTC."""
+    assert read_instant(text) is None

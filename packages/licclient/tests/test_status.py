@@ -63,14 +63,30 @@ def test_where_a_license_stands(held, last, state, source, reason):
 def test_the_facts_of_a_license():
     """Days left are whole UTC days after today; the ends are counted from the last confirmation."""
     status = judge_status(
-        _held(2, expiry=date(2026, 11, 23)), None, NOW, SETTINGS, key_hint=None, update=None
+        _held(2, expiry=date(2026, 11, 26)), None, NOW, SETTINGS, key_hint=None, update=None
     )
-    assert (status.days_left, status.product, status.expiry) == (2, "Notes", date(2026, 11, 23))
+    assert (status.days_left, status.product, status.expiry) == (5, "Notes", date(2026, 11, 26))
     assert status.next_check_at == NOW + timedelta(hours=22)
     assert status.grace_ends_at == NOW + timedelta(hours=94)
     assert status.message is None
     last_day = judge_status(_held(2, expiry=NOW.date()), None, NOW, SETTINGS, key_hint=None, update=None)
     assert last_day.days_left == 0
+
+
+def test_grace_never_reaches_past_the_last_day():
+    """Nobody is told to go online by a day on which the license is long over."""
+    status = judge_status(
+        _held(2, expiry=date(2026, 11, 23)), None, NOW, SETTINGS, key_hint=None, update=None
+    )
+    assert status.grace_ends_at == datetime(2026, 11, 23, 23, 59, 59, tzinfo=UTC)
+
+
+def test_a_success_of_the_last_days_of_all():
+    """A clock that stood at the end of time does not end the settings page."""
+    at = datetime(9999, 12, 31, 12, tzinfo=UTC)
+    held = Held(Verified("Notes", None, lifetime=True), at, at)
+    status = judge_status(held, _ended(0, SILENCE), at, SETTINGS, key_hint=None, update=None)
+    assert status.next_check_at == status.grace_ends_at == datetime.max.replace(tzinfo=UTC)
 
 
 def test_words_that_nobody_has_translated():

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from licclient import LicenseClient, LicenseRefused, ServiceUnavailable
+from licclient import LicenseClient, LicenseRefused, NotActivated, NoUpdate, ServiceUnavailable, Update
 
 
 async def test_a_newer_version_is_offered(client, service, key):
@@ -285,3 +285,27 @@ async def test_what_was_skipped_cannot_be_read(client, service, key, tmp_path):
     assert key not in file.read_text()
     file.write_bytes(b"{")
     assert not await client.is_skipped(update)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (lambda service: service.offers("2.0"), Update),
+        (lambda service: service.offers("1.0"), NoUpdate),
+        (lambda service: service.offers(download_url=None), NoUpdate),
+        (lambda service: service.says(403, {"error": "license_expired", "message": "No."}), LicenseRefused),
+        (lambda service: service.goes_down(), ServiceUnavailable),
+    ],
+)
+async def test_a_button_check_now_tells_no_from_nobody_knows(client, service, key, script, expected):
+    """`look_for_update` says why there is nothing, where `check_for_update` says None."""
+    script(service)
+    found = await client.look_for_update(key, force=True)
+    assert type(found) is expected
+    assert isinstance(found, Update) or str(getattr(found, "message", found))
+
+
+async def test_looking_for_updates_without_a_key(client, service):
+    """Nobody has entered one: that is said, and nothing is raised or asked."""
+    assert isinstance(await client.look_for_update(force=True), NotActivated)
+    assert service.requests == []

@@ -15,6 +15,7 @@ import licclient.qt
 import licclient.tk
 from licclient import (
     AsyncLicenseClient,
+    AsyncWorker,
     Downloaded,
     Installation,
     Installed,
@@ -26,9 +27,11 @@ from licclient import (
     LicenseState,
     LicenseStatus,
     MistypedKey,
+    NoUpdate,
     Reason,
     Source,
     Update,
+    Worker,
     explain,
 )
 from licclient.testing import LicenseClock, LicenseService, fake_service
@@ -40,6 +43,8 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     assert_type(client.verify(), License)
     assert_type(client.verify("CP-…", recheck=True), License)
     assert_type(client.check_for_update(), Update | None)
+    assert_type(client.look_for_update(force=True), Update | NoUpdate | LicclientError)
+    assert_type(client.start(), Worker)
     assert_type(client.download(update, "folder"), Downloaded)
     assert_type(client.require(), License)
     assert_type(client.status(), LicenseStatus)
@@ -58,6 +63,8 @@ async def asynchronous(client: AsyncLicenseClient, update: Update) -> None:
     assert_type(await client.activate("CP-…"), License)
     assert_type(await client.verify(), License)
     assert_type(await client.check_for_update(force=True), Update | None)
+    assert_type(await client.look_for_update(), Update | NoUpdate | LicclientError)
+    assert_type(client.start(), AsyncWorker)
     assert_type(await client.download(update, Path("folder"), progress=print), Downloaded)
     assert_type(await client.require(), License)
     assert_type(await client.status(), LicenseStatus)

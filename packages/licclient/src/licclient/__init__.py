@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from licclient._installation import Installation, Installed
     from licclient._status import LicenseState, LicenseStatus
     from licclient._typed_key import KeyFlaw
+    from licclient._update_steps import NoUpdate
+    from licclient._worker import AsyncWorker, Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncLicenseClient",
+    "AsyncWorker",
     "DownloadCancelled",
     "Downloaded",
     "Installation",
@@ -44,6 +47,7 @@ __all__ = [
     "LicenseState",
     "LicenseStatus",
     "MistypedKey",
+    "NoUpdate",
     "NotActivated",
     "Reason",
     "ServiceUnavailable",
@@ -51,6 +55,7 @@ __all__ = [
     "UntrustedAnswer",
     "UnusableArchive",
     "Update",
+    "Worker",
     "__version__",
     "explain",
 ]
@@ -58,12 +63,15 @@ __all__ = [
 
 # Not needed by a start that is answered from the cache, so loaded when they are asked for.
 _LATER = {
+    "AsyncWorker": "_worker",
     "Downloaded": "_download",
     "Installation": "_installation",
     "Installed": "_installation",
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",
+    "NoUpdate": "_update_steps",
+    "Worker": "_worker",
     "explain": "_explain",
 }
 

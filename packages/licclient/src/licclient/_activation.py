@@ -4,12 +4,17 @@ The record of an activation says where the key is, and which cached success belo
 is answered from the cache never wakes the keyring.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from licclient import _keyring
 from licclient._cache import StateFolder
 from licclient._model import Settings
 from licclient._records import Document, record_name
+
+_FORGOTTEN: Final = {"forgotten": True}
+"""Stands in our place when somebody else's activation, that would be found there, shall not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,9 @@ class Activations:
         server, product, slug = settings.server, settings.product or "", settings.slug or ""
         owners = dict.fromkeys([(product, slug), (product, ""), ("", slug), ("", "")])
         self._names = [record_name("activation", server, *owner) for owner in owners]
+        # What an app that names nothing has entered: perhaps an older version of us, perhaps another app.
+        self._shared = self._names[-1] if len(self._names) > 1 else None
+        self._product = settings.product
         self._lender = _keyring.Lender()
         self._found: tuple[Document, Activation] | None = None
 
@@ -54,6 +62,8 @@ class Activations:
             document = self._state.load(name)
             if document is None:
                 continue
+            if document == _FORGOTTEN:
+                return None
             if self._found is None or self._found[0] is not document:
                 found = _read(name, document)
                 if found is None:
@@ -102,14 +112,42 @@ class Activations:
         self._state.change(name, lambda _: document)
 
     def forget(self) -> None:
-        """Forget every key that `find` could find."""
+        """Forget every key that `find` could find; another app's is left to it, and hidden (D-122)."""
+        hidden = False
         for name in self._names:
             found = _read(name, self._state.load(name))
-            if found is not None:
+            if found is not None and not self.is_ours(found):
+                hidden = True
+            elif found is not None:
                 if found.key is None:
                     _keyring.drop(name)
                 self._state.change(name, lambda _: None)
         self._lender.forget()
+        if hidden:
+            self._state.change(self._names[0], lambda _: _FORGOTTEN)
+
+    def is_ours(self, found: Activation) -> bool:
+        """Tell whether we may take this away: who named nothing may be another app (D-122)."""
+        if found.name != self._shared:
+            return True
+        return self._product is not None and _product_of(self._state.load(found.license)) == self._product
+
+
+def _product_of(document: Document | None) -> str | None:
+    """Return for which product a remembered success is; a hint, not checked."""
+    import json  # noqa: PLC0415 - for this alone
+    from base64 import b64decode  # noqa: PLC0415 - for this alone
+
+    match document:
+        case {"product": str(product)}:
+            return product
+        case {"body": str(body)}:  # a signed one
+            with suppress(ValueError, AttributeError):
+                product = json.loads(b64decode(body)).get("product")
+                return product if isinstance(product, str) else None
+        case _:
+            pass
+    return None
 
 
 def _read(name: str, document: Document | None) -> Activation | None:

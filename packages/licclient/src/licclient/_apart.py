@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -76,28 +76,3 @@ def in_loop(call: Callable[..., object], stop: Stop) -> Callable[..., None]:
         asyncio.run_coroutine_threadsafe(run(*told), loop).result()
 
     return send
-
-
-class Handshake:
-    """Closes a connection that is given up in the middle of its TLS handshake.
-
-    httpcore closes it when the handshake fails, but not when whoever waits for it is cancelled.
-    """
-
-    def __init__(self) -> None:
-        self._stream: Any = None
-
-    async def watch(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take note of a connection that is not yet in anybody's care: httpcore's `trace` extension."""
-        if event.endswith("connect_tcp.complete"):
-            self._stream = info["return_value"]
-        elif event.endswith("start_tls.complete"):
-            self._stream = None
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, asyncio.CancelledError) and self._stream is not None:
-            with suppress(Exception):
-                await self._stream.aclose()

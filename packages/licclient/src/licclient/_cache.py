@@ -18,6 +18,14 @@ from licclient._records import Document, seal, unseal
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 """Longer files are not read: what is remembered has at most 1 MiB, and JSON may write it longer."""
 
+MOST_IN_MEMORY: Final = 512
+"""How many records are kept in memory: an app has a handful, who looks after many keys has no end of them."""
+
+_LOST: Final = {
+    "installation": "each start takes an activation slot of its own, unless the app passes a domain",
+    "activation": "the license key will have to be entered again at the next start",
+}
+
 LOCK_SECONDS: Final = 2.0
 """How long to wait for another process; a write takes a millisecond."""
 
@@ -50,6 +58,8 @@ class StateFolder:
         self._paths: dict[str, Path] = {}  # putting one together costs more than looking at the file
         # name → what the file looked like, and what it said; also what could not be written.
         self._memory: dict[str, tuple[_Signature | None, Document | None]] = {}
+        self._unwritten: set[str] = set()
+        self._complained: set[str] = set()
 
     def load(self, name: str) -> Document | None:
         """Return a record, or None when there is none that can be read. Never raises, never waits."""
@@ -60,7 +70,7 @@ class StateFolder:
             return known[1]
         raw = None if path is None else read_private(path)
         document = None if raw is None else unseal(name, raw)
-        self._memory[name] = signature, document
+        self._remember(name, signature, document)
         return document
 
     def change(self, name: str, edit: _Edit) -> Document | None:
@@ -81,10 +91,21 @@ class StateFolder:
                 return after
             if after is None:
                 self._remove(name)  # also without the lock: a refusal must not be lost to a busy disk
-            elif may_write:
-                self._write(name, after)
-            self._memory[name] = _signature(self._path(name)), after
+                is_done = _signature(self._path(name)) is None
+            else:
+                is_done = may_write and self._write(name, after)
+            (self._unwritten.discard if is_done else self._unwritten.add)(name)
+            self._remember(name, _signature(self._path(name)), after)
             return after
+
+    def _remember(self, name: str, signature: _Signature | None, document: Document | None) -> None:
+        self._memory[name] = signature, document
+        if len(self._memory) <= MOST_IN_MEMORY:
+            return
+        for old in list(self._memory)[: MOST_IN_MEMORY // 2]:  # the older half; a dict keeps its order
+            if old not in self._unwritten:  # of that there is no other copy
+                self._memory.pop(old, None)
+                self._paths.pop(old, None)
 
     def lock_file(self, name: str) -> Path | None:
         """Return where a lock of that name belongs; None when there is no folder."""
@@ -128,7 +149,7 @@ class StateFolder:
 
         folder = self.folder()
         if folder is None:
-            yield False
+            yield True  # the write itself will tell
             return
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -147,18 +168,34 @@ class StateFolder:
             with suppress(OSError):
                 lock.release()
 
-    def _write(self, name: str, document: Document) -> None:
+    def _write(self, name: str, document: Document) -> bool:
         path = self._path(name)
         if path is None:
-            return
+            self._complain(name, "there is no folder for it")
+            return False
         draft = path.with_suffix(".draft")
-        with suppress(OSError):
+        try:
             draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
             with open(os.open(draft, _WRITE, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
                 file.write(seal(name, document))
                 file.flush()
                 os.fsync(file.fileno())
             replace_file(draft, path)
+        except OSError as problem:
+            self._complain(name, f"{problem.strerror or type(problem).__name__}: {path.parent}")
+            return False
+        return True
+
+    def _complain(self, name: str, reason: str) -> None:
+        """Say in the log, once, what the app's developer would otherwise learn from customers (D-52)."""
+        kind = name.partition("-")[0]
+        lost = _LOST.get(kind, "what the service says is forgotten when the program ends")
+        if lost in self._complained:
+            return
+        self._complained.add(lost)
+        import logging  # noqa: PLC0415 - for this alone
+
+        logging.getLogger("licclient").warning("The state cannot be written (%s): %s.", reason, lost)
 
     def _remove(self, name: str) -> None:
         path = self._path(name)

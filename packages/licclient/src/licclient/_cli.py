@@ -91,7 +91,7 @@ def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
 
 
 def _check(told: argparse.Namespace, client: LicenseClient) -> int:
-    found = client._look_for_update(told.key, force=told.force)  # noqa: SLF001 - tells no from no answer
+    found = client.look_for_update(told.key, force=told.force)
     match found:
         case Update():
             lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
@@ -104,7 +104,7 @@ def _check(told: argparse.Namespace, client: LicenseClient) -> int:
 
 def _download(told: argparse.Namespace, client: LicenseClient) -> int:
     # Somebody who runs this wants it now, so the cadence does not apply.
-    found = client._look_for_update(told.key, force=True)  # noqa: SLF001 - as above
+    found = client.look_for_update(told.key, force=True)
     match found:
         case Update():
             with progress_bar(sys.stderr, shown=not told.json) as progress:

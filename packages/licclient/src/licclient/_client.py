@@ -1,6 +1,6 @@
 """The two clients, side by side: the same few lines around the same steps. Keep them alike.
 
-They differ in one thing: the asynchronous one waits for the network in the loop and for the disk on threads.
+They differ in one thing: the asynchronous one waits for network and disk on threads.
 """
 
 import threading
@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -20,9 +19,10 @@ from licclient._model import License, Settings, Update
 from licclient._threads import in_thread
 
 if TYPE_CHECKING:
+    from licclient._async_transport import AsyncTransport
     from licclient._download import Downloaded
     from licclient._fetch import Cancel, Progress
-    from licclient._transport import AsyncTransport, Transport
+    from licclient._transport import Transport
     from licclient._update_steps import NoUpdate
 
 
@@ -48,7 +48,9 @@ class _Client:
         clock: Clock | None = None,
     ) -> None:
         # Here, so that importing costs an app next to nothing that makes its client later, or never.
+        from licclient._arguments import read_folder  # noqa: PLC0415 - as told
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as told
+        from licclient._links import is_in_the_clear  # noqa: PLC0415 - as told
         from licclient._settings import read_settings  # noqa: PLC0415 - as told
 
         settings = read_settings(
@@ -65,11 +67,17 @@ class _Client:
             release_keys=release_keys,
             download_origins=download_origins,
         )
+        if is_in_the_clear(settings.server):
+            import warnings  # noqa: PLC0415 - as told
+
+            told = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
+            warnings.warn(f"{told}; use https", UserWarning, stacklevel=2)
         if clock is not None and not callable(clock):
             raise TypeError("clock must be callable and return an aware datetime")
-        folder = None if state_dir is None else Path(state_dir)
+        folder = None if state_dir is None else read_folder("state_dir", state_dir)
         self._steps = KeySteps(settings, clock or real_clock, folder)
         self._agent = f"licclient/{licclient.__version__}"
+        self._seconds = settings.timeout.total_seconds()
         self._opening = threading.Lock()
         super().__init__()
 
@@ -98,8 +106,10 @@ class LicenseClient(_Client, Life):
         cache_for: How long a success holds without asking again; at least 24 hours (D-41).
         grace: How long it holds beyond that while the service gives no answer; may be zero (D-42).
         check_every: Least time between two update checks; at least 12 hours (D-46).
-        timeout: Most time for a call as a whole, its retries included (D-54), in seconds or as a timedelta. A
-            download is given up when it has brought next to nothing for so long (D-55).
+        timeout: Most time for a call as a whole, its retries and the look-up of our own address included
+            (D-54), in seconds or as a timedelta. Longer only when another process that makes the very call
+            has been stopped in it (D-120). A download is given up when it has brought next to nothing for so
+            long (D-55).
         public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
             answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
             key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
@@ -109,6 +119,9 @@ class LicenseClient(_Client, Life):
         download_origins: Where files may come from beside the service itself, such as
             `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
         clock: Returns the present instant as an aware datetime; for tests.
+
+    Warns:
+        UserWarning: `base_url` is `http`, and not this very machine.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -145,7 +158,7 @@ class LicenseClient(_Client, Life):
                 return told
             transport = self._transport()
             call = self._steps.verify_call(known, transport.own_ip())
-            reply = transport.send(call)
+            reply = transport.send(call, turn.left(self._seconds))
             return self._steps.end_verify(known, call, reply, closed=transport is not self._open_transport)
 
     def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
@@ -161,8 +174,34 @@ class LicenseClient(_Client, Life):
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        found = self._look_for_update(key, force=force)
+        found = self.look_for_update(key, force)
         return found if isinstance(found, Update) else None
+
+    def look_for_update(
+        self, key: str | None = None, force: bool = False
+    ) -> "Update | NoUpdate | LicclientError":
+        """Look for a newer version as `check_for_update` does, and tell "there is none" from "nobody knows".
+
+        For a button "Check now", with `force=True`. Nothing is raised that `check_for_update` would not.
+
+        Args:
+            key: As in `verify`.
+            force: Ask now, whenever it was last asked.
+
+        Returns:
+            The version; `NoUpdate`, whose `message` says why there is none; or the error because of which
+            nobody knows, for `explain`.
+
+        Raises:
+            ValueError: The client was made without `slug` or `version`.
+        """
+        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
+
+        known = self._steps.begin_check(key, force=force)
+        if isinstance(known, (Update, NoUpdate, LicclientError)):
+            return known
+        call = self._steps.check_call(known)
+        return self._steps.end_check(known, call, self._transport().send(call))
 
     def download(
         self,
@@ -195,11 +234,14 @@ class LicenseClient(_Client, Life):
                 answer that was to give a fresh link was not signed by a pinned key.
             DownloadCancelled: `cancel` was set.
             OSError: The folder cannot be written, or the disk has no room for the file.
-            ValueError: The client was made without `slug` or `version`.
+            TypeError: An argument is not what it must be.
+            ValueError: The client was made without `slug` or `version`, or `to` is blank.
         """
+        from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
         from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
 
-        return fetch(self._steps, self._transport(), update, Path(to), progress, cancel)
+        check_download(update, progress, cancel)
+        return fetch(self._steps, self._transport(), update, read_folder("to", to), progress, cancel)
 
     def close(self) -> None:
         """Stop the worker, if there is one, and close what is open."""
@@ -225,15 +267,6 @@ class LicenseClient(_Client, Life):
                 self._open_transport = Transport(*self._transport_options())
             return self._open_transport
 
-    def _look_for_update(self, key: str | None, *, force: bool) -> "Update | NoUpdate | LicclientError":
-        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
-
-        known = self._steps.begin_check(key, force=force)
-        if isinstance(known, (Update, NoUpdate, LicclientError)):
-            return known
-        call = self._steps.check_call(known)
-        return self._steps.end_check(known, call, self._transport().send(call))
-
 
 class AsyncLicenseClient(_Client, AsyncLife):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
@@ -243,7 +276,6 @@ class AsyncLicenseClient(_Client, AsyncLife):
     """
 
     _open_transport: "AsyncTransport | None" = None
-    _open_files: "Transport | None" = None
 
     async def verify(self, key: str | None = None, recheck: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
@@ -259,14 +291,26 @@ class AsyncLicenseClient(_Client, AsyncLife):
                 return told
             transport = self._transport()
             call = self._steps.verify_call(known, await transport.own_ip())
-            reply = await transport.send(call)
+            reply = await transport.send(call, turn.left(self._seconds))
             closed = transport is not self._open_transport
             return await in_thread(self._steps.end_verify, known, call, reply, closed=closed)
 
     async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        found = await self._look_for_update(key, force=force)
+        found = await self.look_for_update(key, force)
         return found if isinstance(found, Update) else None
+
+    async def look_for_update(
+        self, key: str | None = None, force: bool = False
+    ) -> "Update | NoUpdate | LicclientError":
+        """Tell "there is none" from "nobody knows"; as `LicenseClient.look_for_update`."""
+        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
+
+        known = await in_thread(self._steps.begin_check, key, force=force)
+        if isinstance(known, (Update, NoUpdate, LicclientError)):
+            return known
+        call = self._steps.check_call(known)
+        return await in_thread(self._steps.end_check, known, call, await self._transport().send(call))
 
     async def download(
         self,
@@ -277,22 +321,28 @@ class AsyncLicenseClient(_Client, AsyncLife):
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
         from licclient._apart import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
-        from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
+        from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
 
+        check_download(update, progress, cancel)
+        folder = read_folder("to", to)
         stop = Stop(cancel)
         tell = None if progress is None else in_loop(progress, stop)
-        return await run_apart(lambda: fetch(self._steps, self._files(), update, Path(to), tell, stop), stop)
+        transport = self._transport()
+
+        def work() -> "Downloaded":
+            from licclient._fetch import fetch  # noqa: PLC0415 - loads httpx
+
+            return fetch(self._steps, transport.on_thread(), update, folder, tell, stop)
+
+        return await run_apart(work, stop)
 
     async def aclose(self) -> None:
         """Stop the worker, if there is one, and close what is open."""
         await self._stop()
         with self._opening:
             transport, self._open_transport = self._open_transport, None
-            files, self._open_files = self._open_files, None
         if transport is not None:
             await transport.aclose()
-        if files is not None:
-            files.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -303,26 +353,9 @@ class AsyncLicenseClient(_Client, AsyncLife):
         await self.aclose()
 
     def _transport(self) -> "AsyncTransport":
-        from licclient._transport import AsyncTransport  # noqa: PLC0415 - loads httpx
+        from licclient._async_transport import AsyncTransport  # noqa: PLC0415 - loads asyncio
 
         with self._opening:
             if self._open_transport is None:
                 self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport
-
-    def _files(self) -> "Transport":
-        from licclient._transport import Transport  # noqa: PLC0415 - as above
-
-        with self._opening:
-            if self._open_files is None:
-                self._open_files = Transport(*self._transport_options())
-            return self._open_files
-
-    async def _look_for_update(self, key: str | None, *, force: bool) -> "Update | NoUpdate | LicclientError":
-        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
-
-        known = await in_thread(self._steps.begin_check, key, force=force)
-        if isinstance(known, (Update, NoUpdate, LicclientError)):
-            return known
-        call = self._steps.check_call(known)
-        return await in_thread(self._steps.end_check, known, call, await self._transport().send(call))

@@ -21,10 +21,12 @@ from urllib.request import getproxies, proxy_bypass
 from licclient import _keyring
 from licclient._errors import ServiceUnavailable
 from licclient._key_steps import KeySteps
+from licclient._links import is_in_the_clear
 from licclient._model import Settings
+from licclient._policy import is_version
 from licclient._sockets import within
 from licclient._status import LicenseState, LicenseStatus
-from licclient._wire import UPDATE_CHECK_PATH, Head
+from licclient._wire import MAX_UPDATE_BYTES, REDIRECTS, UPDATE_CHECK_PATH, Call, Reply
 
 SECONDS: Final = 10.0
 """How long one check may take."""
@@ -64,7 +66,8 @@ def examine(steps: KeySteps, agent: str) -> list[Finding]:
         "proxy": lambda: _proxy(settings.server),
         "tls": lambda: _tls(settings.server),
         "service": lambda: _service(settings, agent, steps.now()),
-        "state folder": lambda: _folder(steps.state_folder()),
+        "version": lambda: _version(settings.version),
+        "state folder": lambda: _folder(steps.state_folder(), settings.domain),
         "keyring": lambda: iter([_noted("keyring", _keyring.describe())]),
         "license": lambda: _license(steps.status()),
         "pinned keys": lambda: iter([_noted("pinned keys", ", ".join(steps.pinned()) or "none")]),
@@ -142,7 +145,9 @@ def _proxy(server: str) -> Iterator[Finding]:
 def _tls(server: str) -> Iterator[Finding]:
     parts = urlsplit(server)
     if parts.scheme != "https":
-        yield _noted("tls", "not used: the address is http")
+        clear = is_in_the_clear(server)
+        words = "not used: the address is http" + (", so keys travel in the clear" if clear else "")
+        yield _wrong("tls", words) if clear else _noted("tls", words)
         return
     if _proxy_of(server):
         yield _noted("tls", "goes through the proxy; see service")
@@ -172,32 +177,28 @@ def _tls(server: str) -> Iterator[Finding]:
 
 
 def _service(settings: Settings, agent: str, now: datetime) -> Iterator[Finding]:
-    from licclient._incoming import Incoming  # noqa: PLC0415 - loads httpx
-    from licclient._transport import Transport  # noqa: PLC0415 - as above
+    from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
 
     transport = Transport(settings, agent)
     try:
         # Nothing is asked about a key, so a service that is well says what is missing: 422.
         link = settings.server + UPDATE_CHECK_PATH
-        with Incoming(transport, link, {"Accept": "application/json"}) as incoming:
-            head = incoming.head(settings.timeout.total_seconds())
-        if head is None:
-            yield _wrong("service", "does not answer in time")
-            yield _noted("clock", _NOT_COMPARED)
-        else:
-            yield from _judge_head(head, now)
-    except ServiceUnavailable as problem:
-        yield _wrong("service", str(problem))
-        yield _noted("clock", _NOT_COMPARED)
+        reply = transport.send(Call("GET", link, {"Accept": "application/json"}, None, MAX_UPDATE_BYTES))
     finally:
         transport.close()
+    if isinstance(reply, ServiceUnavailable):
+        yield _wrong("service", str(reply))
+        yield _noted("clock", _NOT_COMPARED)
+    else:
+        yield from _judge(reply, now)
 
 
-def _judge_head(head: Head, now: datetime) -> Iterator[Finding]:
-    speaks = head.status == 422 and b'"errors"' in head.refusal  # noqa: PLR2004 - spec 4.2
-    words = "answers" if speaks else f"something else answers (HTTP status {head.status})"
+def _judge(reply: Reply, now: datetime) -> Iterator[Finding]:
+    speaks = reply.status == 422 and b'"errors"' in reply.body  # noqa: PLR2004 - spec 4.2
+    redirects = "; it redirects: is base_url right?" if reply.status in REDIRECTS else ""
+    words = "answers" if speaks else f"something else answers (HTTP status {reply.status}{redirects})"
     yield Finding("service", speaks, words)
-    yield _clock(head.headers.get("Date"), now)
+    yield _clock(reply.headers.get("date"), now)
 
 
 def _clock(told: str | None, now: datetime) -> Finding:
@@ -213,15 +214,21 @@ def _clock(told: str | None, now: datetime) -> Finding:
     return _wrong("clock", f"{timedelta(seconds=abs(seconds))} {direction} the server's")
 
 
-def _folder(folder: Path | None) -> Iterator[Finding]:
+def _version(version: str | None) -> Iterator[Finding]:
+    if version is not None and not is_version(version):
+        yield _wrong("version", f"{version} is none that PEP 440 can read: no update is ever offered")
+
+
+def _folder(folder: Path | None, domain: str | None) -> Iterator[Finding]:
+    lost = "the key is forgotten at the end" + ("" if domain else ", and each start takes an activation slot")
     if folder is None:
-        yield _wrong("state folder", "there is none: no home folder was found")
+        yield _wrong("state folder", f"there is none: no home folder was found; {lost}")
         return
     nearest = _nearest(folder)
     may_write = os.access(nearest, os.W_OK | os.X_OK)
     kinds = ", ".join(sorted({path.name.partition("-")[0] for path in folder.glob("*.state")}))
     held = f"holds {kinds}" if kinds else "empty" if folder.exists() else "not made yet"
-    words = f"{_short(folder)}: {held}" + ("" if may_write else "; cannot be written")
+    words = f"{_short(folder)}: {held}" + ("" if may_write else f"; cannot be written: {lost}")
     yield Finding("state folder", may_write, words)
 
 

@@ -116,8 +116,10 @@ class KeySteps(UpdateSteps):
         """Forget the key, and that it was good; not the cadence of update checks: it protects the server."""
         while (found := self._activations.find()) is not None:
             names = dict.fromkeys([found.license, self._subject(None, found, self._domain()).name])
+            is_ours = self._activations.is_ours(found)
             self._activations.forget()
-            for name in names:  # last: a verify on its way looks for the activation after it has written
+            # Last: a verify on its way looks for the activation after it has written.
+            for name in names if is_ours else ():
                 self._forget_records(name)
             if self._activations.find() == found:  # the disk lets nothing go
                 break

@@ -142,9 +142,13 @@ class Life(_Parts["Worker"]):
 
         Raises:
             RuntimeError: The client has one that runs.
+            TypeError: Something that cannot be called, or a coroutine function: nobody would await it.
+            ValueError: `on_update`, and the client was made without `slug` or `version`.
         """
+        from licclient._arguments import check_callbacks  # noqa: PLC0415 - as below
         from licclient._worker import Bell, Worker  # noqa: PLC0415 - many apps have none
 
+        check_callbacks(self._steps.settings, on_status, on_update, deliver)
         bell = Bell(on_status, on_update, deliver)
         return self._begin(lambda: Worker(self._steps, self.verify, self.check_for_update, bell))
 
@@ -313,8 +317,10 @@ class AsyncLife(_Parts["AsyncWorker"]):
             async with client.start(on_status=show):
                 ...
         """
+        from licclient._arguments import check_callbacks  # noqa: PLC0415 - as below
         from licclient._worker import AsyncWorker, Bell  # noqa: PLC0415 - many apps have none
 
+        check_callbacks(self._steps.settings, on_status, on_update, deliver)
         bell = Bell(on_status, on_update, deliver)
         return self._begin(lambda: AsyncWorker(self._steps, self.verify, self.check_for_update, bell))
 

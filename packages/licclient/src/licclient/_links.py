@@ -52,6 +52,11 @@ def redirect_target(link: str, location: str, settings: Settings) -> str | None:
     return None if downgrade or not is_safe_link(target, settings) else target
 
 
+def is_in_the_clear(server: str) -> bool:
+    """Tell whether others on the way can read keys and write answers: http, and not this machine."""
+    return server.startswith("http:") and not is_loopback(urlsplit(server).hostname or "")
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether a host is this machine, without asking anybody for its address."""
     from ipaddress import ip_address  # noqa: PLC0415 - for a file only

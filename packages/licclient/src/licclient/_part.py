@@ -119,4 +119,5 @@ def is_our_file(path: Path) -> bool:
 def open_up(part: Path, folder: Path) -> None:
     """Let those read a verified file who may look into its folder."""
     if os.name != "nt":
-        part.chmod(0o600 | (folder.stat().st_mode & 0o044))
+        with suppress(OSError):  # a stick, or a share, that knows no modes
+            part.chmod(0o600 | (folder.stat().st_mode & 0o044))

@@ -8,7 +8,7 @@ The life of one success, with `checked_at` as its start::
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 from typing import Final
 
@@ -73,6 +73,25 @@ def _judge(held: Held, now: datetime, settings: Settings) -> Standing:
     if age < settings.cache_for:
         return Standing.FRESH
     return Standing.GRACE if age < settings.cache_for + settings.grace else Standing.OVER
+
+
+def next_check(held: Held, settings: Settings) -> datetime:
+    """Say when a success has been held for so long that the service is asked again (D-41)."""
+    return _later(held.checked_at, settings.cache_for)
+
+
+def holds_until(held: Held, settings: Settings) -> datetime:
+    """Say until when a success holds without an answer: cache and grace, and never past its last day."""
+    end = _later(held.checked_at, settings.cache_for + settings.grace)
+    expiry = held.verified.expiry
+    return end if expiry is None else min(end, datetime.combine(expiry, time(23, 59, 59), UTC))
+
+
+def _later(at: datetime, span: timedelta) -> datetime:
+    try:
+        return at + span
+    except OverflowError:  # a clock that stood in the last years that there are
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def recall(held: Held | None, now: datetime, settings: Settings) -> License | None:
@@ -242,6 +261,17 @@ def is_newer(offered: str, installed: str) -> bool:
     except ValueError:  # also Python's own, for a number of thousands of digits
         return False
     return new > old and (old.is_prerelease or not new.is_prerelease)
+
+
+def is_version(text: str) -> bool:
+    """Tell whether a version can be compared at all (D-47)."""
+    from packaging.version import Version  # noqa: PLC0415 - as above
+
+    try:
+        Version(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_link_good(offered_at: datetime | None, now: datetime) -> bool:

@@ -34,7 +34,7 @@ def believe_verify(
         service's word and is not proven to be it (D-62). What claims nothing is no answer, as ever (D-40).
     """
     answer = read_verify(reply, key)
-    signed = _demand_signature(call, reply, settings, now)
+    signed = _demand_signature(call, reply, answer, settings, now)
     if isinstance(signed, UntrustedAnswer):
         return signed
     if signed is None or not isinstance(answer, Verified):
@@ -48,15 +48,16 @@ def believe_update(
     call: Call, reply: Reply, slug: str, key: str, settings: Settings, now: datetime
 ) -> Listing | LicclientError:
     """Read the answer to an update check, and demand a signature of it; as `believe_verify`."""
-    signed = _demand_signature(call, reply, settings, now)
-    return signed if isinstance(signed, UntrustedAnswer) else read_update(reply, settings, slug, key)
+    answer = read_update(reply, settings, slug, key)
+    signed = _demand_signature(call, reply, answer, settings, now)
+    return signed if isinstance(signed, UntrustedAnswer) else answer
 
 
 def _demand_signature(
-    call: Call, reply: Reply, settings: Settings, now: datetime
+    call: Call, reply: Reply, read: object, settings: Settings, now: datetime
 ) -> Signed | UntrustedAnswer | None:
     """Check a signature; None when none is needed."""
-    if not settings.public_keys or makes_no_claim(reply):
+    if not settings.public_keys or makes_no_claim(reply, read):
         return None
     signed = read_signature(call, reply, settings.public_keys, call.nonce)
     if isinstance(signed, UntrustedAnswer):

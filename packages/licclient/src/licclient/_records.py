@@ -164,6 +164,6 @@ def read_instant(text: str) -> datetime | None:
     """Read an instant in ISO 8601; None for anything else, such as one without a zone."""
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone(UTC) if at.utcoffset() is not None else None
+    except (ValueError, OverflowError):  # the first and the last day of all, in another zone
         return None
-    return at.astimezone(UTC) if at.utcoffset() is not None else None

@@ -7,7 +7,7 @@ from enum import StrEnum
 from licclient._errors import LicenseRefused, ServiceUnavailable
 from licclient._model import Held, Reason, Settings, Source, Update
 from licclient._outcome import Outcome
-from licclient._policy import Standing, judge_held
+from licclient._policy import Standing, holds_until, judge_held, next_check
 
 
 class LicenseState(StrEnum):
@@ -39,7 +39,8 @@ class LicenseStatus:
         product: As on the key.
         expiry: Last valid day, UTC; None when there is no end.
         lifetime: True when the key never expires.
-        days_left: Whole days that it is valid after today (UTC): 0 on the last one; None without end.
+        days_left: Whole days that it is valid after today (UTC): 0 on the last one, less afterwards; None
+            without end.
         checked_at: When the server last said yes; aware, UTC.
         source: What a `License` of now would rest on; None when there is none.
         next_check_at: When the service is to be asked again; aware, UTC; in the past when that is due.
@@ -95,7 +96,6 @@ def judge_status(
         )
     state, source, reason = _standing(held, last, now, settings)
     told = held.verified
-    ends_at = held.checked_at + settings.cache_for + settings.grace
     return LicenseStatus(
         state,
         key_hint,
@@ -105,8 +105,8 @@ def judge_status(
         None if told.expiry is None else (told.expiry - now.date()).days,
         held.checked_at,
         source,
-        held.checked_at + settings.cache_for,
-        ends_at if source is not None else None,
+        next_check(held, settings),
+        holds_until(held, settings) if source is not None else None,
         update,
         reason,
         None if state is LicenseState.VALID else message,
@@ -129,7 +129,7 @@ def _standing(
             failed = (
                 last is not None
                 and isinstance(last.answer, ServiceUnavailable)
-                and last.ended_at >= held.checked_at + settings.cache_for
+                and last.ended_at >= next_check(held, settings)
             )
             return (LicenseState.GRACE if failed else LicenseState.VALID), Source.GRACE, None
         case Standing.OVER | Standing.CLOCK_SET_BACK:

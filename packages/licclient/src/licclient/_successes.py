@@ -95,6 +95,8 @@ class Successes:
         known = self._read.get(subject.name)
         # The very same object: the file has not changed since, or another document would have come of it.
         if known is None or known[0] is not document:
+            if len(self._read) >= _MOST_SUBJECTS:
+                self._read.clear()
             known = self._read[subject.name] = document, self._judge(subject, document)
         return known[1]
 

@@ -1,15 +1,14 @@
 """The only file that names httpx: calls go out, replies come in. Imported when a call is really made.
 
 Whatever goes wrong is `ServiceUnavailable` in our own words: an httpx error knows the address, and the
-address holds the license key. Both flavours of a call stand side by side; keep them alike. A download has one
-flavour, which works on threads: whoever has an event loop has better things to do in it than to carry a file.
+address holds the license key. For the same reason httpx's client is sent a `_Veil`: what an app hangs onto it
+(hooks, loggers, a crash reporter) sees the endpoint, not what is asked there.
 
-A call has one deadline for everything from the name look-up to the last byte, and for its retries (D-54).
-httpx has time limits per read only, so the synchronous flavour works on a thread of its own, and whoever
-waits cuts the connection when time is up.
+There is one flavour, which works on threads; an event loop looks on (`_async_transport`). A call has one
+deadline for everything from the name look-up to the last byte, and for its retries (D-54). httpx has time
+limits per read only, so it works on a thread of its own, and whoever waits cuts the line when time is up.
 """
 
-import asyncio
 import random
 import ssl
 from collections.abc import Callable, Mapping
@@ -22,7 +21,6 @@ from typing import Any, Final
 import httpx
 import truststore
 
-from licclient._apart import Handshake
 from licclient._errors import ServiceUnavailable
 from licclient._headers import add_promises, read_retry_after
 from licclient._links import redirect_target
@@ -30,18 +28,13 @@ from licclient._model import Settings
 from licclient._pace import PASSING, retry_pause
 from licclient._quiet import unlogged
 from licclient._sockets import Line, nap, own_ip, within
-from licclient._wire import Call, Reply, no_word, shown_ip
+from licclient._wire import REDIRECTS, Call, Reply, no_word, shown_ip
 
 MAX_REDIRECTS: Final = 3
 """Downloads only: a store may keep its files elsewhere. The two endpoints are never redirected (D-40)."""
 
 LOOK_UP_SECONDS: Final = 2.0
 """How long finding our own address may take: it is checked for its form only (D-05)."""
-
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-
-
-# --- what both flavours share -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +115,52 @@ def _spread() -> float:
     return random.random()  # noqa: S311 - jitter
 
 
-# --- sync -------------------------------------------------------------------------------------
+# --- the veil ---------------------------------------------------------------------------------
+
+_WHOLE: Final = "licclient"
+
+
+class _Sealed:
+    """The request as it goes out; of no repr, because it holds the license key."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: httpx.Request) -> None:
+        self.whole = whole
+
+
+def _veil(whole: httpx.Request) -> httpx.Request:
+    """Make the request that may be seen, of method and bare address; the whole one lies in it, sealed."""
+    shown = whole.url.copy_with(query=None, fragment=None)
+    return httpx.Request(whole.method, shown, extensions={_WHOLE: _Sealed(whole)})
+
+
+class _Unveiling(httpx.BaseTransport):
+    """Sends the whole request in the place of its veil."""
+
+    def __init__(self, inner: httpx.BaseTransport) -> None:
+        self._inner = inner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._inner.handle_request(request.extensions[_WHOLE].whole)
+
+
+class Http(httpx.Client):
+    """httpx's client for veiled requests; proxies and all else as ever, so that there is one rule for them.
+
+    httpx has no public way to wrap the transports that it makes for the system's proxies. Its versions are
+    bounded in `pyproject.toml`; should one not ask here any more, the bare endpoint is called, with no key.
+    """
+
+    def _transport_for_url(self, url: httpx.URL) -> httpx.BaseTransport:
+        return _Unveiling(super()._transport_for_url(url))
+
+
+# --- calls ------------------------------------------------------------------------------------
 
 
 class Transport:
-    """Makes calls for `LicenseClient`, and downloads for both. Safe to share among threads.
+    """Makes calls and downloads, for both clients. Safe to share among threads.
 
     Args:
         settings: Whom to call, and how long that may take.
@@ -139,13 +173,18 @@ class Transport:
         self._seconds = settings.timeout.total_seconds()
 
     @cached_property
-    def _http(self) -> httpx.Client:
-        return httpx.Client(**_options(self._settings, self._agent))
+    def _http(self) -> Http:
+        return Http(**_options(self._settings, self._agent))
 
-    def own_ip(self) -> str:
-        """Return our address on the way to the service, without waiting long for it (D-45)."""
+    def own_ip(self, is_off: Callable[[], bool] | None = None) -> str:
+        """Return our address on the way to the service, without waiting long for it (D-45).
+
+        Args:
+            is_off: As for `within`.
+        """
+        seconds = min(LOOK_UP_SECONDS, self._seconds)
         try:
-            return within(min(LOOK_UP_SECONDS, self._seconds), lambda: own_ip(self._settings.server))
+            return within(seconds, lambda: own_ip(self._settings.server), is_off=is_off)
         except (TimeoutError, RuntimeError):  # too slow; no more threads
             return shown_ip("")
 
@@ -200,7 +239,7 @@ class Transport:
         response, promised = self._send(line, "GET", link, headers, None), dict[str, str]()
         for _ in range(MAX_REDIRECTS):
             target = None
-            if response.status_code in _REDIRECTS:
+            if response.status_code in REDIRECTS:
                 target = redirect_target(link, response.headers.get("Location", ""), self._settings)
             if target is None:
                 break
@@ -215,7 +254,7 @@ class Transport:
         request = self._http.build_request(
             method, url, headers=dict(headers), content=body, extensions={"trace": line.watch}
         )
-        return self._http.send(request, stream=True)
+        return self._http.send(_veil(request), stream=True)
 
     def close(self) -> None:
         """Close what is open."""
@@ -238,78 +277,4 @@ def read_body(response: httpx.Response, most: int, deadline: float = float("inf"
             raise no_word(response.status_code)
         if monotonic() > deadline:
             raise TimeoutError
-    return bytes(body)
-
-
-# --- async ------------------------------------------------------------------------------------
-
-
-class AsyncTransport:
-    """Makes calls for `AsyncLicenseClient`; arguments as for `Transport`."""
-
-    def __init__(self, settings: Settings, agent: str) -> None:
-        self._settings = settings
-        self._agent = agent
-        self._seconds = settings.timeout.total_seconds()
-
-    @cached_property
-    def _http(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(**_options(self._settings, self._agent))
-
-    async def own_ip(self) -> str:
-        """Return our address on the way to the service, without waiting long for it (D-45)."""
-        try:
-            async with asyncio.timeout(min(LOOK_UP_SECONDS, self._seconds)):
-                return await asyncio.to_thread(own_ip, self._settings.server)
-        except TimeoutError:
-            return shown_ip("")
-
-    async def send(self, call: Call) -> Reply | ServiceUnavailable:
-        """Make one call, and again when that may help; never raises."""
-        deadline = monotonic() + self._seconds
-        retries = count()
-        while True:
-            outcome = await self._try(call, deadline)
-            pause = retry_pause(next(retries), outcome.told, _spread(), deadline - monotonic())
-            if pause is None or not outcome.passing:
-                return outcome.result
-            await asyncio.sleep(pause)
-
-    async def _try(self, call: Call, deadline: float) -> _Outcome:
-        handshake = Handshake()
-        try:
-            with unlogged():
-                async with asyncio.timeout(deadline - monotonic()), handshake:
-                    response = await self._send(handshake, call)
-                    try:
-                        return _answered(response, await _aread(response, call.max_bytes))
-                    finally:
-                        await response.aclose()
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
-            return _failed(problem)
-
-    async def _send(self, handshake: Handshake, call: Call) -> httpx.Response:
-        request = self._http.build_request(
-            call.method,
-            call.url,
-            headers=dict(call.headers),
-            content=call.body,
-            extensions={"trace": handshake.watch},
-        )
-        return await self._http.send(request, stream=True)
-
-    async def aclose(self) -> None:
-        """Close what is open."""
-        if "_http" in self.__dict__:
-            await self._http.aclose()
-
-
-async def _aread(response: httpx.Response, most: int) -> bytes:
-    """Read a small body; as `read_body`, with the deadline around it."""
-    demand_plain(response)
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > most:
-            raise no_word(response.status_code)
     return bytes(body)

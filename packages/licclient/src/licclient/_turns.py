@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PAUSE: Final = 0.02
 """Seconds between two looks at a lock that somebody else holds."""
 
+LEAST_SECONDS: Final = 2.0
+"""What is left for a call of one's own however long the wait was: less would be as good as none."""
+
 
 class Turn:
     """The right to make a call. Leave it as a context manager, on whichever thread.
@@ -31,7 +34,7 @@ class Turn:
     def __init__(self, lock: Path | None, patience: float) -> None:
         self._path = lock
         self._patience = patience
-        self._until: float | None = None
+        self._began = monotonic()
         self._lock: BaseFileLock | None = None
 
     def is_ours(self) -> bool:
@@ -46,13 +49,19 @@ class Turn:
             lock = FileLock(self._path, timeout=0, mode=0o600, thread_local=False)
             lock.acquire()
         except Timeout:
-            if self._until is None:
-                self._until = monotonic() + self._patience
-            return monotonic() >= self._until
+            return monotonic() >= self._began + self._patience
         except (OSError, NotImplementedError, RuntimeError):
             return True  # a file system without locks, or one that cannot be written: better twice than never
         self._lock = lock
         return True
+
+    def left(self, seconds: float) -> float:
+        """Return how long the call itself may take, so that the wait for the turn is part of its time limit.
+
+        Args:
+            seconds: The time limit of a call as a whole.
+        """
+        return max(min(LEAST_SECONDS, seconds), self._began + seconds - monotonic())
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +70,9 @@ class Turn:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         lock, self._lock = self._lock, None
-        if lock is not None:
-            with suppress(OSError):  # the folder's file system went away, and the lock with it
-                lock.release()
+        if lock is None or self._path is None:
+            return
+        with suppress(OSError):  # Windows removes no open file
+            self._path.unlink()  # while it is held: who waits looks whether it is still the same file
+        with suppress(OSError):  # the folder's file system went away, and the lock with it
+            lock.release()

@@ -17,7 +17,7 @@ from licclient._errors import (
     ServiceUnavailable,
 )
 from licclient._model import Listing, Manifest, Reason, Update
-from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer
+from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer, is_version
 from licclient._records import Document, read_round, record_name, write_round
 from licclient._steps import NO_KEY, Asking, Steps, read_key
 from licclient._wire import Call, Reply, tidy_key, update_call
@@ -31,7 +31,11 @@ _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one 
 
 @dataclass(frozen=True, slots=True)
 class NoUpdate:
-    """There is nothing to offer, and that is certain: `message` says why."""
+    """There is nothing to offer, and that is certain.
+
+    Attributes:
+        message: Says why, in English, such as `Version 2.0 is up to date.`
+    """
 
     message: str
 
@@ -131,7 +135,7 @@ class UpdateSteps(Steps):
         if answer.download_url is None:
             return NoUpdate("The support period is over, so no newer version is offered.")
         if not is_offer(answer, asking.installed):
-            return NoUpdate(f"Version {asking.installed} is up to date.")
+            return _not_newer(asking.installed)
         return _update(answer, asking.key, self.now())
 
     def _read_check(
@@ -258,6 +262,16 @@ class UpdateSteps(Steps):
         if not is_offer(answer, asking.installed):
             raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
         return Fresh(answer.download_url, answer.vouched, answer.version)
+
+
+def _not_newer(installed: str) -> NoUpdate:
+    if is_version(installed):
+        return NoUpdate(f"Version {installed} is up to date.")
+    import logging  # noqa: PLC0415 - for this alone
+
+    told = f"Version {installed} is none that PEP 440 can read, so no update is ever offered."
+    logging.getLogger("licclient").warning(told)
+    return NoUpdate(told)
 
 
 def _logged(problem: LicclientError) -> LicclientError:

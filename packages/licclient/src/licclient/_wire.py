@@ -31,6 +31,8 @@ MAX_UPDATE_BYTES: Final = 1024 * 1024
 MIN_MASKED: Final = 10
 """Shortest text that is taken for a license key when the server repeats it."""
 
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
 _WORDS: Final = frozenset({200, 401, 403, 404, 422})
 
 # Compiled when it is needed: that takes longer than anything else here.
@@ -152,15 +154,16 @@ def shown_ip(address: str) -> str:
 # --- replies ----------------------------------------------------------------------------------
 
 
-def makes_no_claim(reply: Reply) -> bool:
+def makes_no_claim(reply: Reply, read: object) -> bool:
     """Tell whether this cannot be the server's word, whoever signs it (D-40).
 
-    Its status is none of the server's words, or it is a page of somebody else's: no JSON object, and no sign
-    of a signature. What does claim to be the server's word can be asked to prove it.
+    Its status is none of the server's words; or it is somebody else's, such as a gateway's 403: without any
+    sign of a signature, and what was `read` in it is no answer. What does claim to be the server's word can
+    be asked to prove it.
     """
     if reply.status not in _WORDS:
         return True
-    return "signature" not in reply.headers and not _json_object(reply.body)
+    return "signature" not in reply.headers and isinstance(read, ServiceUnavailable)
 
 
 def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
@@ -226,8 +229,9 @@ def read_refusal(reply: Reply, key: str) -> LicenseRefused | None:
 
 def no_word(status: int, retry_after: float | None = None) -> ServiceUnavailable:
     """Say that something answered, but not as the service does (D-40)."""
+    hint = "; it redirects: is base_url its very address?" if status in REDIRECTS else ""
     return ServiceUnavailable(
-        f"The license service gave no usable answer (HTTP status {status}).", retry_after
+        f"The license service gave no usable answer (HTTP status {status}{hint}).", retry_after
     )
 
 

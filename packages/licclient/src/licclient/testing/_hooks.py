@@ -4,7 +4,7 @@ What is replaced are the client's own edges (HTTP, state folder, keyring, clock)
 they are used, not where clients are made: so an app's client that was made at import is led here as well.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -42,14 +42,10 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
     service = LicenseService(clock)
     state = _State(service)
 
-    def http(make: Callable[..., Any]) -> property:
-        def led_here(transport: Any) -> Any:
-            settings: Settings = transport._settings  # noqa: SLF001 - it is ours
-            mock = httpx.MockTransport(lambda request: _respond(service, request, settings, clock()))
-            return make(transport=mock, trust_env=False, headers={"User-Agent": "licclient"})
-
-        # A property goes before what an instance holds already, such as a connection to the real service.
-        return property(led_here)
+    def led_here(transport: Any) -> _transport.Http:
+        settings: Settings = transport._settings  # noqa: SLF001 - it is ours
+        mock = httpx.MockTransport(lambda request: _respond(service, request, settings, clock()))
+        return _transport.Http(transport=mock, trust_env=False, headers={"User-Agent": "licclient"})
 
     workers: list[Worker | AsyncWorker] = []
 
@@ -62,8 +58,8 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
 
     with ExitStack() as stack:
         for where, name, stand_in in (
-            (_transport.Transport, "_http", http(httpx.Client)),
-            (_transport.AsyncTransport, "_http", http(httpx.AsyncClient)),
+            # A property goes before what an instance holds already, such as a connection to the real service.
+            (_transport.Transport, "_http", property(led_here)),
             (_transport, "own_ip", lambda _server: "127.0.0.1"),
             (StateFolder, "load", state.load),
             (StateFolder, "change", state.change),
@@ -151,7 +147,7 @@ def _respond(
     return httpx.Response(answer.status, headers=dict(answer.headers), stream=_Body(answer))
 
 
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+class _Body(httpx.SyncByteStream):
     """A body that may break off."""
 
     def __init__(self, answer: Answer) -> None:
@@ -161,7 +157,3 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         yield self._answer.body[: self._answer.cut_at]
         if self._answer.cut_at is not None:
             raise httpx.ReadError("the fake service cut the connection")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:
-            yield piece

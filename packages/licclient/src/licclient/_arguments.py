@@ -1,0 +1,66 @@
+"""What an app hands in, looked at before anything is done with it: a slip is told where it was made."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from inspect import iscoroutinefunction
+from os import PathLike, fspath
+from pathlib import Path
+
+from licclient._model import Settings, Update
+
+
+def read_folder(name: str, value: str | PathLike[str]) -> Path:
+    """Read a folder's path, once: it stays the same folder wherever the app works later.
+
+    Raises:
+        TypeError: It is no path, or one of bytes.
+        ValueError: It is blank, which would be the working folder, or holds a NUL.
+    """
+    text = fspath(value)
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a path of text, not of {type(text).__name__}")
+    if not text.strip() or "\0" in text:
+        raise ValueError(f"{name} must be the path of a folder")
+    path = Path(text)
+    with suppress(RuntimeError):  # no home folder: then ~ is a name like any other
+        path = path.expanduser()
+    return path.absolute()
+
+
+def check_download(update: object, progress: object, cancel: object) -> None:
+    """Check what a download is asked with.
+
+    Raises:
+        TypeError: No `Update`, a `progress` that cannot be called or is a coroutine function, or a `cancel`
+            that cannot be asked whether it `is_set`.
+    """
+    if not isinstance(update, Update):
+        raise TypeError(f"update must be what check_for_update returned, not {type(update).__name__}")
+    _check_call("progress", progress)
+    if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+        raise TypeError("cancel must have is_set(), such as threading.Event has")
+
+
+def check_callbacks(
+    settings: Settings, on_status: object, on_update: object, deliver: Callable[..., object] | None
+) -> None:
+    """Check what a worker is started with.
+
+    Raises:
+        TypeError: Something that cannot be called, or a coroutine, which nobody would await.
+        ValueError: `on_update` of a client that was made without `slug` or `version`.
+    """
+    _check_call("on_status", on_status)
+    _check_call("on_update", on_update)
+    _check_call("deliver", deliver)
+    if on_update is not None and (settings.slug is None or settings.version is None):
+        raise ValueError("on_update needs a client that was made with slug and version")
+
+
+def _check_call(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not callable(value):
+        raise TypeError(f"{name} must be callable")
+    if iscoroutinefunction(value):
+        raise TypeError(f"{name} must be a plain function: nobody awaits what it returns")

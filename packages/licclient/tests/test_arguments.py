@@ -1,0 +1,92 @@
+"""Slips in what an app hands in are told where they are made, and before anything is done."""
+
+import threading
+
+import pytest
+
+from licclient import AsyncLicenseClient, LicenseClient
+
+
+@pytest.fixture(params=[LicenseClient, AsyncLicenseClient])
+def make(request):
+    """Either flavour's constructor."""
+    return lambda **options: request.param("https://s.example", **options)
+
+
+@pytest.mark.parametrize("folder", ["", "  ", "a\0b"])
+def test_a_folder_that_cannot_be_meant(make, folder):
+    """A blank one would be the working folder."""
+    with pytest.raises(ValueError, match="state_dir must be the path of a folder"):
+        make(state_dir=folder)
+
+
+def test_a_folder_of_bytes(make):
+    """Paths are text."""
+    with pytest.raises(TypeError, match="state_dir must be a path of text, not of bytes"):
+        make(state_dir=b"state")
+
+
+async def test_the_state_stays_where_it_was(make_client, service, tmp_path, monkeypatch, key):
+    """A file dialog that changes the working folder costs no new slot: the same state is found again."""
+    service.grants()
+    monkeypatch.chdir(tmp_path)
+    client = make_client(state_dir="state")
+    await client.verify(key)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    await client.verify(key)
+    assert list((tmp_path / "state").iterdir())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+async def test_home_is_home(make_client, service, tmp_path, monkeypatch, key):
+    """A tilde is what a person means by it."""
+    service.grants()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    await make_client(state_dir="~/state").verify(key)
+    assert list((tmp_path / "home" / "state").iterdir())
+
+
+async def _coroutine(_told):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"update": None}, "update must be what check_for_update returned, not NoneType"),
+        ({"progress": 1}, "progress must be callable"),
+        ({"progress": _coroutine}, "progress must be a plain function"),
+        ({"cancel": lambda: True}, "cancel must have is_set"),
+    ],
+)
+async def test_a_download_asked_for_with_a_slip(client, store, folder, key, arguments, message):
+    """Nothing is fetched, and the folder stays as it was."""
+    asked = {"update": await client.check_for_update(key), "to": folder, **arguments}
+    with pytest.raises(TypeError, match=message):
+        await client.download(**asked)
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+async def test_a_download_to_nowhere(client, store, key):
+    """The working folder is no place that an app has chosen."""
+    with pytest.raises(ValueError, match="to must be the path of a folder"):
+        await client.download(await client.check_for_update(key), "")
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "error", "message"),
+    [
+        ({"on_status": _coroutine}, TypeError, "on_status must be a plain function"),
+        ({"on_update": _coroutine}, TypeError, "on_update must be a plain function"),
+        ({"deliver": "tk"}, TypeError, "deliver must be callable"),
+        ({"on_update": print}, ValueError, "on_update needs a client that was made with slug and version"),
+    ],
+)
+async def test_a_worker_started_with_a_slip(make, callbacks, error, message):
+    """No worker runs that would never call back."""
+    client, before = make(), threading.active_count()
+    with pytest.raises(error, match=message):
+        client.start(**callbacks)
+    assert threading.active_count() == before

@@ -1,0 +1,83 @@
+"""What an app hangs onto httpx for its own calls never sees a license key, or a link, of ours."""
+
+import logging
+from typing import Any
+
+import httpx
+import pytest
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Every word that the instrumentation of an app could write down."""
+    words = []
+
+    def note(one):
+        words.append(f"{one.method} {one.url} {one.headers} {one.extensions} {one.content!r}")
+
+    plain_send, plain_init = httpx.Client.send, httpx.Client.__init__
+
+    def send(self, request, stream):  # as the httpx integration of sentry does
+        note(request)
+        response = plain_send(self, request, stream=stream)
+        note(request)
+        note(response.request)
+        words.append(f"{response.url} {response!r} {vars(response)}")
+        return response
+
+    def init(self, **options: Any):
+        hooks = {"request": [note], "response": [lambda response: note(response.request)]}
+        plain_init(self, **{**options, "event_hooks": hooks})
+
+    monkeypatch.setattr(httpx.Client, "send", send)
+    monkeypatch.setattr(httpx.Client, "__init__", init)
+    return words
+
+
+async def test_instrumentation_sees_the_endpoint_only(client, store, folder, key, seen, caplog, service):
+    """Wrapped clients, hooks and httpx's own log learn that there was a call, and not what was asked."""
+    caplog.set_level(logging.DEBUG)
+    update = await client.check_for_update(key)
+    await client.download(update, folder)
+    service.grants()
+    await client.verify(key)
+    told = "\n".join([*seen, caplog.text])
+    assert "GET http://127.0.0.1" in told
+    assert "/api/v1/update-check" in told
+    assert "/api/v1/licenses/verify" in told
+    asked = [request.target for request in service.requests]
+    links = [target for target in asked if "update-download" in target]
+    assert any(key in target for target in asked)
+    assert links
+    assert not [word for word in (key, *links) if word in told]
+
+
+async def test_what_instrumentation_adds_goes_nowhere(client, service, key, monkeypatch):
+    """Headers that trace an app's own calls are not told to the license service."""
+    plain_send = httpx.Client.send
+
+    def send(self, request, stream):
+        request.headers["baggage"] = "of=the-app"
+        return plain_send(self, request, stream=stream)
+
+    monkeypatch.setattr(httpx.Client, "send", send)
+    service.grants()
+    await client.verify(key)
+    assert "baggage" not in service.requests[0].headers
+
+
+@pytest.mark.filterwarnings("ignore:base_url is http")
+@pytest.mark.parametrize("proxied", [True, False])
+async def test_the_systems_proxy_is_asked(make_client, service, monkeypatch, proxied, key):
+    """The veil changes nothing of which way a call takes: `HTTP_PROXY` and `NO_PROXY` hold."""
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, service.url)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "" if proxied else "127.0.0.1")
+    service.offers()
+    base = "http://licenses.invalid" if proxied else service.url
+    client = make_client(base)
+    assert (await client.check_for_update(key)).version == "2.0"
+    asked = service.requests[-1].target
+    assert asked.startswith("http://licenses.invalid/api/v1/update-check?" if proxied else "/api/v1/")
+    assert key in asked

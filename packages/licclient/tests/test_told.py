@@ -1,0 +1,136 @@
+"""What a developer would else learn from customers is said early: by a warning, in the log, by doctor."""
+
+import logging
+import re
+
+import pytest
+
+from licclient import AsyncLicenseClient, LicenseClient, NoUpdate, ServiceUnavailable
+from licclient import _cache as cache_room
+from licclient._cache import StateFolder
+
+
+@pytest.mark.parametrize("make", [LicenseClient, AsyncLicenseClient])
+@pytest.mark.parametrize("address", ["http://licenses.example.com", "http://10.0.0.5:8000/shop"])
+def test_keys_in_the_clear(make, address):
+    """The line that makes the client is pointed at."""
+    with pytest.warns(UserWarning, match="base_url is http: license keys travel in the clear") as told:
+        make(address)
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("make", [LicenseClient, AsyncLicenseClient])
+@pytest.mark.parametrize(
+    "address", ["https://x.example", "http://localhost:1", "http://[::1]:1", "http://127.0.0.1"]
+)
+def test_nothing_is_in_the_clear(make, address):
+    """Neither with https, nor on this machine; warnings are errors here."""
+    make(address)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_an_address_that_redirects(client, service, key, status):
+    """The developer is told where to look; the two endpoints are never redirected (D-40)."""
+    service.says(status, b"", Location="https://elsewhere.example/")
+    with pytest.raises(ServiceUnavailable, match=rf"HTTP status {status}; it redirects: is base_url"):
+        await client.verify(key)
+    assert "it redirects: is base_url right?" in await client.diagnose()
+
+
+async def test_a_version_that_nobody_can_compare(make_client, service, key, caplog):
+    """Nothing is ever newer than "2024 Spring": log, `NoUpdate` and doctor say so."""
+    service.offers()
+    client = make_client(version="2024 Spring")
+    found = await client.look_for_update(key)
+    assert isinstance(found, NoUpdate)
+    assert "2024 Spring is none that PEP 440 can read" in found.message
+    assert found.message in caplog.messages
+    assert re.search("^!! version: +2024 Spring is none that PEP 440", await client.diagnose(), re.MULTILINE)
+
+
+async def test_a_version_that_can_be_compared(client, service, key, caplog):
+    """There is nothing to say of it."""
+    service.offers("1.0")
+    assert (await client.look_for_update(key)).message == "Version 1.0 is up to date."
+    assert caplog.messages == []
+    assert "version:" not in await client.diagnose()
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """A folder that cannot be made, whoever one is."""
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "state"
+
+
+async def test_a_folder_that_cannot_be_written(make_client, service, key, nowhere, caplog):
+    """A slot for each start, and a key that has to be entered again: each is said once (D-52)."""
+    service.grants()
+    client = make_client(state_dir=nowhere)
+    await client.activate(key)
+    await client.verify(recheck=True)
+    told = [message for message in caplog.messages if "cannot be written" in message]
+    assert len(told) == 3
+    assert any("each start takes an activation slot" in one for one in told)
+    assert any("the license key will have to be entered again" in one for one in told)
+    assert key not in caplog.text
+    report = await client.diagnose()
+    assert re.search("^!! state folder: .*cannot be written", report, re.MULTILINE)
+    assert "each start takes an activation slot" in report
+
+
+async def test_a_folder_that_cannot_be_written_takes_no_slots_of_a_domain(
+    make_client, service, key, nowhere, caplog
+):
+    """What a domain prevents is not complained of."""
+    service.grants()
+    client = make_client(state_dir=nowhere, domain="app.example")
+    await client.verify(key)
+    assert "activation slot" not in caplog.text + await client.diagnose()
+
+
+def test_without_a_folder(monkeypatch, caplog):
+    """No home: the same is said, without a path."""
+    state = StateFolder(None)
+    monkeypatch.setattr(state, "folder", lambda: None)
+    state.change("activation-1", lambda _: {"a": 1})
+    assert state.load("activation-1") == {"a": 1}
+    [told] = caplog.records
+    assert (told.name, told.levelno) == ("licclient", logging.WARNING)
+    assert told.getMessage().startswith(
+        "The state cannot be written (there is no folder for it): the license key"
+    )
+
+
+async def test_no_locks_are_left(client, service, key, tmp_path):
+    """Who looks after many keys has no end of files otherwise."""
+    service.grants()
+    await client.verify(key)
+    await client.verify(key, recheck=True)
+    assert not list((tmp_path / "state").glob("call-*.lock"))
+
+
+def test_many_records_are_not_all_kept_in_memory(tmp_path, monkeypatch):
+    """Those on the disk are read again; what could not be written has no other copy, and stays."""
+    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 10)
+    state = StateFolder(tmp_path)
+    (tmp_path / "lost-1.state").mkdir()
+    state.change("lost-1", lambda _: {"n": -1})
+    for number in range(40):
+        state.change(f"kept-{number}", lambda _, number=number: {"n": number})
+    assert len(state._memory) <= 11
+    assert len(state._paths) <= 11
+    assert state.load("lost-1") == {"n": -1}
+    assert [state.load(f"kept-{number}")["n"] for number in range(40)] == list(range(40))
+
+
+def test_a_removal_that_the_disk_refuses_is_kept_in_mind(tmp_path, monkeypatch):
+    """A refusal is not forgotten for want of memory."""
+    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 4)
+    state = StateFolder(tmp_path)
+    state.change("license-1", lambda _: {"n": 1})
+    monkeypatch.setattr(state, "_remove", lambda _name: None)
+    state.change("license-1", lambda _: None)
+    for number in range(20):
+        state.load(f"other-{number}")
+    assert state.load("license-1") is None
