@@ -227,13 +227,15 @@ def test_each_answer_leaves_what_it_should():
     assert early == replace(granted.result, source=Source.CACHE)
 
 
-@pytest.mark.parametrize(("behind", "seen"), [(HOUR, HOUR), (-HOUR, timedelta(0))])
-def test_a_signed_success_counts_from_its_signature(behind, seen):
-    """Confirmed by the service's clock; the latest instant seen is never before that (D-63)."""
+@pytest.mark.parametrize(
+    ("behind", "seen", "slow_by"), [(HOUR, HOUR, timedelta(0)), (-HOUR, timedelta(0), HOUR)]
+)
+def test_a_signed_success_counts_from_its_signature(behind, seen, slow_by):
+    """Confirmed by the service's clock, never seen before that, and a slow clock's lag is kept (D-63, D-116)."""
     proof = Proof("192.0.2.1", {}, b"", START)
     verified = Verified("Notes", None, lifetime=True, proof=proof)
     settled = settle(verified, None, START + behind, settings())
-    assert settled.held == Held(verified, START, START + seen)
+    assert settled.held == Held(verified, START, START + seen, slow_by)
     assert settled.result.authenticated
 
 
