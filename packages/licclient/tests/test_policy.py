@@ -231,7 +231,7 @@ def test_each_answer_leaves_what_it_should():
     ("behind", "seen", "slow_by"), [(HOUR, HOUR, timedelta(0)), (-HOUR, timedelta(0), HOUR)]
 )
 def test_a_signed_success_counts_from_its_signature(behind, seen, slow_by):
-    """Confirmed by the service's clock, never seen before that, and a slow clock's lag is kept (D-63, D-116)."""
+    """Confirmed by the service's clock, never seen before that; a slow clock's lag is kept (D-63, D-116)."""
     proof = Proof("192.0.2.1", {}, b"", START)
     verified = Verified("Notes", None, lifetime=True, proof=proof)
     settled = settle(verified, None, START + behind, settings())
