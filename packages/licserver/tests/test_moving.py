@@ -5,12 +5,14 @@ import json
 import os
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
-from harness.engines import sqlite_only
+from harness.engines import postgresql_only, sqlite_only
 from licserver.errors import WrongUse
 from licserver.model import EnvironmentPolicy
 from licserver.rules import draw_key
@@ -220,3 +222,18 @@ def test_what_was_imported_is_found(world):
     for query in ("kim", "resel", "example.net"):
         assert len(world.vendor.find_licenses(LicenseFilter(query=query)).items) == 1
     assert world.clock() - timedelta(days=1) < world.vendor.find_licenses().items[0].issued_at
+
+
+@postgresql_only
+def test_a_subscription_that_ends_while_its_keys_are_imported(world):
+    """The one waits for the other: no key is left that does not end."""
+    world.key(subscription_id="s-1")
+    with world.vendor.importing() as incoming, ThreadPoolExecutor(1) as pool:
+        incoming.read(read_rows("csv", io.StringIO("product,subscription\napp,s-1\n", newline="")))
+        with incoming._staged.moving():
+            end = pool.submit(world.vendor.end_subscription, "s-1")
+            with suppress(TimeoutError):
+                end.result(1)
+        assert end.result(20) == 2
+        [(_, key)] = incoming.drawn_keys()
+    assert world.vendor.license(key).subscription_ended_at == world.clock()

@@ -44,5 +44,18 @@ def test_what_is_not_activated_any_more_is_passed_over(world, held):
     """An activation that was freed meanwhile, and an empty batch, leave everything as it is."""
     license_id, read = held
     note_seen(world.vendor.database, [])
-    note_seen(world.vendor.database, [Seen(license_id, Environment("b.example", HERE.ip), world.clock())])
+    note_seen(world.vendor.database, [Seen(license_id, Environment("b.example", "192.0.2.9"), world.clock())])
     assert read() == [None]
+
+
+@pytest.mark.parametrize(("ip", "seen"), [("192.0.2.1", [True, False]), ("192.0.2.2", [True, True])])
+def test_a_machine_lives_by_all_activations_that_lend_it_a_half(world, activate, ip, seen):
+    """Its domain came with one, its address with another (D-03): a sweep must free neither."""
+    key = world.key(slots=2)
+    activate(key, "a.example", "192.0.2.1")
+    activate(key, "b.example", "192.0.2.2")
+    license_id = world.vendor.vault.license_id(key)
+    note_seen(world.vendor.database, [Seen(license_id, Environment("a.example", ip), world.clock())])
+    query = select(activations.c.last_seen_at).order_by(activations.c.domain)
+    with world.vendor.database.reading() as connection:
+        assert [at is not None for at in connection.scalars(query)] == seen

@@ -12,6 +12,7 @@ from licserver.artifacts import Artifacts, open_artifacts
 from licserver.backup.layout import ARTIFACTS, CONTENTS, DATABASE, FORMAT, HEADER, Summary, read_artifact_name
 from licserver.backup.reading import Reader, reading
 from licserver.errors import BackupError, WrongUse
+from licserver.files import hand_over
 from licserver.settings import Settings
 from licserver.store import engine, schema
 from licserver.store.dump import Layout, Loading, holds_something, loading
@@ -139,6 +140,7 @@ class Target:
         url = settings.database
         if self._file is not None:
             handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".restore-")  # mode 0600
+            hand_over(handle, self._file if self._file.exists() else self._file.parent)
             os.close(handle)
             self._staged = Path(name)
             url = f"sqlite+pysqlite:///{self._staged}"

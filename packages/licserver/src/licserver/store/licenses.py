@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, tuple_, update
 
@@ -17,6 +17,9 @@ from licserver.store.asks import RowWriter
 from licserver.store.rows import split_entries
 from licserver.store.shelf import Shelf
 from licserver.store.tables import activations, license_words, licenses, products
+
+MOVING: Final = (0x6C696373, 1)
+"""An advisory lock of PostgreSQL: shared by who sells for subscriptions or ends them, an import's alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +267,10 @@ class LicenseBooks(Shelf):
         with self._writing() as connection:
             if self._database.locks_rows:  # else the whole file is locked; there may be no row yet to lock
                 connection.execute(
-                    select(func.pg_advisory_xact_lock(func.hashtextextended(subscription_id, 0)))
+                    select(
+                        func.pg_advisory_xact_lock_shared(*MOVING),
+                        func.pg_advisory_xact_lock(func.hashtextextended(subscription_id, 0)),
+                    )
                 )
             ended_at: datetime | None = connection.scalar(
                 select(func.max(licenses.c.subscription_ended_at)).where(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, or_, update
+from sqlalchemy import and_, bindparam, exists, or_, update
 
 from licserver.model import Environment, EnvironmentPolicy
 from licserver.store.engine import Database
@@ -29,8 +29,15 @@ class Seen(NamedTuple):
 
 _DOMAIN: Final = activations.c.domain == bindparam("in_domain")
 _IP: Final = activations.c.ip == bindparam("in_ip")
+_others = activations.alias()
+_IS_HELD: Final = exists().where(
+    _others.c.license_id == bindparam("of"),
+    _others.c.domain == bindparam("in_domain"),
+    _others.c.ip == bindparam("in_ip"),
+)
 _SAME: Final = {
-    EnvironmentPolicy.STRICT: and_(_DOMAIN, _IP),
+    # Its halves may have become known apart (D-03): then it lives by all that lend it one.
+    EnvironmentPolicy.STRICT: or_(and_(_DOMAIN, _IP), and_(or_(_DOMAIN, _IP), ~_IS_HELD)),
     EnvironmentPolicy.DOMAIN: _DOMAIN,
     EnvironmentPolicy.EITHER: or_(_DOMAIN, _IP),
 }

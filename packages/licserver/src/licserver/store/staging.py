@@ -12,6 +12,7 @@ from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, inser
 
 from licserver.store.asks import Row, RowWriter
 from licserver.store.engine import WRITES, Database
+from licserver.store.licenses import MOVING
 from licserver.store.tables import activations, license_words, licenses
 
 _LINE: Final = "line"
@@ -127,21 +128,34 @@ class Staging:
     def _move(self) -> Connection | None:
         if next(self._taken(), None) is not None:
             return None
-        ended = select(func.max(licenses.c.subscription_ended_at)).where(
-            licenses.c.subscription_id == _licenses.c.subscription_id
-        )
-        self._connection.execute(
-            update(_licenses)
-            .where(_licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None))
-            .values(subscription_ended_at=ended.scalar_subquery())
-        )
         for staged, table in ((_licenses, licenses), (_activations, activations), (_words, license_words)):
             names = table.columns.keys()
             # In the order of the table's own index: half the page writes.
             key = [staged.c[column.name] for column in table.primary_key]
             rows = select(*(staged.c[name] for name in names)).order_by(*key)
             self._connection.execute(insert(table).from_select(names, rows))
+        self._end_with_subscriptions()
         return self._connection
+
+    def _end_with_subscriptions(self) -> None:
+        """End what hangs on an ended subscription; last, so that others wait for a moment only."""
+        if self._connection.dialect.name != "sqlite":
+            self._connection.execute(select(func.pg_advisory_xact_lock(*MOVING)))
+        unsaid = select(_licenses.c.id).where(
+            _licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None)
+        )
+        other = licenses.alias()
+        ended = (
+            select(other.c.subscription_id, func.max(other.c.subscription_ended_at).label("at"))
+            .where(other.c.subscription_ended_at.is_not(None), other.c.id.not_in(select(_licenses.c.id)))
+            .group_by(other.c.subscription_id)
+            .subquery()
+        )
+        self._connection.execute(
+            update(licenses)
+            .where(licenses.c.id.in_(unsaid), licenses.c.subscription_id == ended.c.subscription_id)
+            .values(subscription_ended_at=ended.c.at)
+        )
 
     def drawn(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Give line, id and sealed key of those whose keys were drawn, in the order of the lines."""
