@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tkinter import ttk
 
-from licclient import LicclientError, LicenseClient, LicenseStatus, Update, explain
+from licclient import LicclientError, LicenseClient, LicenseStatus, NoUpdate, Update, explain
 from licclient.deliver import to_tk
 from licclient.tk import ask_for_key, offer_update
 
@@ -116,14 +116,15 @@ class Notes(tk.Tk):
 
     def check(self) -> None:
         """Ask the service; on a thread."""
-        update = self.licenses.check_for_update(force=True)
-        self.back(lambda: self.offer(update, asked=True))
+        found = self.licenses.look_for_update(force=True)
+        self.back(lambda: self.offer(found, asked=True))
 
-    def offer(self, update: Update | None, *, asked: bool = False) -> None:
+    def offer(self, found: Update | NoUpdate | LicclientError, *, asked: bool = False) -> None:
         """Offer an update; what has been downloaded and verified is yours to install."""
-        self.say("" if update else "There is no update.")
+        update = found if isinstance(found, Update) else None
+        self.say("" if update else str(found))  # up to date, or nobody knows
         if update and (file := offer_update(self.licenses, update, self.folder, self, asked=asked)):
-            self.say(f"Version {update.version} is here: {file.path.name}")
+            self.say(f"Version {file.version} is here: {file.path.name}")
 
     def behind(self, work: Callable[[], object]) -> None:
         """Do something on a thread, so that the window stays alive."""

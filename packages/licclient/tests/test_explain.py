@@ -13,6 +13,7 @@ from licclient import (
     LicenseStatus,
     MistypedKey,
     NotActivated,
+    NoUpdate,
     Reason,
     ServiceUnavailable,
     UntrustedAnswer,
@@ -31,6 +32,7 @@ EVERYTHING = [
     UntrustedAnswer(),
     UnusableArchive(),
     DownloadCancelled(),
+    NoUpdate("Version 2.0 is up to date."),
     *(LicenseStatus(state) for state in LicenseState),
 ]
 
@@ -59,11 +61,11 @@ def test_who_cancels_is_not_told_of_an_outage():
 
 
 def test_no_line_is_left_over():
-    """Every line of the table belongs to a reason, a flaw or a kind of error."""
+    """Every line of the table belongs to a reason, a flaw, a kind of error or a state."""
     codes = {f"reason.{reason.value}" for reason in Reason} | {f"flaw.{flaw.value}" for flaw in KeyFlaw}
     kinds = ("not_activated", "invalid_request", "unavailable", "untrusted", "unusable_archive", "cancelled")
     codes |= {f"error.{kind}" for kind in kinds}
-    assert set(TEXTS) == codes | {"state.valid", "state.grace"}
+    assert set(TEXTS) == codes | {"state.valid", "state.grace", "update.none"}
 
 
 @pytest.mark.parametrize(

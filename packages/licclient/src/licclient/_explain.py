@@ -16,26 +16,31 @@ from licclient._model import Reason
 
 if TYPE_CHECKING:
     from licclient._status import LicenseStatus
+    from licclient._update_steps import NoUpdate
 
 
-def explain(what: "LicclientError | Reason | LicenseStatus", language: str | None = None) -> str:
+def explain(what: "LicclientError | Reason | LicenseStatus | NoUpdate", language: str | None = None) -> str:
     """Say in a person's language what an error, a reason or a status means.
 
     The server's own words stay where they are: `LicenseRefused.message`.
 
     Args:
-        what: What `verify`, `activate`, `require`, `download` or `apply` raised; a reason; or a status.
+        what: What `verify`, `activate`, `require`, `download` or `apply` raised; a reason; a status; or what
+            `look_for_update` found instead of an update.
         language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
             the system. English stands in for others.
     """
     from licclient._language import system_languages  # noqa: PLC0415 - most starts have nothing to say
     from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
     from licclient._texts import pick_language, text_of  # noqa: PLC0415 - as above
+    from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as above
 
     tongue = pick_language(system_languages() if language is None else [language])
     match what:
         case LicenseStatus():
             return _status(what, tongue)
+        case NoUpdate():
+            return text_of("update.none", tongue)
         case LicenseRefused(reason=Reason.OTHER):
             return what.message  # a sentence that this version does not know says more than "refused"
         case LicenseRefused(reason=reason) | (Reason() as reason):

@@ -170,6 +170,14 @@ TEXTS: Final[dict[str, Row]] = {
         "ダウンロードはキャンセルされました。",
         "下载已取消。",
     ),
+    "update.none": (
+        "There is no update.",
+        "Es gibt keine Aktualisierung.",
+        "Il n’y a pas de mise à jour.",
+        "No hay ninguna actualización.",
+        "アップデートはありません。",
+        "没有可用的更新。",
+    ),
     # --- LicenseState: the first line of a settings page; {detail} is a date ---
     "state.valid": (
         "Licensed.",

@@ -34,10 +34,13 @@ class NoUpdate:
     """There is nothing to offer, and that is certain.
 
     Attributes:
-        message: Says why, in English, such as `Version 2.0 is up to date.`
+        message: Says why, in English, such as `Version 2.0 is up to date.`; so does `str`.
     """
 
     message: str
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)
