@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest_plugins = ["harness.engines", "harness.redis_server", "harness.screen"]
+pytest_plugins = ["harness.admin", "harness.engines", "harness.redis_server", "harness.screen"]
 
 WRITTEN = pytest.StashKey[list[tuple[str, str]]]()
 LAST = "test_no_key_is_written_anywhere"

@@ -18,7 +18,8 @@ from licserver.reach import ask_base_url
 from licserver.settings import Settings
 from licserver.vault import new_secrets
 
-BASE = {"base_url": "https://l.example", "trusted_proxies": "127.0.0.1"}
+ADMIN = {"admin_listen": "127.0.0.1:8081"}
+BASE = {"base_url": "https://l.example", "trusted_proxies": "127.0.0.1", **ADMIN}
 
 
 def found(settings: Settings, now: Any, **more: Any) -> list[Finding]:
@@ -58,11 +59,15 @@ def _without_base_url(world: Any) -> Settings:
 
 
 def _http(world: Any) -> Settings:
-    return Settings(data_dir=world.settings.data_dir, base_url="http://l.example")
+    return Settings(data_dir=world.settings.data_dir, base_url="http://l.example", **ADMIN)
 
 
 def _no_proxies(world: Any) -> Settings:
-    return Settings(data_dir=world.settings.data_dir, base_url="https://l.example")
+    return Settings(data_dir=world.settings.data_dir, base_url="https://l.example", **ADMIN)
+
+
+def _open_console(world: Any) -> Settings:
+    return Settings(data_dir=world.settings.data_dir, **{**BASE, "admin_listen": None})
 
 
 def _no_folder(world: Any) -> Settings:
@@ -117,6 +122,7 @@ WRONG: dict[str, tuple[Callable[[Any], Settings], str, Level, str]] = {
     "no base URL": (_without_base_url, "settings", Level.WARNING, "LICSERVER_BASE_URL is not set"),
     "a base URL of http": (_http, "settings", Level.WARNING, "in the clear"),
     "https without a proxy": (_no_proxies, "settings", Level.WARNING, "LICSERVER_TRUSTED_PROXIES"),
+    "a console in the open": (_open_console, "settings", Level.WARNING, "LICSERVER_ADMIN_LISTEN is not set"),
     "no data folder": (_no_folder, "data folder", Level.FAILED, "there is no"),
     "secrets that others may read": (_open_secrets, "permissions", Level.FAILED, "others may read"),
     "a folder that others may enter": (_open_folder, "permissions", Level.WARNING, "others may look into"),
@@ -145,6 +151,32 @@ def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
     assert (finding.level, bool(finding.advice)) == (level, True)
     assert "hunter2" not in repr(finding)
     assert sorted(map(str, Path(world.folder).rglob("*"))) == before
+
+
+@sqlite_only
+@pytest.mark.parametrize("url", ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"])
+def test_a_console_that_only_this_machine_reaches_is_well(make_world, clock, url):
+    """Who tries it at home is not told to hide it."""
+    settings = Settings(data_dir=make_world().settings.data_dir, base_url=url)
+    assert not any("LICSERVER_ADMIN_LISTEN" in one.said for one in found(settings, clock()))
+
+
+DEAD = {
+    "a bucket that is not there": ({}, "s3://bucket-nobody-made/x", "NoSuchBucket"),
+    "a store that is away": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, None, "cannot be reached"),
+}
+
+
+@sqlite_only
+@pytest.mark.parametrize("case", DEAD)
+def test_a_dead_bucket_is_told_before_anything_lies_in_it(make_world, clock, bucket, monkeypatch, case):
+    """No release asks for a file yet, and still it is told; a bucket that is there is well, though empty."""
+    environ, url, said = DEAD[case]
+    assert "files" not in bad(found(make_world(**BASE, artifacts_url=bucket).settings, clock()))
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    finding = bad(found(make_world(**BASE, artifacts_url=url or bucket).settings, clock()))["files"]
+    assert (finding.level, said in finding.said) == (Level.FAILED, True), finding
 
 
 @sqlite_only

@@ -1,6 +1,7 @@
 """Is this installation fit to serve? Everything is looked at, nothing is changed, and advice is in words."""
 
 import enum
+import ipaddress
 import os
 import shutil
 import stat
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from licserver import manifest
 from licserver.artifacts import open_artifacts
@@ -117,8 +119,23 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
             "LICSERVER_TRUSTED_PROXIES is not set: behind a proxy all customers come from one address",
             "set it to the proxy's address, 127.0.0.1 for one on this machine",
         )
+    if settings.admin_listen is None and url is not None and _is_public(url):
+        yield _odd(
+            "settings",
+            "LICSERVER_ADMIN_LISTEN is not set: console and admin API answer at the address of customers",
+            "set it to an address that the internet does not reach: 127.0.0.1:8081; or let the proxy say 404",
+        )
     if url and url.startswith("https:") and settings.trusted_proxies:
         yield Finding("settings", Level.OK, f"customers reach {url}, behind a proxy that is believed")
+
+
+def _is_public(url: str) -> bool:
+    """Tell whether others than this machine may reach an address."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 def _check_folder(settings: Settings) -> Iterator[Finding]:
@@ -229,15 +246,21 @@ def _check_releases(settings: Settings, records: Records, now: datetime) -> Iter
     products = records.products()
     if not products:
         yield _odd("products", "there are none yet", "licserver product add SLUG --name NAME")
-        return
     offered = [
         (product.slug, release)
         for product in products
         for release in records.releases(product.id)
         if product.latest is not None and release.id == product.latest.id
     ]
+    yield from _check_files(settings, offered)
+    for slug, release in offered:
+        yield from _check_manifest(slug, release, now)
+
+
+def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Iterator[Finding]:
     try:
         artifacts = open_artifacts(settings)
+        artifacts.probe()  # of a bucket that is not there, all files would seem to be missing, or none
         lacking = [
             f"{slug} {release.version}" for slug, release in offered if not artifacts.holds(release.artifact)
         ]
@@ -250,8 +273,6 @@ def _check_releases(settings: Settings, records: Records, now: datetime) -> Iter
         yield _bad("files", f"{where} lacks the file of {some}", "put it back from your backup")
     else:
         yield Finding("files", Level.OK, f"{where} has the file of each of {len(offered)} latest releases")
-    for slug, release in offered:
-        yield from _check_manifest(slug, release, now)
 
 
 def _check_manifest(slug: str, release: Release, now: datetime) -> Iterator[Finding]:

@@ -156,6 +156,18 @@ class ArtifactBucket:
         """Tell whether an object is there (`face.Artifacts.holds`)."""
         return self._holds(artifact)
 
+    def probe(self) -> None:
+        """Ask for an object that is not there (`face.Artifacts.probe`)."""
+        try:
+            # not HEAD: its answer has no body, which alone tells a bucket that is not there from an object
+            obstore.get(self._reader, _NOBODYS)
+        except (FileNotFoundError, PermissionDeniedError) as problem:
+            code = _code(problem)
+            if code is not None and code not in _NO_OBJECT:
+                raise ArtifactsError(self._says(problem)) from None
+        except BaseError as problem:
+            raise ArtifactsError(self._says(problem)) from None
+
     def read(self, artifact: Artifact) -> Iterator[bytes]:
         """Read an object (`face.Artifacts.read`), with a request for each piece."""
         digest, key = hashlib.sha256(), _key(artifact)
@@ -245,6 +257,12 @@ def _read_again(source: BinaryIO, artifact: Artifact) -> Iterator[bytes]:
         raise WrongUse("the file changed while it was being published; publish it again")
 
 
+_NOBODYS: Final = f"{'0' * 64}/probe"
+"""A key that no file has."""
+
+_NO_OBJECT: Final = frozenset({"NoSuchKey", "AccessDenied"})
+"""The latter is said of an object that is not there to who may not list the bucket."""
+
 _CREDENTIALS: Final = re.compile(r"/latest/api/token|169\.254\.169\.254|169\.254\.170\.2|/latest/meta-data")
 """Where obstore looks for a machine's role, when there is nothing in the environment."""
 
@@ -254,11 +272,16 @@ def _why(problem: Exception) -> str:
     text = str(problem)
     if _CREDENTIALS.search(text):
         return "cannot be used without credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    if code := re.search(r"<Code>([A-Za-z]{1,60})</Code>", text):
-        return f"answers {code[1]}"
+    if code := _code(problem):
+        return f"answers {code}"
     if status := re.search(r"status code: ([0-9]{3})", text):
         return f"answers {status[1]}"
     return "does not answer in time" if isinstance(problem, TimeoutError) else "cannot be reached"
+
+
+def _code(problem: Exception) -> str | None:
+    code = re.search(r"<Code>([A-Za-z]{1,60})</Code>", str(problem))
+    return None if code is None else code[1]
 
 
 # --- settings ---------------------------------------------------------------------------------

@@ -61,6 +61,14 @@ class Artifacts(Protocol):
         """
         ...
 
+    def probe(self) -> None:
+        """Find out whether the place is there and lets us in, whatever it holds.
+
+        Raises:
+            ArtifactsError: saying what is wrong.
+        """
+        ...
+
     def read(self, artifact: Artifact) -> Iterator[bytes]:
         """Read an artifact from its beginning to its end, in pieces of a MiB at most.
 

@@ -89,6 +89,9 @@ class ArtifactFolder:
         except OSError as problem:
             raise ArtifactsError(f"the artifacts folder cannot be read: {problem.strerror}") from None
 
+    def probe(self) -> None:
+        """Do nothing (`face.Artifacts.probe`): the folder is made when the first file comes."""
+
     def read(self, artifact: Artifact) -> Iterator[bytes]:
         """Read an artifact (`face.Artifacts.read`)."""
         digest = hashlib.sha256()

@@ -74,7 +74,10 @@ def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple
 
 
 def count_expiring(database: Database, first: date, last: date) -> int:
-    """Count the licenses whose last day lies within some days: a range of the index on it."""
+    """Count the licenses whose last day lies within some days.
+
+    Each key of these days is looked at: a range of the index, and the row behind each entry (D-99).
+    """
     meant = (
         licenses.c.expires_on.between(first, last),
         licenses.c.revoked_at.is_(None),

@@ -1,12 +1,41 @@
 """What the admin API takes and gives, as JSON; the OpenAPI document is made of it."""
 
-from datetime import date, datetime
-from typing import Annotated, Any, Generic, TypeVar
+import re
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from licserver.model import ActorKind, EnvironmentPolicy, LicenseState
 from licserver.vendor import MAX_PAGE
+
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_INSTANT: Final = re.compile(
+    _DAY.pattern + r"T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def _read_day(value: object) -> date:
+    # pydantic alone takes a bare number for seconds since 1970, and 2026 for a day of that year
+    if not isinstance(value, str) or not _DAY.fullmatch(value):
+        raise ValueError("write a day as 2027-01-31")
+    return date.fromisoformat(value)
+
+
+def _read_instant(value: object) -> datetime:
+    if not isinstance(value, str) or not _INSTANT.fullmatch(value):
+        raise ValueError("write an instant as 2027-01-31T12:00:00Z, with its zone")
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC)
+    except OverflowError:  # on the calendar's first or last day, and beyond it in UTC
+        raise ValueError("in UTC it is before the year 1 or after the year 9999") from None
+
+
+Day = Annotated[date, BeforeValidator(_read_day)]
+"""A day of the calendar, written in full."""
+
+Instant = Annotated[AwareDatetime, BeforeValidator(_read_instant)]
+"""An instant with its zone, written in full (RFC 3339); it comes in as UTC, which is what is kept."""
 
 _Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Item = TypeVar("Item")
@@ -52,8 +81,8 @@ class LicenseQuery(Paging):
     product: Annotated[str | None, Field(description="A slug.")] = None
     subscription: Annotated[str | None, Field(description="An id.")] = None
     state: Annotated[LicenseState | None, Field(description="As of now.")] = None
-    expires_from: Annotated[date | None, Field(description="First day of expiry, included.")] = None
-    expires_until: Annotated[date | None, Field(description="Last day of expiry, included.")] = None
+    expires_from: Annotated[Day | None, Field(description="First day of expiry, included.")] = None
+    expires_until: Annotated[Day | None, Field(description="Last day of expiry, included.")] = None
 
 
 class AuditQuery(Paging):
@@ -63,8 +92,8 @@ class AuditQuery(Paging):
     object_id: Annotated[str | None, Field(description="With `object_kind`.")] = None
     actor_kind: Annotated[ActorKind | None, Field(description="With `actor_name`.")] = None
     actor_name: Annotated[str | None, Field(description="With `actor_kind`.")] = None
-    since: Annotated[AwareDatetime | None, Field(description="Not older than this.")] = None
-    until: Annotated[AwareDatetime | None, Field(description="Older than this.")] = None
+    since: Annotated[Instant | None, Field(description="Not older than this.")] = None
+    until: Annotated[Instant | None, Field(description="Older than this.")] = None
 
 
 class NewProduct(Taken):
@@ -89,9 +118,9 @@ class NewLicense(Taken):
 
     product: Annotated[str, Field(description="A slug.")]
     slots: _Slots | None = 1
-    expires_on: date | None = None
+    expires_on: Day | None = None
     lifetime: bool = False
-    support_until: date | None = None
+    support_until: Day | None = None
     subscription: str | None = None
     allowed: tuple[str, ...] = ()
     customer_email: str | None = None
@@ -102,9 +131,9 @@ class LicenseChange(Taken):
     """What is to change; what is left out stays, and null takes a date, an e-mail or a note away."""
 
     slots: _Slots | None = None
-    expires_on: date | None = None
+    expires_on: Day | None = None
     lifetime: bool = False
-    support_until: date | None = None
+    support_until: Day | None = None
     allowed: tuple[str, ...] = ()
     customer_email: str | None = None
     note: str | None = None
@@ -131,7 +160,7 @@ class Place(Taken):
 class Moment(Taken):
     """When; now, unless given."""
 
-    at: AwareDatetime | None = None
+    at: Instant | None = None
 
 
 # --- given ------------------------------------------------------------------------------------
