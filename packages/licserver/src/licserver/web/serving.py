@@ -153,7 +153,8 @@ def _make_runner(
     end: Callable[[], None] | None = None,
 ) -> BothSidesRunner:
     settings = vendor.settings
-    app = create_app(vendor, meter=None if metrics is None else metrics.meter())
+    meter = None if metrics is None else metrics.meter()
+    app = create_app(vendor, meter=meter)
     if metrics is not None:
         app.cleanup_ctx.append(metrics.tell)
     more: dict[str, Any] = {
@@ -163,7 +164,7 @@ def _make_runner(
     }
     beside = None
     if admin_sock is not None:
-        beside = DrainingRunner(create_admin_app(vendor), settings, **more), admin_sock
+        beside = DrainingRunner(create_admin_app(vendor, meter=meter), settings, **more), admin_sock
     return BothSidesRunner(app, settings, beside=beside, end=end, **more)
 
 
