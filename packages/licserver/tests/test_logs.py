@@ -9,18 +9,18 @@ import urllib.request
 import pytest
 
 from harness.engines import sqlite_only
-from licserver.errors import StoreUnavailable
+from licserver.errors import ArtifactsError, StoreUnavailable
 from licserver.settings import LogFormat
 from licserver.web.logs import make_formatter
 from licserver.web.request_ids import HEADER
 
 
-def listen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+def listen(monkeypatch: pytest.MonkeyPatch, name: str = "licserver.web") -> io.StringIO:
     """Have the server log as JSON into a text; called within a test, or pytest would write it as it is."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(make_formatter(LogFormat.JSON))
-    log = logging.getLogger("licserver.web")
+    log = logging.getLogger(name)
     monkeypatch.setattr(log, "handlers", [handler])
     monkeypatch.setattr(log, "propagate", False)
     return stream
@@ -52,6 +52,31 @@ async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken,
     assert "ZeroDivisionError" in line["exception"]
     assert broken not in json.dumps(line)
     assert key not in json.dumps(line)
+
+
+@sqlite_only
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [(ZeroDivisionError("x"), 500), (StoreUnavailable("x"), 503), (ArtifactsError("x"), 503)],
+)
+@pytest.mark.parametrize(
+    ("path", "asked", "side"),
+    [("/admin/api/v1/products", "recognise", "admin"), ("/console/sign-in", "users", "console")],
+)
+async def test_so_it_is_on_the_vendors_side(path, asked, side, problem, expected, site, monkeypatch):
+    """What fails for the shop or in the console has a name as well, and a line that can be searched."""
+    logged = listen(monkeypatch, f"licserver.{side}")
+
+    def fail(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(f"licserver.vendor.Vendor.{asked}", fail)
+    status, headers, _ = await site.call("GET", path, headers={"Authorization": "Bearer x"})
+    (line,) = map(json.loads, logged.getvalue().splitlines())
+    assert status == expected
+    assert line["request_id"] == headers[HEADER]
+    assert (line["method"], line["path"], line["status"]) == ("GET", path, expected)
+    assert ("exception" in line) is (expected == 500)
 
 
 TOLD = {

@@ -76,6 +76,27 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
         assert "CP-" not in text
 
 
+@pytest.mark.parametrize("own_address", [False, True])
+def test_the_vendors_side_is_counted_as_well(program, own_address):
+    """An alarm on faults hears of the admin API and the console, wherever they are; so of a wrong method."""
+    with bind("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
+    if own_address:
+        program.environ["LICSERVER_ADMIN_LISTEN"] = "127.0.0.1:0"
+    with program.serve() as (process, address):
+        admin = process.stdout.readline().removeprefix("admin API on ").strip() if own_address else address
+        fetch(f"{admin}/admin/api/v1/products")
+        fetch(f"{admin}/console/sign-in")
+        fetch(f"{admin}/nowhere")
+        fetch(f"{admin}/healthz", {})
+        found = read(fetch(f"http://127.0.0.1:{port}/metrics"))
+    assert found["licserver_requests_total", "admin", "401"] == 1
+    assert found["licserver_requests_total", "console", "200"] == 1
+    assert found["licserver_requests_total", "other", "404"] == 1
+    assert found["licserver_requests_total", "health", "405"] == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no processes to fork here")
 def test_a_worker_that_dies_takes_no_count_along():
     """What a worker has counted is still told when it is gone, and its successor goes on in its block."""

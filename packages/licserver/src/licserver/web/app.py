@@ -95,7 +95,9 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     return app
 
 
-def create_admin_app(vendor: Vendor, clock: Clock = system_clock) -> web.Application:
+def create_admin_app(
+    vendor: Vendor, clock: Clock = system_clock, meter: Meter | None = None
+) -> web.Application:
     """Make the application for the vendor's own side, where that has an address of its own.
 
     Args and Raises: as `create_app`.
@@ -105,9 +107,12 @@ def create_admin_app(vendor: Vendor, clock: Clock = system_clock) -> web.Applica
     app[REQUEST_IDS] = RequestIds(vendor.settings)
     app[LIMITS] = Limits(vendor.settings, Callers(vendor.settings))
     app[SHORTCUTS] = {}
+    if meter is not None:
+        app[METER] = meter
     _add_vendors_side(app, vendor, clock)
     _add(app, "GET", "/healthz", healthz)
-    app.router.add_route("*", "/{anything:.*}", not_found, expect_handler=expect)
+    nowhere = not_found if meter is None else meter.measuring("", not_found)
+    app.router.add_route("*", "/{anything:.*}", nowhere, expect_handler=expect)
     app.cleanup_ctx.append(_limits_closed)
     if is_https(vendor.settings):
         app.on_response_prepare.append(_only_https)
@@ -147,11 +152,12 @@ def _add(app: web.Application, method: str, path: str, handler: Handler) -> Hand
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
     answering = guarded(handler, app[DRAIN], app[LIMITS].is_flood, app[REQUEST_IDS])
+    refusing = not_allowed("GET,HEAD" if method == "GET" else method)
     if METER in app:
-        answering = app[METER].measuring(path, answering)
+        answering, refusing = (app[METER].measuring(path, one) for one in (answering, refusing))
     for one in ("GET", "HEAD") if method == "GET" else (method,):
         resource.add_route(one, answering, expect_handler=expect)
-    resource.add_route("*", not_allowed("GET,HEAD" if method == "GET" else method), expect_handler=expect)
+    resource.add_route("*", refusing, expect_handler=expect)
     return answering
 
 

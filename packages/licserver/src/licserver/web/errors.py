@@ -4,14 +4,14 @@ import functools
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import HttpVersion11, web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
 from licserver.web.answers import send
-from licserver.web.request_ids import HEADER, RequestIds
+from licserver.web.request_ids import RequestIds
 from licserver.web.state import Drain, Handler
 
 _log = logging.getLogger("licserver.web")
@@ -115,26 +115,10 @@ def _answer_problem(request: web.Request, problem: Exception, request_ids: Reque
         case web.RequestPayloadError():  # a body that breaks its own framing or encoding
             return send_error(400)
         case StoreUnavailable():
-            return _noted(request, request_ids, send_unavailable(), ": %s", problem)
+            return request_ids.note(_log, request, send_unavailable(), ": %s", problem)
         case ConnectionError():  # the caller has gone: no answer, and nothing for the log of errors
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=_CALLER_GONE)
         case _:
-            return _noted(request, request_ids, send_failure(), " failed", exc_info=problem)
-
-
-def _noted(
-    request: web.Request,
-    request_ids: RequestIds,
-    response: web.StreamResponse,
-    what: str,
-    *more: object,
-    **how: Any,
-) -> web.StreamResponse:
-    """Log what became of a request, under the name that its caller is told: who reports it can name it."""
-    method, path, name = request.method, request.rel_url.raw_path, request_ids.of(request)
-    extra = {"request_id": name, "method": method, "path": path, "status": response.status}
-    _log.error(f"%s %s{what} (%s)", method, path, *more, name, extra=extra, **how)
-    response.headers[HEADER] = name
-    return response
+            return request_ids.note(_log, request, send_failure(), " failed", exc_info=problem)

@@ -21,8 +21,14 @@ from licserver.rules import VerifyRefusal
 from licserver.web.state import Handler
 
 OTHER: Final = "other"
-ENDPOINTS: Final = ("verify", "update_check", "download", "manifest", "health", OTHER)
-STATUSES: Final = (200, 206, 302, 304, 400, 401, 403, 404, 405, 408, 413, 416, 422, 429, 499, 500, 503)
+ADMIN: Final = "admin"
+CONSOLE: Final = "console"
+ENDPOINTS: Final = ("verify", "update_check", "download", "manifest", "health", ADMIN, CONSOLE, OTHER)
+STATUSES: Final = (
+    *(200, 201, 204, 206, 302, 303, 304),
+    *(400, 401, 403, 404, 405, 408, 409, 413, 416, 417, 422, 429, 499),
+    *(500, 503),
+)
 """All that this server answers; what is none of them is counted as `OTHER`."""
 
 BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -38,6 +44,8 @@ _PATHS: Final[Mapping[str, str]] = MappingProxyType(
         wire.MANIFEST_PATH: "manifest",
         "/healthz": "health",
         "/readyz": "health",
+        ADMIN: ADMIN,
+        CONSOLE: CONSOLE,
     }
 )
 _STATUS_AT: Final = {status: at for at, status in enumerate(STATUSES)}
@@ -67,7 +75,8 @@ class Meter:
         """Count what a handler answers, and how long it takes.
 
         Args:
-            path: The handler's address; one that is none of the public ones is counted as `OTHER`.
+            path: The handler's address, or `ADMIN` or `CONSOLE` for all of theirs; another one is counted
+                as `OTHER`.
             handler: Raises nothing but what ends the connection.
         """
         cells = self._cells

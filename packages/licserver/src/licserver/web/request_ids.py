@@ -3,9 +3,10 @@
 Made when somebody first asks for it: a request of which nothing is written has none, and pays nothing.
 """
 
+import logging
 import re
 import secrets
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -39,6 +40,35 @@ class RequestIds:
         if known is None:
             known = request[_NAME] = self._told(request) or secrets.token_hex(8)
         return known
+
+    def note(
+        self,
+        log: logging.Logger,
+        request: web.Request,
+        response: web.StreamResponse,
+        what: str,
+        *more: object,
+        **how: Any,
+    ) -> web.StreamResponse:
+        """Log what became of a request, under the name that its caller is told: who reports it can name it.
+
+        Args:
+            log: Where it is written, as an error.
+            request: Which one.
+            response: Its answer; gets the name.
+            what: What stands behind method and path, with a place for each of `more`.
+            more: As of `logging`.
+            how: The same.
+
+        Returns:
+            The response.
+        """
+        method, path, name = request.method, request.rel_url.raw_path, self.of(request)
+        extra = {"request_id": name, "method": method, "path": path, "status": response.status}
+        line = f"%s %s{what} (%s)"
+        log.error(line, method, path, *more, name, extra=extra, **how)
+        response.headers[HEADER] = name
+        return response
 
     def _told(self, request: web.BaseRequest) -> str | None:
         told = request.headers.get(HEADER)

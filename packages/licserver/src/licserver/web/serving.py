@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -63,9 +63,7 @@ class DrainingRunner(Runner):
 
     async def cleanup(self) -> None:
         """Drain, then end."""
-        self.app[DRAIN].active = True
-        for site in list(self.sites):
-            await site.stop()
+        await self.refuse()
         deadline = time.monotonic() + _LINGER
         while True:  # aiohttp has no event for it
             # First of all: who was accepted a moment ago is not among the connections yet.
@@ -73,6 +71,61 @@ class DrainingRunner(Runner):
             if self.server is None or not self.server.connections or time.monotonic() >= deadline:
                 break
         await super().cleanup()
+
+    async def refuse(self) -> None:
+        """Accept nothing new, and say so to who asks whether we do."""
+        self.app[DRAIN].active = True
+        for site in list(self.sites):
+            await site.stop()
+
+
+class BothSidesRunner(DrainingRunner):
+    """Runs the customers' side, and the vendor's beside it where that has an address of its own.
+
+    Both end together, and so within the time of one: a supervisor kills who takes much longer.
+
+    Args:
+        app: From `create_app`.
+        settings: The times.
+        beside: What runs `create_admin_app`, and its socket.
+        end: Called when neither side answers anybody any more.
+        more: As `Runner`.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        settings: Settings,
+        *,
+        beside: tuple[DrainingRunner, socket.socket] | None,
+        end: Callable[[], None] | None,
+        **more: Any,
+    ) -> None:
+        super().__init__(app, settings, **more)
+        self._beside, self._end = beside, end
+
+    async def setup(self) -> None:
+        """Prepare the customers' side, whose sites are the caller's to start, and serve the vendor's."""
+        await super().setup()
+        if self._beside is not None:
+            runner, sock = self._beside
+            await runner.setup()
+            await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+
+    async def cleanup(self) -> None:
+        """Drain both, then end."""
+        drains = [super().cleanup()]
+        if self._beside is not None:
+            await self.refuse()  # both first: neither goes on while the other one ends
+            await self._beside[0].refuse()
+            drains.append(self._beside[0].cleanup())
+        # Not `TaskGroup`: where one side fails to end, the other one's callers still get their answers.
+        ended = await asyncio.gather(*drains, return_exceptions=True)
+        if self._end is not None:
+            self._end()
+        for problem in ended:
+            if problem is not None:
+                raise problem
 
 
 def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
@@ -95,24 +148,24 @@ def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
 
 def _make_runner(
     vendor: Vendor,
-    metrics: "Metrics | None" = None,
-    create: Callable[[Vendor], web.Application] | None = None,
-) -> DrainingRunner:
+    metrics: "Metrics | None",
+    admin_sock: socket.socket | None,
+    end: Callable[[], None] | None = None,
+) -> BothSidesRunner:
     settings = vendor.settings
-    app = (
-        create_app(vendor, meter=None if metrics is None else metrics.meter())
-        if create is None
-        else create(vendor)
-    )
+    meter = None if metrics is None else metrics.meter()
+    app = create_app(vendor, meter=meter)
     if metrics is not None:
         app.cleanup_ctx.append(metrics.tell)
-    return DrainingRunner(
-        app,
-        settings,
-        access_log_class=access_logger(Callers(settings), RequestIds(settings)),
-        access_log=logging.getLogger("licserver.access") if settings.access_log else None,
-        shutdown_timeout=settings.drain_timeout,
-    )
+    more: dict[str, Any] = {
+        "access_log_class": access_logger(Callers(settings), RequestIds(settings)),
+        "access_log": logging.getLogger("licserver.access") if settings.access_log else None,
+        "shutdown_timeout": settings.drain_timeout,
+    }
+    beside = None
+    if admin_sock is not None:
+        beside = DrainingRunner(create_admin_app(vendor, meter=meter), settings, **more), admin_sock
+    return BothSidesRunner(app, settings, beside=beside, end=end, **more)
 
 
 def _calm_collector() -> None:
@@ -124,33 +177,6 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
-
-
-@contextlib.asynccontextmanager
-async def _admin_served(vendor: Vendor, sock: socket.socket | None) -> AsyncIterator[None]:
-    """Serve the vendor's own side at its own address, if it has one, as long as the block lasts."""
-    if sock is None:
-        yield
-        return
-    runner = _make_runner(vendor, create=create_admin_app)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
-        yield
-    finally:
-        await runner.cleanup()
-
-
-def _admin_beside(
-    vendor: Vendor, sock: socket.socket | None
-) -> Callable[[web.Application], AsyncIterator[None]]:
-    """The same as long as an application runs; of a socket that several processes share."""
-
-    async def serve_admin(_app: web.Application) -> AsyncIterator[None]:
-        async with _admin_served(vendor, None if sock is None else sock.dup()):
-            yield
-
-    return serve_admin
 
 
 async def serve(
@@ -171,14 +197,13 @@ async def serve(
             loop.add_signal_handler(name, stop.set)
     if hasattr(signal, "SIGHUP"):  # else it would end us in the midst of a request
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
-    runner = _make_runner(vendor, _open_metrics(vendor.settings, 1))
-    await runner.setup()
-    _calm_collector()
+    runner = _make_runner(vendor, _open_metrics(vendor.settings, 1), admin_sock)
     try:
-        async with _admin_served(vendor, admin_sock):
-            await web.SockSite(runner, sock, backlog=_BACKLOG).start()
-            announce()
-            await stop.wait()
+        await runner.setup()
+        _calm_collector()
+        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+        announce()
+        await stop.wait()
     finally:
         await runner.cleanup()
 
@@ -216,10 +241,8 @@ def serve_with_workers(
 
     async def make_runner() -> DrainingRunner:
         vendor = Vendor(settings)
-        runner = _make_runner(vendor, metrics)
-
-        async def close_vendor(_app: web.Application) -> None:
-            vendor.close()
+        admin = None if admin_sock is None else admin_sock.dup()  # each worker closes its own
+        runner = _make_runner(vendor, metrics, admin, vendor.close)
 
         async def announce_once(_app: web.Application) -> None:
             _calm_collector()
@@ -227,9 +250,7 @@ def serve_with_workers(
                 os.read(turn_read, 1)
                 asyncio.get_running_loop().call_soon(announce)
 
-        runner.app.cleanup_ctx.append(_admin_beside(vendor, admin_sock))
         runner.app.on_startup.append(announce_once)
-        runner.app.on_cleanup.append(close_vendor)
         return runner
 
     beginning = Beginning(make_runner, turn_read)

@@ -22,8 +22,9 @@ from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.problems import Refused, respond
 from licserver.web.errors import expect
 from licserver.web.limits import Limits
+from licserver.web.meters import ADMIN, Meter
 from licserver.web.offloop import OffLoop
-from licserver.web.state import Drain, Handler
+from licserver.web.state import METER, Drain, Handler
 from licserver.web.uploads import received
 
 ROOT: Final = "/admin/api/v1"
@@ -46,13 +47,14 @@ def mount(app: web.Application, vendor: Vendor, limits: Limits, drain: Drain, of
     """Add the admin API to an application.
 
     Args:
-        app: Not started yet; what takes every address must be added after this.
+        app: Not started yet; what takes every address must be added after this. Its meter counts, if it
+            has one.
         vendor: The opened data folder.
         limits: Turns away who floods or guesses.
         drain: While it is active each answer is its connection's last.
         off_loop: Does what takes long.
     """
-    gate = _Gate(vendor, limits, drain, off_loop)
+    gate = _Gate(vendor, limits, drain, off_loop, app.get(METER))
     by_path: dict[str, list[Operation]] = {}
 
     for operation in OPERATIONS:
@@ -77,8 +79,11 @@ def mount(app: web.Application, vendor: Vendor, limits: Limits, drain: Drain, of
 class _Gate:
     """Makes handlers; as `mount`."""
 
-    def __init__(self, vendor: Vendor, limits: Limits, drain: Drain, off_loop: OffLoop) -> None:
+    def __init__(
+        self, vendor: Vendor, limits: Limits, drain: Drain, off_loop: OffLoop, meter: Meter | None
+    ) -> None:
         self._vendor, self._limits, self._drain, self._off_loop = vendor, limits, drain, off_loop
+        self._meter = meter
 
     def guarded(self, handler: Handler) -> Handler:
         """Answer whatever a handler raises, and let nobody in who floods (D-71)."""
@@ -94,7 +99,7 @@ class _Gate:
                 response.force_close()
             return response
 
-        return guarded_handler
+        return guarded_handler if self._meter is None else self._meter.measuring(ADMIN, guarded_handler)
 
     def answering(self, operation: Operation) -> Handler:
         """Make the handler of an operation that takes JSON or nothing."""

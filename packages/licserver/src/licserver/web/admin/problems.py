@@ -18,6 +18,7 @@ from licserver.errors import (
     WrongUse,
 )
 from licserver.masking import mask
+from licserver.web.state import REQUEST_IDS
 from licserver.web.uploads import TooLarge
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -73,9 +74,9 @@ def answer(problem: Exception, request: web.Request) -> web.StreamResponse:
     refused = _refused(problem)
     if refused is None:
         refused = Refused(500, "The service failed; the operator will find why in the log.")
-        _log.error("%s %s failed", request.method, request.rel_url.raw_path, exc_info=problem)
-    elif refused.status == _UNAVAILABLE:
-        _log.error("%s %s: %s", request.method, request.rel_url.raw_path, problem)
+        return request.app[REQUEST_IDS].note(_log, request, _respond(refused), " failed", exc_info=problem)
+    if refused.status == _UNAVAILABLE:
+        return request.app[REQUEST_IDS].note(_log, request, _respond(refused), ": %s", problem)
     return _respond(refused)
 
 

@@ -16,8 +16,9 @@ from licserver.web.console.frame import Frame
 from licserver.web.console.routes import ROUTES, UPLOAD_FIELDS, UPLOADS, Address, Show, Take
 from licserver.web.console.visit import Reply, Visit
 from licserver.web.limits import Limits
+from licserver.web.meters import CONSOLE
 from licserver.web.offloop import OffLoop
-from licserver.web.state import Drain, Handler
+from licserver.web.state import METER, Drain, Handler
 from licserver.web.uploads import Upload, received
 
 
@@ -27,7 +28,8 @@ def mount(
     """Let an application answer at ``/console``.
 
     Args:
-        app: Not started yet; what takes every address must be added after this.
+        app: Not started yet; what takes every address must be added after this. Its meter counts, if it
+            has one.
         vendor: The opened data folder.
         clock: Every decision's `now`.
         limits: Turns away who floods.
@@ -79,6 +81,8 @@ class Console:
 
     def _add(self, app: web.Application, method: str, path: str, handler: Handler) -> None:
         guarded = self._edge.guarded(handler)
+        if METER in app:
+            guarded = app[METER].measuring(CONSOLE, guarded)
         for one in ("GET", "HEAD") if method == "GET" else (method,):
             app.router.add_route(one, path, guarded)
 

@@ -22,7 +22,7 @@ from licserver.web.console.routes import Show
 from licserver.web.console.visit import Csv, Moved, Page, Reply, Visit
 from licserver.web.limits import Limits
 from licserver.web.offloop import OffLoop
-from licserver.web.state import Drain, Handler
+from licserver.web.state import REQUEST_IDS, Drain, Handler
 
 _log = logging.getLogger("licserver.console")
 
@@ -127,7 +127,6 @@ class Edge:
 
     async def _answer_problem(self, request: web.Request, problem: Exception) -> web.StreamResponse:
         """Put a problem into a page, and into the log where the operator can do something about it."""
-        where = f"{request.method} {request.rel_url.raw_path}"
         match problem:
             case FormError():
                 return await self.problem(request, 400, sentence(problem))
@@ -135,24 +134,20 @@ class Edge:
                 return await self.problem(request, problem.status, f"{problem.reason}.")
             case web.RequestPayloadError():
                 return await self.problem(request, 400, "The request cannot be read.")
-            case StoreUnavailable():
-                _log.error("%s: %s", where, problem)
-                return await self.problem(request, 503, "The database cannot be reached; try again.")
             case ConnectionError():
                 raise problem
+            case StoreUnavailable():
+                status, told = 503, "The database cannot be reached; try again."
             case LicserverError():
-                _log.error("%s: %s", where, problem)
-                return await self.problem(request, 503, sentence(problem))
+                status, told = 503, sentence(problem)
             case OSError():
-                _log.error("%s: %s", where, problem)
-                return await self.problem(
-                    request, 500, f"The disk failed: {problem.strerror or 'see the log'}."
-                )
+                status, told = 500, f"The disk failed: {problem.strerror or 'see the log'}."
             case _:
-                _log.error("%s failed", where, exc_info=problem)
-                return await self.problem(
-                    request, 500, "The console failed; the operator finds why in the log."
-                )
+                told = "The console failed; the operator finds why in the log."
+                page = await self.problem(request, 500, told)
+                return request.app[REQUEST_IDS].note(_log, request, page, " failed", exc_info=problem)
+        page = await self.problem(request, status, told)
+        return request.app[REQUEST_IDS].note(_log, request, page, ": %s", problem)
 
     async def problem(
         self, request: web.Request, status: int, problem: str, who: SignedIn | None = None

@@ -1,0 +1,85 @@
+"""`licserver serve` with an address for the vendor's side: both sides end together."""
+
+import asyncio
+import json
+import os
+import re
+
+import pytest
+
+forking = pytest.mark.skipif(os.name == "nt", reason="workers need fork, which Windows does not have")
+
+
+class Caller:
+    """A connection that is kept, and on which a request can be sent in two parts."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def to(cls, address: str) -> "Caller":
+        """Connect."""
+        host, port = address.removeprefix("http://").rsplit(":", 1)
+        return cls(*await asyncio.open_connection(host, int(port)))
+
+    async def begin(self, path, token, body):
+        """Send all but the last byte of a request; gives what sends the rest and returns the status."""
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._writer.write(head.encode() + body[:-1])
+        await self._writer.drain()
+
+        async def end():
+            self._writer.write(body[-1:])
+            return int((await self._reader.readuntil(b"\r\n\r\n")).split()[1])
+
+        return end
+
+    async def is_kept(self):
+        """Ask something; whether more may be asked on this connection."""
+        try:
+            self._writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+            await self._reader.readexactly(int(re.findall(r"content-length: (\d+)", head)[0]))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return False
+        assert head.startswith("http/1.1 200")
+        return "connection: close" not in head
+
+    def close(self):
+        """Hang up."""
+        self._writer.close()
+
+
+@pytest.mark.parametrize(
+    ("workers", "busy", "count"), [("1", "admin", 1), pytest.param("2", "public", 8, marks=forking)]
+)
+async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, busy, count):
+    """Told to end, both sides ask their callers to go at once; what one of them has begun is answered."""
+    program.run("product", "add", "app", "--name", "App")
+    key = program.run("license", "issue", "app").stdout.strip()
+    token = program.run("token", "create", "shop", "--scope", "write").stdout.strip()
+    verify = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
+    add = [json.dumps({"slug": f"app-{number}", "name": "App"}).encode() for number in range(count)]
+    program.environ["LICSERVER_ADMIN_LISTEN"] = "127.0.0.1:0"
+    with program.serve("--workers", workers) as (process, public):
+        admin = process.stdout.readline().removeprefix("admin API on ").strip()
+        if busy == "public":
+            asked = [("/api/v1/licenses/verify", token, verify)] * count
+        else:
+            asked = [("/admin/api/v1/products", token, body) for body in add]
+        mine, other = (public, admin) if busy == "public" else (admin, public)
+        holders = [await Caller.to(mine) for _ in asked]
+        held = [await caller.begin(*one) for caller, one in zip(holders, asked, strict=True)]
+        idle = [await Caller.to(other) for _ in range(2 * count)]
+        assert all([await caller.is_kept() for caller in idle])
+        process.terminate()
+        async with asyncio.timeout(8):  # less than the held requests may last
+            for caller in idle:
+                while await caller.is_kept():
+                    pass
+        assert [await end() for end in held] == [200 if busy == "public" else 201] * count
+        for caller in (*holders, *idle):
+            caller.close()
+        assert await asyncio.to_thread(process.wait, 30) == 0
+        assert "Traceback" not in process.stderr.read()
