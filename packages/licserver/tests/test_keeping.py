@@ -1,11 +1,12 @@
 """`licserver sweep`: what is older than the settings allow goes, what was seen stays (D-105)."""
 
 import pytest
+from alembic import command
 
 from licserver.errors import SettingsError
 from licserver.model import Environment
 from licserver.settings import load_settings
-from licserver.store import Seen, note_seen
+from licserver.store import Seen, migrate, note_seen
 from licserver.store import retention as rooms
 
 
@@ -69,6 +70,22 @@ def test_an_upgrade_frees_nobody(activate):
     world.clock.forward(days=39)
     assert world.vendor.sweep().activations == 0
     world.clock.forward(days=2)
+    assert world.vendor.sweep().activations == 1
+
+
+def test_an_upgrade_from_before_0003_frees_nobody(activate):
+    """The old schema noted for no machine when it was seen: all get the days of the setting anew."""
+    world = activate.world
+    key = world.key(slots=None)
+    activate(key, "old.example")
+    database = world.vendor.database
+    migrate.migrate(database, lambda config: command.downgrade(config, "0002"))
+    world.clock.forward(days=270)
+    assert migrate.upgrade(database) == "0002"
+    assert world.vendor.sweep(dry_run=True).activations == 0
+    assert world.vendor.sweep().activations == 0
+    world.clock.forward(days=40, seconds=1)
+    assert world.vendor.sweep(dry_run=True).activations == 1
     assert world.vendor.sweep().activations == 1
 
 
