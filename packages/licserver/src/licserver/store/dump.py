@@ -23,6 +23,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Table,
+    delete,
     func,
     inspect,
     select,
@@ -35,8 +36,9 @@ from licserver.model import Artifact
 from licserver.store.asks import RowWriter
 from licserver.store.engine import Database
 from licserver.store.migrate import make_config
+from licserver.store.retention import WATCHED
 from licserver.store.schema import HEAD, alembic_version, read_version
-from licserver.store.tables import metadata, products, releases
+from licserver.store.tables import facts, metadata, products, releases
 
 ROWS: Final = 10_000
 """Rows of a piece: what is held in memory at a time."""
@@ -148,6 +150,7 @@ def loading(database: Database, revision: str, layouts: Sequence[Layout], *, ane
         yield Loading(connection, layouts)
         if revision != HEAD:
             command.upgrade(config, "head")
+        _forget(connection)
         if database.is_remote:
             _go_on_numbering(connection)
         elif connection.exec_driver_sql("PRAGMA foreign_key_check").first():
@@ -180,6 +183,14 @@ def _drop_all(connection: Connection) -> None:
     names = {*metadata.tables, alembic_version.name}
     ours.reflect(connection, only=lambda name, _: name in names)
     ours.drop_all(connection)
+
+
+def _forget(connection: Connection) -> None:
+    """Remove what was true on the day of the backup only.
+
+    Nobody knows who was seen since then, so the time begins anew in which a slot is kept (D-105).
+    """
+    connection.execute(delete(facts).where(facts.c.name == WATCHED))
 
 
 def _go_on_numbering(connection: Connection) -> None:
