@@ -16,6 +16,7 @@ from licserver.model import EnvironmentPolicy
 from licserver.rules import draw_key
 from licserver.sheets import FORMATS, read_rows, write_head, write_row
 from licserver.store import Seen, note_seen
+from licserver.vendor import LicenseFilter
 
 
 def exported(world: Any, form: str) -> str:
@@ -52,11 +53,10 @@ def stocked(world, activate):
     world.vendor.end_subscription("sub-1")
     world.vendor.revoke(keys[1], "-refunded")
     world.clock.forward(hours=1, microseconds=5)
-    for number in range(3):
-        activate(keys[0], f"host-{number}.example", "198.51.100.7")
-    world.clock.forward(days=2)
-    seen = activate(keys[0], "host-1.example", "198.51.100.7")
-    note_seen(world.vendor.database, [Seen(world.vendor.vault.license_id(keys[0]), seen, world.clock())])
+    for number in (0, 1, 2, 1):
+        seen = activate(keys[0], f"host-{number}.example", "198.51.100.7")
+        note_seen(world.vendor.database, [Seen(world.vendor.vault.license_id(keys[0]), seen, world.clock())])
+        world.clock.forward(days=1)
     world.vendor.rename_product("app", "Renamed")
     world.keys = keys
     return world
@@ -138,6 +138,23 @@ def test_drawn_keys_come_in_the_order_of_the_file(world):
     assert world.vendor.audit().items[0].action == "license.import"
 
 
+def test_who_comes_without_having_been_seen_counts_as_seen(make_world):
+    """An old activation of another shop's list is not swept at once, and is found by its domain."""
+    world = make_world(activation_days=40)
+    world.vendor.sweep()  # from here on it is watched
+    world.clock.forward(days=60)
+    here = {"domain": "oldpc.example", "ip": "192.0.2.1", "activated_at": "2025-01-01T00:00:00Z"}
+    _, _, ((_, key),) = import_text(
+        world, "jsonl", json.dumps({"product": "app", "slots": 2, "activations": [here]})
+    )
+    assert world.vendor.sweep().activations == 0
+    assert world.held(key) == [("oldpc.example", "192.0.2.1")]
+    (found,) = world.vendor.find_licenses(LicenseFilter(query="oldpc.example")).items
+    assert found.id == world.vendor.license(key).id
+    world.clock.forward(days=40, seconds=1)
+    assert world.vendor.sweep().activations == 1
+
+
 def test_a_known_end_of_a_subscription_counts_for_who_comes(world):
     """A license that comes with a subscription that has ended is ended, as one that is issued is (D-09)."""
     world.key(subscription_id="gone")
@@ -214,8 +231,6 @@ def test_the_commands(bare_cli, tmp_path):
 @sqlite_only
 def test_what_was_imported_is_found(world):
     """The customer's words of an import are searched as those of a license that was issued."""
-    from licserver.vendor import LicenseFilter  # noqa: PLC0415 - for this story
-
     import_text(world, "jsonl", '{"product": "app", "customer_email": "kim@example.net", "note": "reseller"}')
     for query in ("kim", "resel", "example.net"):
         assert len(world.vendor.find_licenses(LicenseFilter(query=query)).items) == 1
