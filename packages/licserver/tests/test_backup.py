@@ -204,6 +204,25 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     kept.unlink()
 
 
+def test_an_installation_whose_secrets_cannot_be_replaced_stays_as_it_was(stocked, clock, make_world):
+    """New books beside old secrets would open nothing: when the last step fails, the first is taken back."""
+    held = backed_up(stocked.vendor, clock)
+    other = make_world()
+    key = other.key()
+    before, folder = rows_of(other.vendor), other.settings.data_dir
+    other.vendor.close()
+    folder.joinpath("secrets.json.before-restore").mkdir()  # a file cannot get this name
+    with pytest.raises(OSError):  # noqa: PT011 - each system has another one
+        restore_backup(held, other.settings, force=True)
+    there = Vendor(other.settings, clock)
+    try:
+        assert rows_of(there) == before
+        assert there.key(there.license(key)) == key
+    finally:
+        there.close()
+    assert not {".secrets-", ".restore-"} & {path.name[:9] for path in folder.iterdir()}
+
+
 @sqlite_only
 def test_a_file_that_a_server_has_open_is_not_replaced(stocked, clock, make_world):
     """A running server would go on writing into the old file: it must be stopped first."""

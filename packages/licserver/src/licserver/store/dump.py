@@ -128,7 +128,14 @@ class Loading:
 
 
 @contextmanager
-def loading(database: Database, revision: str, layouts: Sequence[Layout], *, anew: bool) -> Iterator[Loading]:
+def loading(
+    database: Database,
+    revision: str,
+    layouts: Sequence[Layout],
+    *,
+    anew: bool,
+    at_last: Callable[[], None],
+) -> Iterator[Loading]:
     """Fill a database in one transaction, and bring it to this program's schema.
 
     Args:
@@ -136,6 +143,7 @@ def loading(database: Database, revision: str, layouts: Sequence[Layout], *, ane
         revision: The schema that the rows were written with.
         layouts: The tables that will come, those that others refer to first.
         anew: Whether to remove what is there.
+        at_last: Done when nothing but the commit is left to do; what it raises undoes all.
 
     Raises:
         StoreError: when rows would refer to nothing.
@@ -155,6 +163,7 @@ def loading(database: Database, revision: str, layouts: Sequence[Layout], *, ane
             _go_on_numbering(connection)
         elif connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise StoreError("the backup has rows that refer to nothing; nothing was changed")
+        at_last()
 
 
 def holds_something(database: Database) -> bool:
