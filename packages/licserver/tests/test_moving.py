@@ -5,6 +5,7 @@ import json
 import os
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import date, timedelta
 from typing import Any
 
@@ -160,6 +161,21 @@ def test_a_known_end_of_a_subscription_counts_for_who_comes(world):
     world.key(subscription_id="gone")
     world.vendor.end_subscription("gone")
     _, _, ((_, key),) = import_text(world, "jsonl", '{"product": "app", "subscription": "gone"}')
+    assert world.vendor.license(key).subscription_ended_at == world.clock()
+
+
+def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
+    """Whoever ends it waits for the move, and ends what has come; no key stays without its end."""
+    world.key(subscription_id="going")
+    key = draw_key()
+    line = json.dumps({"product": "app", "license_key": key, "subscription": "going"})
+    with ThreadPoolExecutor(1) as elsewhere:
+        with world.vendor.importing() as incoming:
+            incoming.read(read_rows("jsonl", [line]))
+            with incoming._staged.moving():
+                ending = elsewhere.submit(world.vendor.end_subscription, "going")
+                wait([ending], timeout=0.3)  # who would not wait for the move is done long before
+        assert ending.result() == 2
     assert world.vendor.license(key).subscription_ended_at == world.clock()
 
 

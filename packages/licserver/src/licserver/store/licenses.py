@@ -9,7 +9,7 @@ from datetime import date, datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, text, tuple_, update
 
 from licserver.model import Environment
 from licserver.search import words_of
@@ -251,6 +251,8 @@ class LicenseBooks(Shelf):
         """Note when a subscription ends on all its licenses, or that it goes on; say how many they are."""
         hangs = licenses.c.subscription_id == subscription_id
         with self._writing() as connection:
+            if self._database.locks_rows:  # what an import is just moving ends as well (`staging`)
+                connection.execute(text("SELECT pg_advisory_xact_lock_shared(9, 1)"))
             _lock_licenses(connection, hangs)
             result = connection.execute(update(licenses).where(hangs).values(subscription_ended_at=at))
             return result.rowcount

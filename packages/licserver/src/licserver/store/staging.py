@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select, update
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select, text, update
 
 from licserver.store.asks import Row, RowWriter
 from licserver.store.engine import WRITES, Database
@@ -125,6 +125,7 @@ class Staging:
             self._connection.execution_options(**{WRITES: False})  # what follows only reads
 
     def _move(self) -> Connection | None:
+        self._hold_subscriptions()
         if next(self._taken(), None) is not None:
             return None
         ended = select(func.max(licenses.c.subscription_ended_at)).where(
@@ -142,6 +143,17 @@ class Staging:
             rows = select(*(staged.c[name] for name in names)).order_by(*key)
             self._connection.execute(insert(table).from_select(names, rows))
         return self._connection
+
+    def _hold_subscriptions(self) -> None:
+        """Let no subscription end until the move is done (`LicenseBooks.end_subscription`, D-09).
+
+        One lock for all: there may be more subscriptions than PostgreSQL has room for locks.
+        """
+        if self._connection.dialect.name != "postgresql":  # the whole file is locked
+            return
+        with_one = select(_licenses.c.line).where(_licenses.c.subscription_id.is_not(None)).limit(1)
+        if self._connection.scalar(with_one) is not None:
+            self._connection.execute(text("SELECT pg_advisory_xact_lock(9, 1)"))
 
     def drawn(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Give line, id and sealed key of those whose keys were drawn, in the order of the lines."""
