@@ -75,6 +75,25 @@ def test_what_comes_back_is_what_was_there(stocked, into, clock, tmp_path, reque
         restored.close()
 
 
+@pytest.mark.parametrize("into", ENGINES)
+def test_nobody_is_signed_in_after_a_restore(world, into, clock, tmp_path, request):
+    """A session of the backup's day may have been ended since; name and password are the backup's."""
+    password = "correct horse battery"
+    world.vendor.add_user("alice", password)
+    who = world.vendor.sign_in("alice", password)
+    held = backed_up(world.vendor, clock)
+    url = request.getfixturevalue("empty_database") if into == "postgresql" else None
+    settings = Settings(data_dir=tmp_path / "anew", database_url=url)
+    restore_backup(held, settings)
+    restored = Vendor(settings, clock)
+    try:
+        assert world.vendor.signed_in(who.token)
+        assert restored.signed_in(who.token) is None
+        assert restored.sign_in("alice", password)
+    finally:
+        restored.close()
+
+
 def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clock, tmp_path, request):
     """It holds all that was activated before it began, and of what came meanwhile one moment's state."""
     keys = [world.key(slots=None) for _ in range(20)]
@@ -202,6 +221,25 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     kept = other.settings.data_dir / "secrets.json.before-restore"
     assert json.loads(kept.read_text()).keys() == {"index_secret", "seal_secret", "link_secrets"}
     kept.unlink()
+
+
+def test_an_installation_whose_secrets_cannot_be_replaced_stays_as_it_was(stocked, clock, make_world):
+    """New books beside old secrets would open nothing: when the last step fails, the first is taken back."""
+    held = backed_up(stocked.vendor, clock)
+    other = make_world()
+    key = other.key()
+    before, folder = rows_of(other.vendor), other.settings.data_dir
+    other.vendor.close()
+    folder.joinpath("secrets.json.before-restore").mkdir()  # a file cannot get this name
+    with pytest.raises(OSError):  # noqa: PT011 - each system has another one
+        restore_backup(held, other.settings, force=True)
+    there = Vendor(other.settings, clock)
+    try:
+        assert rows_of(there) == before
+        assert there.key(there.license(key)) == key
+    finally:
+        there.close()
+    assert not {".secrets-", ".restore-"} & {path.name[:9] for path in folder.iterdir()}
 
 
 @sqlite_only
@@ -345,7 +383,9 @@ def test_the_commands(program, tmp_path):
     refused = program.run("backup", str(file), check=False)
     assert (refused.returncode, refused.stderr) == (2, f"licserver: there is a file {file} already\n")
     there = str(tmp_path / "there")
-    answer = json.loads(program.run("restore", str(file), "--data-dir", there, "--json").stdout)
+    restored = program.run("restore", str(file), "--data-dir", there, "--json")
+    assert "what was ended since that day holds again" in restored.stderr
+    answer = json.loads(restored.stdout)
     assert (answer["licenses"], answer["artifacts"]) == (1, 0)
     assert key in program.run("license", "show", key, "--reveal", "--data-dir", there).stdout
     again = program.run("restore", str(file), "--data-dir", there, check=False)

@@ -1,12 +1,18 @@
 """`licserver sweep`: what is older than the settings allow goes, what was seen stays (D-105)."""
 
-import pytest
+import io
 
+import pytest
+from alembic import command
+
+from harness.engines import ENGINES
+from licserver.backup import restore_backup, write_backup
 from licserver.errors import SettingsError
 from licserver.model import Environment
-from licserver.settings import load_settings
-from licserver.store import Seen, note_seen
+from licserver.settings import Settings, load_settings
+from licserver.store import Seen, migrate, note_seen
 from licserver.store import retention as rooms
+from licserver.vendor import Vendor
 
 
 @pytest.fixture
@@ -70,6 +76,46 @@ def test_an_upgrade_frees_nobody(activate):
     assert world.vendor.sweep().activations == 0
     world.clock.forward(days=2)
     assert world.vendor.sweep().activations == 1
+
+
+def test_an_upgrade_from_before_0003_frees_nobody(activate):
+    """The old schema noted for no machine when it was seen: all get the days of the setting anew."""
+    world = activate.world
+    key = world.key(slots=None)
+    activate(key, "old.example")
+    database = world.vendor.database
+    migrate.migrate(database, lambda config: command.downgrade(config, "0002"))
+    world.clock.forward(days=270)
+    assert migrate.upgrade(database) == "0002"
+    assert world.vendor.sweep(dry_run=True).activations == 0
+    assert world.vendor.sweep().activations == 0
+    world.clock.forward(days=40, seconds=1)
+    assert world.vendor.sweep(dry_run=True).activations == 1
+    assert world.vendor.sweep().activations == 1
+
+
+@pytest.mark.parametrize("into", ENGINES)
+def test_a_restore_frees_nobody(activate, into, tmp_path, request):
+    """A backup knows nothing of who was seen since it was made: all get the days of the setting anew."""
+    world = activate.world
+    key = world.key(slots=None)
+    activate(key, "busy.example")
+    seen(world, key, "busy.example")
+    world.vendor.sweep()  # from here on it is watched
+    held = io.BytesIO()
+    write_backup(world.vendor, held, world.clock())
+    held.seek(0)
+    world.clock.forward(days=41)
+    url = request.getfixturevalue("empty_database") if into == "postgresql" else None
+    settings = Settings(data_dir=tmp_path / "anew", database_url=url, activation_days=40)
+    restore_backup(held, settings)
+    restored = Vendor(settings, world.clock)
+    try:
+        assert restored.sweep().activations == 0
+        world.clock.forward(days=40, seconds=1)
+        assert restored.sweep().activations == 1
+    finally:
+        restored.close()
 
 
 def test_nothing_goes_unless_it_is_asked_for(make_world, activate):

@@ -11,7 +11,7 @@ import pytest
 from licserver.errors import StoreError, VaultError
 from licserver.settings import Settings
 from licserver.store import open_database
-from licserver.vault import change_secrets, new_secrets, open_vault, read_vault
+from licserver.vault import change_secrets, new_secrets, open_vault, other_secrets, read_vault
 from licserver.vendor import Vendor
 
 KEY = "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST"
@@ -28,6 +28,33 @@ def test_the_secrets_file_is_private_from_the_first_byte(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["secrets.json"]
     assert stat.S_IMODE((tmp_path / "secrets.json").stat().st_mode) == 0o600
     assert open_vault(Settings(data_dir=tmp_path)) == vault
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_other_secrets_count_only_if_the_rest_succeeds(tmp_path, was_there):
+    """What fails after they are in place, a database's commit say, brings the old ones back."""
+    settings, path, text = Settings(data_dir=tmp_path), tmp_path / "secrets.json", json.dumps(new_secrets())
+    if was_there:
+        open_vault(settings)
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+
+    def fail_afterwards():
+        with other_secrets(settings, text) as put_in_place:
+            put_in_place()
+            assert path.read_text() == text
+            raise OSError("no commit")
+
+    with pytest.raises(OSError, match="no commit"):
+        fail_afterwards()
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+    with other_secrets(settings, text) as put_in_place:
+        put_in_place()
+    assert path.read_text() == text
+    kept = tmp_path / "secrets.json.before-restore"
+    assert kept.exists() == was_there
+    if was_there:
+        assert kept.read_bytes() == before["secrets.json"]
+    assert all(stat.S_IMODE(one.stat().st_mode) == 0o600 for one in tmp_path.iterdir())
 
 
 def test_threads_that_start_together_agree_on_the_secrets(tmp_path):

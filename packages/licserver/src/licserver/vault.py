@@ -12,7 +12,7 @@ import os
 import secrets
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -265,24 +265,50 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
         raise VaultError(f"somebody else is changing {path}; try again") from None
 
 
-def replace_secrets(settings: Settings, text: str) -> None:
-    """Put other secrets into the secrets file; those that were there are kept beside it.
+@contextlib.contextmanager
+def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]:
+    """Write other secrets for a block, which puts them in place; if it fails, the old ones are back.
+
+    The old ones are kept beside the new ones. All that needs room on the disk is done first.
 
     Args:
         settings: Whose data folder.
-        text: As `read_vault` takes it.
+        text: The new secrets' text, as `read_vault` takes it.
+
+    Yields:
+        What puts them in place.
 
     Raises:
         VaultError: when the text holds no secrets.
+        OSError: when they cannot be written.
     """
     path = settings.data_dir / SECRETS_FILE
-    fingerprint = read_vault(text, "the backup").fingerprint
-    if path.exists():
-        held = path.read_text(encoding="utf-8")
-        if read_vault(held, str(path)).fingerprint != fingerprint:
-            kept = path.with_name(f"{SECRETS_FILE}.before-restore")
-            _write_secrets(path, held, lambda temporary: temporary.replace(kept))
-    _write_secrets(path, text, lambda temporary: temporary.replace(path))
+    kept = path.with_name(f"{SECRETS_FILE}.before-restore")
+    read_vault(text, "the backup")
+    old = path.read_text(encoding="utf-8") if path.exists() else None
+    if old == text:
+        yield lambda: None
+        return
+    is_begun = False
+    with _written(path, text) as new, contextlib.ExitStack() as more:
+        copy = None if old is None else more.enter_context(_written(path, old))
+
+        def put_in_place() -> None:
+            nonlocal is_begun
+            if copy is not None:
+                copy.replace(kept)
+            is_begun = True
+            new.replace(path)
+            sync_folder(path.parent)
+
+        try:
+            yield put_in_place
+        except BaseException:
+            if is_begun and copy is not None:
+                kept.replace(path)
+            elif is_begun:
+                path.unlink(missing_ok=True)
+            raise
 
 
 def read_secrets(settings: Settings) -> str:
@@ -311,7 +337,15 @@ def _create_secrets(path: Path) -> None:
 
 
 def _write_secrets(path: Path, text: str, name: Callable[[Path], object]) -> None:
-    """Write secrets to a file of another name, whole and private from the first byte, then name it durably.
+    """Write secrets to a file of another name, then name it durably."""
+    with _written(path, text) as temporary:
+        name(temporary)
+        sync_folder(path.parent)  # a database elsewhere may be written with them before a power cut
+
+
+@contextlib.contextmanager
+def _written(path: Path, text: str) -> Iterator[Path]:
+    """Have secrets for a block in a file beside their place, whole and private from the first byte.
 
     Whoever could read the old ones can read the new ones. What killed writers left is removed.
     """
@@ -323,8 +357,7 @@ def _write_secrets(path: Path, text: str, name: Callable[[Path], object]) -> Non
             file.flush()
             _keep_owner(file.fileno(), path)
             os.fsync(file.fileno())
-        name(Path(temporary))
-        sync_folder(path.parent)  # a database elsewhere may be written with them before a power cut
+        yield Path(temporary)
     finally:
         Path(temporary).unlink(missing_ok=True)
 

@@ -4,6 +4,8 @@ import json
 import os
 import sqlite3
 import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Self
@@ -16,11 +18,11 @@ from licserver.files import hand_over
 from licserver.settings import Settings
 from licserver.store import engine, schema
 from licserver.store.dump import Layout, Loading, holds_something, loading
-from licserver.vault import SECRETS_FILE, Vault, read_vault, replace_secrets
+from licserver.vault import SECRETS_FILE, Vault, other_secrets, read_vault
 
 
 def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False) -> Summary:
-    """Make an installation of a backup: the files first, then all of the database at once, then the secrets.
+    """Make an installation of a backup: the files first, then database and secrets, both or none.
 
     Nothing of it is believed before all of it was read. What fails leaves the installation as it was, but
     for files of releases, which nothing names.
@@ -51,16 +53,21 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
         )
         tables = [(table["name"], table["columns"]) for table in header["tables"]]
         layouts = [Layout(name, [(column, kind) for column, kind in columns]) for name, columns in tables]
-        with Target(settings, force=force) as target:
-            artifacts = open_artifacts(settings)
-            name = _restore_artifacts(reader, artifacts, settings.data_dir, summary)
-            with loading(target.database, summary.revision, layouts, anew=target.anew) as rows:
+        other = nullcontext(_nothing) if settings.secrets is not None else other_secrets(settings, secrets)
+        with Target(settings, force=force) as target, other as place_secrets:
+            name = _restore_artifacts(reader, open_artifacts(settings), settings.data_dir, summary)
+            at_last = place_secrets if target.database.is_remote else _nothing
+            with loading(
+                target.database, summary.revision, layouts, anew=target.anew, at_last=at_last
+            ) as rows:
                 _restore_rows(reader, name, rows, summary)
-            target.put_in_place()
-        if settings.secrets is None:
-            replace_secrets(settings, secrets)
+            target.put_in_place(place_secrets)
     summary.size = reader.size
     return summary
+
+
+def _nothing() -> None:
+    """Do what is to be done in a place of which nothing is asked."""
 
 
 def _read_header(reader: "Reader") -> dict[str, Any]:
@@ -149,14 +156,27 @@ class Target:
     def __enter__(self) -> Self:
         return self
 
-    def put_in_place(self) -> None:
-        """Give what was filled the name of the old file, which is kept."""
+    def put_in_place(self, place_secrets: Callable[[], None]) -> None:
+        """Give what was filled the name of the old file, which is kept.
+
+        Args:
+            place_secrets: Puts the secrets in place; if it fails, the old file has its name again.
+        """
         self.database.close()
         if self._file is None:
             return
-        if self._file.exists():
-            self._file.replace(self._file.with_name(f"{self._file.name}.before-restore"))
-        self._staged.replace(self._file)
+        kept = self._file.with_name(f"{self._file.name}.before-restore")
+        if had_one := self._file.exists():
+            self._file.replace(kept)
+        try:
+            self._staged.replace(self._file)
+            place_secrets()
+        except BaseException:
+            if had_one:
+                kept.replace(self._file)
+            else:
+                self._file.unlink(missing_ok=True)
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.database.close()

@@ -57,6 +57,11 @@ def restore(file: Path, data_dir: Path | None, *, force: bool, as_json: bool) ->
         summary = restore_backup(source, settings, force=force)
     done = f"restored the state of {summary.made_at:%Y-%m-%d %H:%M:%S} UTC:"
     Printer(as_json=as_json).one(_record(summary), _sentence(done, summary))
+    click.echo(
+        "what was ended since that day holds again: see to the tokens (licserver token list), the "
+        "console's users and passwords, and the licenses that were revoked; everybody is signed out",
+        err=True,
+    )
 
 
 def _record(summary: Summary) -> dict[str, object]:

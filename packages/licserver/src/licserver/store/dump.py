@@ -23,6 +23,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Table,
+    delete,
     func,
     inspect,
     select,
@@ -35,8 +36,9 @@ from licserver.model import Artifact
 from licserver.store.asks import RowWriter
 from licserver.store.engine import Database
 from licserver.store.migrate import make_config
+from licserver.store.retention import WATCHED
 from licserver.store.schema import HEAD, alembic_version, read_version
-from licserver.store.tables import metadata, products, releases
+from licserver.store.tables import facts, metadata, products, releases, sessions
 
 ROWS: Final = 10_000
 """Rows of a piece: what is held in memory at a time."""
@@ -126,7 +128,14 @@ class Loading:
 
 
 @contextmanager
-def loading(database: Database, revision: str, layouts: Sequence[Layout], *, anew: bool) -> Iterator[Loading]:
+def loading(
+    database: Database,
+    revision: str,
+    layouts: Sequence[Layout],
+    *,
+    anew: bool,
+    at_last: Callable[[], None],
+) -> Iterator[Loading]:
     """Fill a database in one transaction, and bring it to this program's schema.
 
     Args:
@@ -134,6 +143,7 @@ def loading(database: Database, revision: str, layouts: Sequence[Layout], *, ane
         revision: The schema that the rows were written with.
         layouts: The tables that will come, those that others refer to first.
         anew: Whether to remove what is there.
+        at_last: Done when nothing but the commit is left to do; what it raises undoes all.
 
     Raises:
         StoreError: when rows would refer to nothing.
@@ -148,10 +158,12 @@ def loading(database: Database, revision: str, layouts: Sequence[Layout], *, ane
         yield Loading(connection, layouts)
         if revision != HEAD:
             command.upgrade(config, "head")
+        _forget(connection)
         if database.is_remote:
             _go_on_numbering(connection)
         elif connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise StoreError("the backup has rows that refer to nothing; nothing was changed")
+        at_last()
 
 
 def holds_something(database: Database) -> bool:
@@ -180,6 +192,16 @@ def _drop_all(connection: Connection) -> None:
     names = {*metadata.tables, alembic_version.name}
     ours.reflect(connection, only=lambda name, _: name in names)
     ours.drop_all(connection)
+
+
+def _forget(connection: Connection) -> None:
+    """Remove what was true on the day of the backup only.
+
+    Nobody knows who was seen since then, so the time begins anew in which a slot is kept (D-105). A session
+    may have been ended since (D-102).
+    """
+    connection.execute(delete(sessions))
+    connection.execute(delete(facts).where(facts.c.name == WATCHED))
 
 
 def _go_on_numbering(connection: Connection) -> None:

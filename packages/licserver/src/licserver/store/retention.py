@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, case, delete, func, insert, or_, select, tuple_
+from sqlalchemy import Connection, and_, delete, func, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from licserver.store.engine import Database
@@ -15,7 +15,10 @@ from licserver.store.tables import activations, audit, facts, idempotency, sessi
 BATCH: Final = 1_000
 """Rows of a transaction."""
 
-_WATCHED: Final = "activations_watched_since"
+WATCHED: Final = "activations_watched_since"
+"""The fact that says when somebody first asked for stale activations; without it that is anew."""
+
+_seen: Final = func.coalesce(activations.c.last_seen_at, activations.c.activated_at)
 
 
 class Retention:
@@ -38,14 +41,14 @@ class Retention:
                 try:
                     with connection.begin_nested():
                         value = now.astimezone(UTC).isoformat().encode()
-                        connection.execute(insert(facts).values(name=_WATCHED, value=value))
+                        connection.execute(insert(facts).values(name=WATCHED, value=value))
                 except IntegrityError:  # somebody was faster
                     pass
                 known = self._watched(connection) or now
         return known
 
     def _watched(self, connection: Connection) -> datetime | None:
-        held = connection.scalar(select(facts.c.value).where(facts.c.name == _WATCHED))
+        held = connection.scalar(select(facts.c.value).where(facts.c.name == WATCHED))
         return None if held is None else datetime.fromisoformat(bytes(held).decode())
 
     def stale(self, before: datetime, watched_since: datetime) -> Iterator[list[tuple[bytes, int]]]:
@@ -53,19 +56,14 @@ class Retention:
 
         Args:
             before: Whoever was last seen before this is stale.
-            watched_since: Who was never seen counts as seen at that instant, or when it was activated.
+            watched_since: Everybody counts as seen at that instant: what was noted before it may be missing.
 
         Returns:
             For each batch, once it is done, the licenses and how many slots of theirs it has freed.
         """
-        unseen = and_(
-            activations.c.last_seen_at.is_(None),
-            case(
-                (activations.c.activated_at > watched_since, activations.c.activated_at), else_=watched_since
-            )
-            < before,
-        )
-        is_stale = or_(activations.c.last_seen_at < before, unseen)
+        if watched_since >= before:
+            return
+        is_stale = _seen < before
         key = tuple_(*activations.primary_key)
         place: tuple[Any, ...] | None = None
         while True:
@@ -119,14 +117,10 @@ class Retention:
 
     def count_stale(self, before: datetime, watched_since: datetime) -> int:
         """Count what `stale` would free; looks at all activations."""
-        seen = func.coalesce(
-            activations.c.last_seen_at,
-            case(
-                (activations.c.activated_at > watched_since, activations.c.activated_at), else_=watched_since
-            ),
-        )
+        if watched_since >= before:
+            return 0
         with self._database.snapshot() as connection:
-            statement = select(func.count()).select_from(activations).where(seen < before)
+            statement = select(func.count()).select_from(activations).where(_seen < before)
             return connection.scalar(statement) or 0
 
     def count_lines(self, before: datetime) -> int:

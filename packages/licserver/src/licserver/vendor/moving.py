@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Final
 
 from licserver.environment import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
@@ -30,7 +31,7 @@ class Incoming:
     """
 
     def __init__(self, vendor: "Moving", staged: Staging) -> None:
-        self._vendor, self._staged = vendor, staged
+        self._vendor, self._staged, self._now = vendor, staged, vendor._clock()  # noqa: SLF001 - our own
         self._products: dict[str, Product | None] = {}
         self.problems: list[Problem] = []
         self.count = 0
@@ -82,7 +83,7 @@ class Incoming:
             "revoked_at": row.revoked_at,
             "revoked_reason": row.revoked_reason,
         }
-        taken = self._vendor._read_activations(row.activations, new.issued_at)  # noqa: SLF001 - our own
+        taken = self._vendor._read_activations(row.activations, new.issued_at, self._now)  # noqa: SLF001 - our own
         words = words_of(new.customer_email, new.note)
         self._staged.add(line, record, taken, words, drawn=row.license_key is None)
 
@@ -172,7 +173,9 @@ class Moving(Issuing):
         )
         return Agreed(product, agreed, row.subscription_ended_at)
 
-    def _read_activations(self, rows: tuple[ActivationRow, ...], issued_at: Any) -> list[tuple[Any, ...]]:
+    def _read_activations(
+        self, rows: tuple[ActivationRow, ...], issued_at: datetime, now: datetime
+    ) -> list[tuple[Any, ...]]:
         taken = {}
         for row in rows:
             try:
@@ -183,5 +186,7 @@ class Moving(Issuing):
             if address is None:
                 raise WrongUse("activations: an ip must be an address")
             ip = normalise_ip(address, self.settings.ipv6_prefix)
-            taken[domain, ip] = (domain, ip, row.activated_at or issued_at, row.last_seen_at)
+            # Never without an instant: a sweep would free it as one not seen since, and no search by domain
+            # would find it (D-105, D-90).
+            taken[domain, ip] = (domain, ip, row.activated_at or issued_at, row.last_seen_at or now)
         return list(taken.values())
