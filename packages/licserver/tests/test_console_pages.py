@@ -76,6 +76,47 @@ async def test_max_activations(world, alice, sold, new_key):
     assert said(world, page)[0] == ("user", "alice", "license.deactivate")
 
 
+async def test_no_key_in_an_address(world, open_browser, alice, sold):
+    """A page is asked for by an id: a key in the address is refused, does nothing and leads nowhere."""
+    key, page = sold
+    for path in (
+        f"/console/licenses/{key}",
+        f"/console/licenses/{key}/activations.csv",
+        f"/console/licenses?q={key.lower()}",
+        f"/console/licenses.csv?q={key}",
+        f"/console/licenses?q=jo+{key[:20]}",
+        f"/console/audit?license={key}",
+    ):
+        await alice.get(path, allow_redirects=False)
+        assert (alice.status, key in alice.text) == (422, False), path
+    for action in ("revoke", "reveal", "free"):
+        await alice.get(page)
+        await alice.post(f"/console/licenses/{key}/{action}", domain="a.example", ip="192.0.2.1")
+        assert (alice.status, key in alice.text) == (422, False)
+    await alice.get(page)
+    await alice.post("/console/licenses/find", q=f"{key} x")
+    assert (alice.status, "alone" in alice.alert, "CP-" in alice.path) == (422, True, False)
+    stranger = await open_browser()
+    await stranger.get(f"/console/licenses/{key}", allow_redirects=False)
+    assert stranger.headers["Location"] == "/console/sign-in"
+    assert world.vendor.license(key).revoked_at is None
+    assert len(world.held(key)) == 1
+
+
+@pytest.mark.parametrize("strange", ["{id}%0a", "%0d%0a{id}", "{id}%20", "{ID}", "x", "{id}%00"])
+async def test_an_id_that_is_none(world, alice, sold, strange):
+    """What is not exactly an id names no license: nothing is done, and there is an answer."""
+    key, page = sold
+    license_id = page.rpartition("/")[2]
+    path = "/console/licenses/" + strange.format(id=license_id, ID=license_id.upper() + "A")
+    await alice.get(path)
+    assert alice.status == 404
+    await alice.get(page)
+    await alice.post(f"{path}/revoke")
+    assert alice.status == 404
+    assert world.vendor.license(key).revoked_at is None
+
+
 async def test_one_of_two_machines_behind_one_address(world, alice, sold, activate):
     """Freeing one leaves the other, though they share an address."""
     key, page = sold

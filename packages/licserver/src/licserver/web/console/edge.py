@@ -5,14 +5,17 @@ import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from aiohttp import web
 
 from licserver.clock import Clock
+from licserver.environment import is_printable
 from licserver.errors import LicserverError, StoreUnavailable
+from licserver.masking import holds_key
 from licserver.model import Actor, ActorKind
 from licserver.vendor import Vendor
+from licserver.vendor.licenses import has_id_shape
 from licserver.vendor.users import SignedIn
 from licserver.web.console import headers, sessions, words
 from licserver.web.console.exports import send_csv
@@ -66,9 +69,20 @@ class Edge:
         return guarded_handler
 
     def visit(self, request: web.Request, who: SignedIn) -> Visit:
-        """Make what a page is told, on behalf of who is signed in."""
+        """Make what a page is told, on behalf of who is signed in.
+
+        Raises:
+            web.HTTPNotFound: when the path has what no page is called: an id that is none, a control character.
+            web.HTTPUnprocessableEntity: for a license key in the address, which proxies log (D-94).
+        """
+        parts, query = request.match_info, request.query
+        if any(map(holds_key, (*parts.values(), *query.values()))):
+            raise web.HTTPUnprocessableEntity(reason="A license key is no part of an address: search for it")
+        is_id = "id" not in parts or has_id_shape(parts["id"])
+        if not (is_id and all(map(is_printable, parts.values()))):
+            raise web.HTTPNotFound(reason="There is no page at this address")
         vendor = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
-        return Visit(vendor, who, self._clock(), dict(request.match_info), dict(request.query))
+        return Visit(vendor, who, self._clock(), dict(parts), dict(query))
 
     async def form(self, request: web.Request) -> dict[str, str]:
         """Read a small form; the settings bound its time (D-72)."""
@@ -190,6 +204,8 @@ def go(request: web.Request, path: str, cookie: str | None = None) -> web.Stream
 def to_sign_in(request: web.Request) -> web.StreamResponse:
     """Ask who it is, and come back afterwards; what was posted is not kept."""
     goal = request.rel_url.raw_path_qs if request.method in {"GET", "HEAD"} else ""
+    if holds_key(unquote(goal)):  # in no further address, at least
+        goal = ""
     known = sessions.own_path(goal)
     return go(request, SIGN_IN if known == sessions.HOME else f"{SIGN_IN}?next={quote(known, safe='')}")
 

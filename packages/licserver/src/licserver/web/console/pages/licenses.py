@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from licserver.errors import WrongUse
+from licserver.masking import holds_key
 from licserver.model import LicenseState, LicenseTerms
 from licserver.rules import has_key_shape
 from licserver.store import IssuedLicense
@@ -52,11 +54,14 @@ def find(visit: Visit) -> Moved:
 
     Raises:
         Unknown: when there is no such license.
+        WrongUse: for a piece of a key, which would stand in the address.
     """
     typed = {name: value for name in SEARCHED if (value := visit.given(name))}
     key = typed.get("q", "").upper()
     if has_key_shape(key):
         return Moved(f"/console/licenses/{visit.vendor.license(key).id.hex()}")
+    if any(map(holds_key, typed.values())):
+        raise WrongUse("search for a license key alone, and for the whole of it")
     return Moved(_address("/console/licenses", typed))
 
 
