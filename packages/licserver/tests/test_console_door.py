@@ -105,7 +105,14 @@ async def test_a_new_password_signs_out_everywhere(world, users, open_browser, a
         await alice.post("/console/account/password", old=old, new=wanted, again=again)
         assert (alice.status, complaint in alice.alert) == (422, True)
     assert "Overview" in await other.get("/console")
+    await alice.get("/console/account")
+    thief = await open_browser()
+    thief.session.cookie_jar.update_cookies({"licserver": alice.token})
+    assert "Overview" in await thief.get("/console")
+    before = alice.token
     await alice.post("/console/account/password", old=PASSWORD, new=new, again=new)
+    assert "Sign in" in await thief.get("/console")  # a copy of the very cookie that changed it
+    assert alice.token != before
     assert "signed out everywhere else" in alice.told
     assert "Sign in" in await other.get("/console")
     await other.sign_in()
