@@ -1,5 +1,7 @@
 """What support does in the console (issue 6), by a browser without scripts; and what bad actors try."""
 
+import asyncio
+import contextlib
 import csv
 import html
 import io
@@ -9,7 +11,7 @@ from datetime import date
 import pytest
 
 from licserver.errors import StoreUnavailable
-from licserver.model import ActorKind, LicenseTerms
+from licserver.model import Actor, ActorKind, LicenseTerms
 from licserver.vendor import MAX_PAGE, AuditFilter
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% raw %}'
@@ -422,6 +424,76 @@ async def test_the_audit_log(world, alice, sold):
     assert "<td>Revoked</td>" not in mine
     assert "Signed in" not in await alice.get(f"/console/audit?license={page.rpartition('/')[2]}")
     assert world.vendor.audit().items[0].actor.kind is ActorKind.USER
+
+
+async def test_the_audit_log_by_way_of(world, alice, sold):
+    """Narrowed to a way alone, to a name alone, or to both; and without either it is all."""
+    _, page = sold
+    await alice.get(page)
+    await alice.post(f"{page}/reveal")
+    world.vendor.acting_as(Actor(ActorKind.TOKEN, "alice")).add_product("other", "Other")
+    for query, seen in [
+        ("", {"user", "token", "system"}),
+        ("?kind=user", {"user"}),
+        ("?kind=token", {"token"}),
+        ("?kind=system", {"system"}),
+        ("?kind=cli", set()),
+        ("?actor=alice", {"user", "token"}),
+        ("?actor=alice&kind=token", {"token"}),
+        ("?kind=strange", {"user", "token", "system"}),
+    ]:
+        found = rows(await alice.get(f"/console/audit.csv{query}"))[1:]
+        assert {row[1] for row in found} == seen, query
+    text = await alice.get("/console/audit?kind=system")
+    assert '<option value="">Any</option>' in text
+    assert '<option value="system" selected>' in text
+
+
+async def test_a_file_that_breaks_off(world, alice, monkeypatch, caplog):
+    """When the database fails in the middle of a list, the file ends broken: no page is written into it."""
+    list(world.vendor.issue("app", LicenseTerms(), MAX_PAGE + 5))
+    find = type(world.vendor).find_licenses
+
+    def fail(vendor, which, cursor=None, limit=50):
+        if cursor is not None:
+            raise StoreUnavailable("the database failed: away")
+        return find(vendor, which, cursor, limit)
+
+    monkeypatch.setattr(type(world.vendor), "find_licenses", fail)
+    host, port = alice.url.removeprefix("http://").rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        f"GET /console/licenses.csv HTTP/1.1\r\nHost: x\r\nCookie: licserver={alice.token}\r\n\r\n".encode()
+    )
+    content = b""
+    with contextlib.suppress(ConnectionError):
+        while some := await reader.read(65536):
+            content += some
+    writer.close()
+    assert content.startswith(b"HTTP/1.1 200 OK")
+    assert content.count(b"HTTP/1.1") == 1
+    assert b"<html" not in content
+    assert not content.endswith(b"0\r\n\r\n")
+    assert "licenses.csv broke off: the database failed: away" in caplog.text
+
+
+async def test_the_head_of_a_file(world, alice, monkeypatch):
+    """Asking for a list's headers reads its first page, and not all of it."""
+    list(world.vendor.issue("app", LicenseTerms(), MAX_PAGE * 2 + 5))
+    find, read = type(world.vendor).find_licenses, []
+
+    def watch(vendor, which, cursor=None, limit=50):
+        read.append(cursor)
+        return find(vendor, which, cursor, limit)
+
+    monkeypatch.setattr(type(world.vendor), "find_licenses", watch)
+    await alice.send("HEAD", "/console/licenses.csv")
+    assert (alice.status, alice.headers["Content-Disposition"]) == (
+        200,
+        'attachment; filename="licenses.csv"',
+    )
+    assert read == [None]
+    assert "Overview" in await alice.get("/console")
 
 
 async def test_keys_running_out(world, alice):

@@ -66,7 +66,8 @@ class AuditBooks(Shelf):
         limit: int,
         *,
         object_: tuple[str, str] | None = None,
-        actor: Actor | None = None,
+        kind: ActorKind | None = None,
+        name: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[Entry]:
@@ -76,7 +77,8 @@ class AuditBooks(Shelf):
             before: The number of the last line that is known, or None.
             limit: How many at most.
             object_: Only of this kind and id.
-            actor: Only by this one.
+            kind: Only by this way.
+            name: Only by whom this names.
             since: Not older than this.
             until: Older than this.
         """
@@ -84,8 +86,8 @@ class AuditBooks(Shelf):
         for column, value in (
             (audit.c.object_kind, object_ and object_[0]),
             (audit.c.object_id, object_ and object_[1]),
-            (audit.c.actor_kind, actor and actor.kind.value),
-            (audit.c.actor_name, actor and actor.name),
+            (audit.c.actor_kind, kind and kind.value),
+            (audit.c.actor_name, name),
         ):
             if value is not None:
                 statement = statement.where(column == value)

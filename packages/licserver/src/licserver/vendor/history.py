@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from licserver.environment import is_printable
 from licserver.errors import WrongUse
-from licserver.model import Actor
+from licserver.model import Actor, ActorKind
 from licserver.store import Entry
 from licserver.vendor.pages import Page, check_limit, read_cursor, write_cursor, wrong_cursor
 from licserver.vendor.room import Room
@@ -17,12 +17,16 @@ class AuditFilter(NamedTuple):
     Args:
         object: Kind and id of what was changed.
         actor: Who changed it.
+        kind: By which way, where no actor is given.
+        name: Who, by whatever way, where no actor is given.
         since: Not older than this.
         until: Older than this.
     """
 
     object: tuple[str, str] | None = None
     actor: Actor | None = None
+    kind: ActorKind | None = None
+    name: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -47,14 +51,16 @@ class History(Room):
                     before = place
                 case _:
                     raise wrong_cursor()
-        named = [*(which.object or ()), *([which.actor.name] if which.actor else [])]
+        kind, name = which.actor or (which.kind, which.name)
+        named = [*(which.object or ()), *([name] if name is not None else [])]
         if not all(map(is_printable, named)):
             raise WrongUse("who and what are named in one line of text")
         found = self._records.audit_page(
             before,
             limit + 1,
             object_=which.object,
-            actor=which.actor,
+            kind=kind,
+            name=name,
             since=which.since,
             until=which.until,
         )

@@ -72,7 +72,7 @@ class Edge:
         """Make what a page is told, on behalf of who is signed in.
 
         Raises:
-            web.HTTPNotFound: when the path has what no page is called: an id that is none, a control character.
+            web.HTTPNotFound: when the path has an id that is none, or a control character.
             web.HTTPUnprocessableEntity: for a license key in the address, which proxies log (D-94).
         """
         parts, query = request.match_info, request.query
