@@ -175,6 +175,41 @@ async def test_terms_are_changed(world, alice, sold):
     assert alice.status == 413
 
 
+async def test_two_who_change_terms_at_once(world, alice, sold):
+    """What a form was not used for stays as somebody else made it; what both changed is asked again."""
+    key, page = sold
+
+    def hidden() -> dict[str, str]:
+        found = re.findall(r'name="(was-\w+)" value="([^"]*)"', alice.text)
+        return {name: html.unescape(value) for name, value in found}
+
+    await alice.get(page)
+    was = hidden()
+    shown = {name.removeprefix("was-"): value for name, value in was.items()}
+    assert shown == {
+        "slots": "2",
+        "expires": "",
+        "support": "",
+        "email": "jo@studio.example",
+        "note": "Order 4711",
+    }
+    world.vendor.change(key, slots=5, note="Two\nlines")
+    await alice.post(f"{page}/change", **was, **{**shown, "expires": "2027-01-31"})
+    assert "The license is changed" in alice.told
+    held = world.vendor.license(key)
+    assert (held.slots, held.note, held.expires_on) == (5, "Two\nlines", date(2027, 1, 31))
+    mine = {**shown, "slots": "9", "email": "mia@example.org"}
+    await alice.post(f"{page}/change", **was, **mine)
+    assert (alice.status, "somebody else" in alice.alert.lower(), "slots" in alice.alert) == (422, True, True)
+    assert world.vendor.license(key) == held
+    assert 'name="slots" inputmode="numeric" value="9"' in alice.text  # what was typed
+    assert 'value="2027-01-31"' in alice.text  # and what was not, as it is by now
+    mine = {**mine, "expires": "2027-01-31", "note": "Two\r\nlines"}
+    await alice.post(f"{page}/change", **{**hidden(), **mine})  # after a look at it
+    held = world.vendor.license(key)
+    assert (held.slots, held.note, held.customer_email) == (9, "Two\nlines", "mia@example.org")
+
+
 async def test_the_allow_list(world, site, alice, sold):
     """What is put on it is valid without a slot, until it is taken off."""
     key, page = sold
