@@ -422,7 +422,7 @@ async def test_csv(world, alice, sold, activate):
     assert rows(await alice.get("/console/products.csv"))[1][:2] == ["app", "App"]
     world.publish("1.0")
     assert rows(await alice.get("/console/products/app/releases.csv"))[1][0] == "1.0"
-    assert rows(await alice.get("/console/audit.csv?actor=alice"))[1][1:4] == [
+    assert rows(await alice.get("/console/audit.csv?actor=alice"))[-1][1:4] == [
         "user",
         "alice",
         "user.sign_in",
@@ -529,6 +529,32 @@ async def test_the_head_of_a_file(world, alice, monkeypatch):
     )
     assert read == [None]
     assert "Overview" in await alice.get("/console")
+
+
+async def test_who_takes_data_away_is_noted(world, alice, sold):
+    """A file of a list, and signing out: the log says who it was, and nothing of what was searched for."""
+    _, page = sold
+    for path in (
+        "/console/licenses.csv?q=jo@studio&state=active",
+        "/console/audit.csv",
+        "/console/products.csv",
+    ):
+        await alice.send("HEAD", path)
+        await alice.get(path)
+    await alice.get(f"{page}/activations.csv")
+    await alice.get("/console/licenses.csv?q=" + "x" * 500)  # which is refused
+    await alice.get("/console")
+    await alice.post("/console/sign-out")
+    lines = [line for line in world.vendor.audit().items if line.actor.name == "alice"][::-1]
+    assert [(line.action, line.object_kind, line.object_id) for line in lines] == [
+        ("user.sign_in", "user", "alice"),
+        ("list.export", "list", "licenses"),
+        ("list.export", "list", "audit"),
+        ("list.export", "list", "products"),
+        ("list.export", "license", page.rpartition("/")[2]),
+        ("user.sign_out", "user", "alice"),
+    ]
+    assert lines[1].details == {"list": "licenses", "narrowed_by": ["q", "state"]}
 
 
 async def test_keys_running_out(world, alice):

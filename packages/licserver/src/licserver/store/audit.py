@@ -19,7 +19,8 @@ class Entry(NamedTuple):
         at: When.
         actor: Who.
         action: What, as ``license.revoke``.
-        object_kind: Of what: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``.
+        object_kind: Of what: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``,
+            ``list`` (a file of the console's), ``installation`` (its backup).
         object_id: Which: a license's id in hexadecimal digits, a slug, ``slug/version``, a name.
         details: What else; without license keys and secrets.
     """

@@ -1,7 +1,7 @@
 """The audit log: who changed what."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from licserver.environment import is_printable
 from licserver.errors import WrongUse
@@ -36,6 +36,17 @@ _ALL = AuditFilter()
 
 class History(Room):
     """What has been done."""
+
+    def note_taken(self, action: str, object_: tuple[str, str], **details: Any) -> None:
+        """Note that somebody takes away what the books hold, though nothing changes; before it is handed out.
+
+        Args:
+            action: What.
+            object_: Kind and id of what is taken.
+            details: For JSON; neither keys nor what is a customer's.
+        """
+        with self._records.together() as books:
+            self._note(books, action, object_, **details)
 
     def audit(self, which: AuditFilter = _ALL, cursor: str | None = None, limit: int = 50) -> Page[Entry]:
         """A page of the audit log, the newest line first.

@@ -163,8 +163,13 @@ class Users(Room):
         return None if found is None else SignedIn(found.id, found.name, token)
 
     def sign_out(self, token: str) -> None:
-        """End a session."""
-        self._records.end_session(_digest(token))
+        """End a session; one that has ended already leaves no line in the log."""
+        user = self._records.session(_digest(token), self._clock())
+        with self._records.together() as books:
+            books.end_session(_digest(token))
+            if user is not None:
+                acting = self.acting_as(Actor(ActorKind.USER, user.name))
+                acting._note(books, "user.sign_out", ("user", user.name))  # noqa: SLF001 - our own
 
 
 def _taken(name: str) -> Conflict:

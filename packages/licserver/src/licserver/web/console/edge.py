@@ -1,6 +1,7 @@
 """What every address of the console does: who comes, what was sent, and how an answer or a failure leaves."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -126,7 +127,7 @@ class Edge:
         """Answer with what a page came to."""
         match made:
             case Csv():
-                return await send_csv(request, made, self.off_loop)
+                return await send_csv(request, made, self.off_loop, functools.partial(_note_csv, visit, made))
             case Moved():
                 return go(request, made.to + ("?" + urlencode({"done": made.done}) if made.done else ""))
             case _:
@@ -184,6 +185,13 @@ class Edge:
         if not request.content.at_eof():  # the rest of a body is not worth reading
             response.force_close()
         return response
+
+
+def _note_csv(visit: Visit, csv: Csv) -> None:
+    """Note who takes a list away; of the search only its fields, as what was typed may name a customer."""
+    object_ = ("license", visit.parts["id"]) if "id" in visit.parts else ("list", csv.name)
+    narrowed = sorted(name for name in visit.query if visit.asked(name))
+    visit.vendor.note_taken("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
 
 
 def is_own(request: web.Request, who: SignedIn, form: Mapping[str, str]) -> bool:

@@ -1,7 +1,7 @@
 """Lists as files: rows are asked for as the browser takes them."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -15,7 +15,9 @@ from licserver.web.offloop import OffLoop
 _log = logging.getLogger("licserver.console")
 
 
-async def send_csv(request: web.Request, csv: Csv, off_loop: OffLoop) -> web.StreamResponse:
+async def send_csv(
+    request: web.Request, csv: Csv, off_loop: OffLoop, note: Callable[[], None]
+) -> web.StreamResponse:
     """Send a list as CSV, some rows at a time.
 
     The first rows are there before the answer begins, so that a failure can still be told as one.
@@ -24,9 +26,12 @@ async def send_csv(request: web.Request, csv: Csv, off_loop: OffLoop) -> web.Str
         request: Who wants it.
         csv: What is in it.
         off_loop: Makes the rows.
+        note: Called before any row goes out; when it fails none does.
     """
     pages = iter(csv.pages)
     content = await off_loop.run(_next, pages)
+    if request.method != "HEAD":
+        await off_loop.run(note)
     response = web.StreamResponse(
         headers={
             **headers.SECURITY,

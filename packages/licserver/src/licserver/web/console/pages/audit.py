@@ -37,6 +37,9 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "user.password": "Changed the password",
         "user.remove": "Removed the user",
         "user.sign_in": "Signed in",
+        "user.sign_out": "Signed out",
+        "list.export": "Took a list as a file",
+        "backup.write": "Made a backup",
     }
 )
 """Actions in words; one that has none is shown by its name."""
