@@ -211,6 +211,22 @@ async def test_the_cookie(users, open_browser):
     assert {"Secure", "HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
 
 
+async def test_a_planted_cookie(make_world, open_site, open_browser):
+    """At the host of customers, behind https, the plain cookie opens nothing; through a tunnel it does."""
+    world = make_world(base_url="https://licenses.example")
+    world.vendor.add_user(NAME, PASSWORD)
+    site = await open_site(world)
+    token = world.vendor.sign_in(NAME, PASSWORD).token
+    for host, cookie, status in [
+        ("licenses.example", "licserver", 303),
+        ("Licenses.Example", "licserver", 303),
+        ("licenses.example", "__Host-licserver", 200),
+        ("localhost:8080", "licserver", 200),
+    ]:
+        headers = {"Host": host, "Cookie": f"{cookie}={token}"}
+        assert (await site.call("GET", "/console", headers=headers, allow_redirects=False))[0] == status, host
+
+
 async def test_what_every_answer_forbids(world, alice):
     """No frame around it, no script but ours, no cache: on pages, files, errors and the sign-in."""
     world.publish("1.0")

@@ -95,9 +95,14 @@ class Edge:
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 
+    def token(self, request: web.Request) -> str | None:
+        """Find the session's token, by the cookie."""
+        is_public = sessions.is_public_host(request.host, self.settings.base_url)
+        return sessions.read_token(request.cookies, is_public=is_public)
+
     async def who(self, request: web.Request) -> SignedIn | None:
         """Find who is signed in, by the cookie."""
-        token = sessions.read_token(request.cookies)
+        token = self.token(request)
         return None if token is None else await self.off_loop.run(self._vendor.signed_in, token)
 
     async def run(self, page: Show, visit: Visit) -> bytes | Moved | Csv:

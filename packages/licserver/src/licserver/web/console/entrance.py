@@ -110,7 +110,7 @@ class Entrance:
         return await self._edge.reply(request, visit, await self._edge.run(account.show, visit))
 
     async def _end_session(self, request: web.Request) -> None:
-        token = sessions.read_token(request.cookies)
+        token = self._edge.token(request)
         if token is not None:
             await self._edge.off_loop.run(self._vendor.sign_out, token)
 
