@@ -380,6 +380,7 @@ def test_the_commands(program, tmp_path):
         told = program.run("backup", str(file)).stdout
         assert "1 products, 1 licenses" in told
     assert os.name == "nt" or file.stat().st_mode & 0o777 == 0o600
+    assert "backup.write" in program.run("audit").stdout
     refused = program.run("backup", str(file), check=False)
     assert (refused.returncode, refused.stderr) == (2, f"licserver: there is a file {file} already\n")
     there = str(tmp_path / "there")

@@ -105,7 +105,14 @@ async def test_a_new_password_signs_out_everywhere(world, users, open_browser, a
         await alice.post("/console/account/password", old=old, new=wanted, again=again)
         assert (alice.status, complaint in alice.alert) == (422, True)
     assert "Overview" in await other.get("/console")
+    await alice.get("/console/account")
+    thief = await open_browser()
+    thief.session.cookie_jar.update_cookies({"licserver": alice.token})
+    assert "Overview" in await thief.get("/console")
+    before = alice.token
     await alice.post("/console/account/password", old=PASSWORD, new=new, again=new)
+    assert "Sign in" in await thief.get("/console")  # a copy of the very cookie that changed it
+    assert alice.token != before
     assert "signed out everywhere else" in alice.told
     assert "Sign in" in await other.get("/console")
     await other.sign_in()
@@ -202,6 +209,22 @@ async def test_the_cookie(users, open_browser):
     cookie = browser.headers["Set-Cookie"]
     assert cookie.startswith("__Host-licserver=")
     assert {"Secure", "HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
+
+
+async def test_a_planted_cookie(make_world, open_site, open_browser):
+    """At the host of customers, behind https, the plain cookie opens nothing; through a tunnel it does."""
+    world = make_world(base_url="https://licenses.example")
+    world.vendor.add_user(NAME, PASSWORD)
+    site = await open_site(world)
+    token = world.vendor.sign_in(NAME, PASSWORD).token
+    for host, cookie, status in [
+        ("licenses.example", "licserver", 303),
+        ("Licenses.Example", "licserver", 303),
+        ("licenses.example", "__Host-licserver", 200),
+        ("localhost:8080", "licserver", 200),
+    ]:
+        headers = {"Host": host, "Cookie": f"{cookie}={token}"}
+        assert (await site.call("GET", "/console", headers=headers, allow_redirects=False))[0] == status, host
 
 
 async def test_what_every_answer_forbids(world, alice):

@@ -1,5 +1,7 @@
 """What support does in the console (issue 6), by a browser without scripts; and what bad actors try."""
 
+import asyncio
+import contextlib
 import csv
 import html
 import io
@@ -9,7 +11,7 @@ from datetime import date
 import pytest
 
 from licserver.errors import StoreUnavailable
-from licserver.model import ActorKind, LicenseTerms
+from licserver.model import Actor, ActorKind, LicenseTerms
 from licserver.vendor import MAX_PAGE, AuditFilter
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% raw %}'
@@ -76,6 +78,47 @@ async def test_max_activations(world, alice, sold, new_key):
     assert said(world, page)[0] == ("user", "alice", "license.deactivate")
 
 
+async def test_no_key_in_an_address(world, open_browser, alice, sold):
+    """A page is asked for by an id: a key in the address is refused, does nothing and leads nowhere."""
+    key, page = sold
+    for path in (
+        f"/console/licenses/{key}",
+        f"/console/licenses/{key}/activations.csv",
+        f"/console/licenses?q={key.lower()}",
+        f"/console/licenses.csv?q={key}",
+        f"/console/licenses?q=jo+{key[:20]}",
+        f"/console/audit?license={key}",
+    ):
+        await alice.get(path, allow_redirects=False)
+        assert (alice.status, key in alice.text) == (422, False), path
+    for action in ("revoke", "reveal", "free"):
+        await alice.get(page)
+        await alice.post(f"/console/licenses/{key}/{action}", domain="a.example", ip="192.0.2.1")
+        assert (alice.status, key in alice.text) == (422, False)
+    await alice.get(page)
+    await alice.post("/console/licenses/find", q=f"{key} x")
+    assert (alice.status, "alone" in alice.alert, "CP-" in alice.path) == (422, True, False)
+    stranger = await open_browser()
+    await stranger.get(f"/console/licenses/{key}", allow_redirects=False)
+    assert stranger.headers["Location"] == "/console/sign-in"
+    assert world.vendor.license(key).revoked_at is None
+    assert len(world.held(key)) == 1
+
+
+@pytest.mark.parametrize("strange", ["{id}%0a", "%0d%0a{id}", "{id}%20", "{ID}", "x", "{id}%00"])
+async def test_an_id_that_is_none(world, alice, sold, strange):
+    """What is not exactly an id names no license: nothing is done, and there is an answer."""
+    key, page = sold
+    license_id = page.rpartition("/")[2]
+    path = "/console/licenses/" + strange.format(id=license_id, ID=license_id.upper() + "A")
+    await alice.get(path)
+    assert alice.status == 404
+    await alice.get(page)
+    await alice.post(f"{path}/revoke")
+    assert alice.status == 404
+    assert world.vendor.license(key).revoked_at is None
+
+
 async def test_one_of_two_machines_behind_one_address(world, alice, sold, activate):
     """Freeing one leaves the other, though they share an address."""
     key, page = sold
@@ -130,6 +173,41 @@ async def test_terms_are_changed(world, alice, sold):
     assert "The license is changed" in alice.told
     await alice.post(f"{page}/change", **{**form, "note": "x" * 100_000})
     assert alice.status == 413
+
+
+async def test_two_who_change_terms_at_once(world, alice, sold):
+    """What a form was not used for stays as somebody else made it; what both changed is asked again."""
+    key, page = sold
+
+    def hidden() -> dict[str, str]:
+        found = re.findall(r'name="(was-\w+)" value="([^"]*)"', alice.text)
+        return {name: html.unescape(value) for name, value in found}
+
+    await alice.get(page)
+    was = hidden()
+    shown = {name.removeprefix("was-"): value for name, value in was.items()}
+    assert shown == {
+        "slots": "2",
+        "expires": "",
+        "support": "",
+        "email": "jo@studio.example",
+        "note": "Order 4711",
+    }
+    world.vendor.change(key, slots=5, note="Two\nlines")
+    await alice.post(f"{page}/change", **was, **{**shown, "expires": "2027-01-31"})
+    assert "The license is changed" in alice.told
+    held = world.vendor.license(key)
+    assert (held.slots, held.note, held.expires_on) == (5, "Two\nlines", date(2027, 1, 31))
+    mine = {**shown, "slots": "9", "email": "mia@example.org"}
+    await alice.post(f"{page}/change", **was, **mine)
+    assert (alice.status, "somebody else" in alice.alert.lower(), "slots" in alice.alert) == (422, True, True)
+    assert world.vendor.license(key) == held
+    assert 'name="slots" inputmode="numeric" value="9"' in alice.text  # what was typed
+    assert 'value="2027-01-31"' in alice.text  # and what was not, as it is by now
+    mine = {**mine, "expires": "2027-01-31", "note": "Two\r\nlines"}
+    await alice.post(f"{page}/change", **{**hidden(), **mine})  # after a look at it
+    held = world.vendor.license(key)
+    assert (held.slots, held.note, held.customer_email) == (9, "Two\nlines", "mia@example.org")
 
 
 async def test_the_allow_list(world, site, alice, sold):
@@ -344,7 +422,7 @@ async def test_csv(world, alice, sold, activate):
     assert rows(await alice.get("/console/products.csv"))[1][:2] == ["app", "App"]
     world.publish("1.0")
     assert rows(await alice.get("/console/products/app/releases.csv"))[1][0] == "1.0"
-    assert rows(await alice.get("/console/audit.csv?actor=alice"))[1][1:4] == [
+    assert rows(await alice.get("/console/audit.csv?actor=alice"))[-1][1:4] == [
         "user",
         "alice",
         "user.sign_in",
@@ -381,6 +459,102 @@ async def test_the_audit_log(world, alice, sold):
     assert "<td>Revoked</td>" not in mine
     assert "Signed in" not in await alice.get(f"/console/audit?license={page.rpartition('/')[2]}")
     assert world.vendor.audit().items[0].actor.kind is ActorKind.USER
+
+
+async def test_the_audit_log_by_way_of(world, alice, sold):
+    """Narrowed to a way alone, to a name alone, or to both; and without either it is all."""
+    _, page = sold
+    await alice.get(page)
+    await alice.post(f"{page}/reveal")
+    world.vendor.acting_as(Actor(ActorKind.TOKEN, "alice")).add_product("other", "Other")
+    for query, seen in [
+        ("", {"user", "token", "system"}),
+        ("?kind=user", {"user"}),
+        ("?kind=token", {"token"}),
+        ("?kind=system", {"system"}),
+        ("?kind=cli", set()),
+        ("?actor=alice", {"user", "token"}),
+        ("?actor=alice&kind=token", {"token"}),
+        ("?kind=strange", {"user", "token", "system"}),
+    ]:
+        found = rows(await alice.get(f"/console/audit.csv{query}"))[1:]
+        assert {row[1] for row in found} == seen, query
+    text = await alice.get("/console/audit?kind=system")
+    assert '<option value="">Any</option>' in text
+    assert '<option value="system" selected>' in text
+
+
+async def test_a_file_that_breaks_off(world, alice, monkeypatch, caplog):
+    """When the database fails in the middle of a list, the file ends broken: no page is written into it."""
+    list(world.vendor.issue("app", LicenseTerms(), MAX_PAGE + 5))
+    find = type(world.vendor).find_licenses
+
+    def fail(vendor, which, cursor=None, limit=50):
+        if cursor is not None:
+            raise StoreUnavailable("the database failed: away")
+        return find(vendor, which, cursor, limit)
+
+    monkeypatch.setattr(type(world.vendor), "find_licenses", fail)
+    host, port = alice.url.removeprefix("http://").rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        f"GET /console/licenses.csv HTTP/1.1\r\nHost: x\r\nCookie: licserver={alice.token}\r\n\r\n".encode()
+    )
+    content = b""
+    with contextlib.suppress(ConnectionError):
+        while some := await reader.read(65536):
+            content += some
+    writer.close()
+    assert content.startswith(b"HTTP/1.1 200 OK")
+    assert content.count(b"HTTP/1.1") == 1
+    assert b"<html" not in content
+    assert not content.endswith(b"0\r\n\r\n")
+    assert "licenses.csv broke off: the database failed: away" in caplog.text
+
+
+async def test_the_head_of_a_file(world, alice, monkeypatch):
+    """Asking for a list's headers reads its first page, and not all of it."""
+    list(world.vendor.issue("app", LicenseTerms(), MAX_PAGE * 2 + 5))
+    find, read = type(world.vendor).find_licenses, []
+
+    def watch(vendor, which, cursor=None, limit=50):
+        read.append(cursor)
+        return find(vendor, which, cursor, limit)
+
+    monkeypatch.setattr(type(world.vendor), "find_licenses", watch)
+    await alice.send("HEAD", "/console/licenses.csv")
+    assert (alice.status, alice.headers["Content-Disposition"]) == (
+        200,
+        'attachment; filename="licenses.csv"',
+    )
+    assert read == [None]
+    assert "Overview" in await alice.get("/console")
+
+
+async def test_who_takes_data_away_is_noted(world, alice, sold):
+    """A file of a list, and signing out: the log says who it was, and nothing of what was searched for."""
+    _, page = sold
+    for path in (
+        "/console/licenses.csv?q=jo@studio&state=active",
+        "/console/audit.csv",
+        "/console/products.csv",
+    ):
+        await alice.send("HEAD", path)
+        await alice.get(path)
+    await alice.get(f"{page}/activations.csv")
+    await alice.get("/console/licenses.csv?q=" + "x" * 500)  # which is refused
+    await alice.get("/console")
+    await alice.post("/console/sign-out")
+    lines = [line for line in world.vendor.audit().items if line.actor.name == "alice"][::-1]
+    assert [(line.action, line.object_kind, line.object_id) for line in lines] == [
+        ("user.sign_in", "user", "alice"),
+        ("list.export", "list", "licenses"),
+        ("list.export", "list", "audit"),
+        ("list.export", "list", "products"),
+        ("list.export", "license", page.rpartition("/")[2]),
+        ("user.sign_out", "user", "alice"),
+    ]
+    assert lines[1].details == {"list": "licenses", "narrowed_by": ["q", "state"]}
 
 
 async def test_keys_running_out(world, alice):

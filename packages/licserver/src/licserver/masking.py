@@ -26,6 +26,11 @@ _OTHERS: Final = (
 )
 
 
+def holds_key(text: str) -> bool:
+    """Tell whether a license key stands in `text`, or most of one."""
+    return _KEY.search(text) is not None
+
+
 def mask(text: str) -> str:
     """Shorten license keys in `text` to what may be shown, and all else that is secret to an ellipsis."""
     masked = _KEY.sub(lambda found: mask_key(found[0]), text)

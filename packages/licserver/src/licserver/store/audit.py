@@ -19,7 +19,8 @@ class Entry(NamedTuple):
         at: When.
         actor: Who.
         action: What, as ``license.revoke``.
-        object_kind: Of what: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``.
+        object_kind: Of what: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``,
+            ``list`` (a file of the console's), ``installation`` (its backup).
         object_id: Which: a license's id in hexadecimal digits, a slug, ``slug/version``, a name.
         details: What else; without license keys and secrets.
     """
@@ -66,7 +67,8 @@ class AuditBooks(Shelf):
         limit: int,
         *,
         object_: tuple[str, str] | None = None,
-        actor: Actor | None = None,
+        kind: ActorKind | None = None,
+        name: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[Entry]:
@@ -76,7 +78,8 @@ class AuditBooks(Shelf):
             before: The number of the last line that is known, or None.
             limit: How many at most.
             object_: Only of this kind and id.
-            actor: Only by this one.
+            kind: Only by this way.
+            name: Only by whom this names.
             since: Not older than this.
             until: Older than this.
         """
@@ -84,8 +87,8 @@ class AuditBooks(Shelf):
         for column, value in (
             (audit.c.object_kind, object_ and object_[0]),
             (audit.c.object_id, object_ and object_[1]),
-            (audit.c.actor_kind, actor and actor.kind.value),
-            (audit.c.actor_name, actor and actor.name),
+            (audit.c.actor_kind, kind and kind.value),
+            (audit.c.actor_name, name),
         ):
             if value is not None:
                 statement = statement.where(column == value)

@@ -46,19 +46,15 @@ class UserBooks(Shelf):
             row = connection.execute(_USER.where(users.c.name == name)).first()
         return None if row is None else UserRow(*row)
 
-    def set_user_password(
-        self, user_id: int, password_hash: str, now: datetime, *, keep: bytes | None
-    ) -> None:
-        """Change a password, and end all sessions of the user but perhaps one."""
+    def set_user_password(self, user_id: int, password_hash: str, now: datetime) -> None:
+        """Change a password, and end all sessions of the user."""
         with self._writing() as connection:
             connection.execute(
                 update(users)
                 .where(users.c.id == user_id)
                 .values(password_hash=password_hash, password_changed_at=now)
             )
-            connection.execute(
-                delete(sessions).where(sessions.c.user_id == user_id, sessions.c.token_hash != (keep or b""))
-            )
+            connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
 
     def renew_user_hash(self, user: UserRow, password_hash: str) -> UserRow:
         """Keep the same password under better parameters, unless it was changed meanwhile."""

@@ -1,11 +1,11 @@
 """The audit log: who changed what."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from licserver.environment import is_printable
 from licserver.errors import WrongUse
-from licserver.model import Actor
+from licserver.model import Actor, ActorKind
 from licserver.store import Entry
 from licserver.vendor.pages import Page, check_limit, read_cursor, write_cursor, wrong_cursor
 from licserver.vendor.room import Room
@@ -17,12 +17,16 @@ class AuditFilter(NamedTuple):
     Args:
         object: Kind and id of what was changed.
         actor: Who changed it.
+        kind: By which way, where no actor is given.
+        name: Who, by whatever way, where no actor is given.
         since: Not older than this.
         until: Older than this.
     """
 
     object: tuple[str, str] | None = None
     actor: Actor | None = None
+    kind: ActorKind | None = None
+    name: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -32,6 +36,17 @@ _ALL = AuditFilter()
 
 class History(Room):
     """What has been done."""
+
+    def note_taken(self, action: str, object_: tuple[str, str], **details: Any) -> None:
+        """Note that somebody takes away what the books hold, though nothing changes; before it is handed out.
+
+        Args:
+            action: What.
+            object_: Kind and id of what is taken.
+            details: For JSON; neither keys nor what is a customer's.
+        """
+        with self._records.together() as books:
+            self._note(books, action, object_, **details)
 
     def audit(self, which: AuditFilter = _ALL, cursor: str | None = None, limit: int = 50) -> Page[Entry]:
         """A page of the audit log, the newest line first.
@@ -47,14 +62,16 @@ class History(Room):
                     before = place
                 case _:
                     raise wrong_cursor()
-        named = [*(which.object or ()), *([which.actor.name] if which.actor else [])]
+        kind, name = which.actor or (which.kind, which.name)
+        named = [*(which.object or ()), *([name] if name is not None else [])]
         if not all(map(is_printable, named)):
             raise WrongUse("who and what are named in one line of text")
         found = self._records.audit_page(
             before,
             limit + 1,
             object_=which.object,
-            actor=which.actor,
+            kind=kind,
+            name=name,
             since=which.since,
             until=which.until,
         )

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import Any, TypedDict, Unpack
 
 from licserver.environment import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
-from licserver.errors import Unknown, WrongUse
+from licserver.errors import Conflict, Unknown, WrongUse
 from licserver.masking import mask
 from licserver.model import Environment
 from licserver.rules import has_key_shape
@@ -33,6 +33,16 @@ class Changes(TypedDict, total=False):
 def has_id_shape(text: str) -> bool:
     """Tell whether `text` can be a license's id, as it is shown."""
     return len(text) == 2 * ID_BYTES and all(char in "0123456789abcdef" for char in text)
+
+
+def _check_seen(found: IssuedLicense, seen: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuse to write over what somebody else wrote since it was seen; the same wish twice is none."""
+    names = [name for name, value in seen.items() if getattr(found, name) not in (value, wanted.get(name))]
+    if names:
+        told = ", ".join(name.replace("_", " ") for name in names)
+        raise Conflict(
+            f"somebody else has changed this license meanwhile ({told}): compare, and send it again"
+        )
 
 
 _PERSONAL = frozenset({"customer_email", "note"})
@@ -84,15 +94,24 @@ class Licenses(Products):
         """A license's activations with the instants at which they took their slots."""
         return self._records.activations(license_.id)
 
-    def change(self, reference: str, **changes: Unpack[Changes]) -> IssuedLicense:
+    def change(
+        self, reference: str, *, was: Changes | None = None, **changes: Unpack[Changes]
+    ) -> IssuedLicense:
         """Change what is agreed; what is not named stays.
+
+        Args:
+            reference: Which license.
+            was: What the one who changes it had seen, where that matters.
+            changes: What is to be.
 
         Raises:
             Unknown, WrongUse: as `license`; `WrongUse` also for terms that cannot be.
+            Conflict: when somebody else has changed meanwhile what `was` tells; nothing is changed then.
         """
-        wanted = self._read_changes(changes)
+        wanted, seen = self._read_changes(changes), self._read_changes(was or {})
         with self._records.together() as books:
             found = self._license(books, reference, locked=True)
+            _check_seen(found, seen, wanted)
             expires_on = wanted.get("expires_on", found.expires_on)
             terms.check_lifetime(
                 lifetime=wanted.get("lifetime", found.lifetime), has_expiry=expires_on is not None

@@ -87,35 +87,47 @@ class Users(Room):
             raise Unknown(f"there is no user {name!r}; `licserver user list` shows all")
         return user
 
-    def set_password(self, name: str, password: str, *, keep: str | None = None) -> None:
+    def set_password(self, name: str, password: str) -> None:
         """Change a password, and sign the user out everywhere.
 
         Args:
             name: Whose.
             password: The new one.
-            keep: Token of the one session that stays, of who changes it in the console.
 
         Raises:
             WrongUse: for an unknown user, or a password that is too weak.
         """
-        user = self.user(name)
-        check_password(user.name, password)
-        kept = None if keep is None else _digest(keep)
-        password_hash = hash_password(password)
-        with self._records.together() as books:
-            books.set_user_password(user.id, password_hash, self._clock(), keep=kept)
-            self._note(books, "user.password", ("user", user.name))
+        self._set_password(self.user(name), password)
 
-    def change_password(self, who: SignedIn, old: str, new: str) -> bool:
-        """Change one's own password; all other sessions of the user end. False when the old one is wrong.
+    def change_password(self, who: SignedIn, old: str, new: str) -> SignedIn | None:
+        """Change one's own password; all sessions of the user end, and a new one begins.
+
+        The session that acts ends as well: its cookie may have been copied, and that may be why.
+
+        Returns:
+            The user with the new session; None when the old password is wrong.
 
         Raises:
             WrongUse: when the new one is too weak, or the user was removed meanwhile.
         """
-        if not is_password(self.user(who.name).password_hash, old):
-            return False
-        self.set_password(who.name, new, keep=who.token)
-        return True
+        user = self.user(who.name)
+        if not is_password(user.password_hash, old):
+            return None
+        token = secrets.token_urlsafe(32)
+        self._set_password(user, new, token)
+        return SignedIn(user.id, user.name, token)
+
+    def _set_password(self, user: UserRow, password: str, token: str | None = None) -> None:
+        """Change a password, end all sessions of the user, and begin one with `token`, if there is one."""
+        check_password(user.name, password)
+        password_hash = hash_password(password)
+        with self._records.together() as books:
+            now = self._clock()
+            books.set_user_password(user.id, password_hash, now)
+            if token is not None:
+                changed = user._replace(password_hash=password_hash)
+                books.begin_session(changed, _digest(token), now, now + SESSION_TIME)
+            self._note(books, "user.password", ("user", user.name))
 
     def remove_user(self, name: str) -> None:
         """Remove a user; whoever is signed in with the name is signed out.
@@ -151,8 +163,13 @@ class Users(Room):
         return None if found is None else SignedIn(found.id, found.name, token)
 
     def sign_out(self, token: str) -> None:
-        """End a session."""
-        self._records.end_session(_digest(token))
+        """End a session; one that has ended already leaves no line in the log."""
+        user = self._records.session(_digest(token), self._clock())
+        with self._records.together() as books:
+            books.end_session(_digest(token))
+            if user is not None:
+                acting = self.acting_as(Actor(ActorKind.USER, user.name))
+                acting._note(books, "user.sign_out", ("user", user.name))  # noqa: SLF001 - our own
 
 
 def _taken(name: str) -> Conflict:

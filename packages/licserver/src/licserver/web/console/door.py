@@ -57,8 +57,8 @@ class Door:
         self.count(address, name)
         return await self._hash(self._vendor.sign_in, name, password)
 
-    async def change_password(self, address: str, who: SignedIn, old: str, new: str) -> bool:
-        """Change one's own password; False when the old one is wrong.
+    async def change_password(self, address: str, who: SignedIn, old: str, new: str) -> SignedIn | None:
+        """Change one's own password; gives a new session, or None when the old password is wrong.
 
         Raises:
             TooManyTriesError: as for `sign_in`: a session left open is no place to guess.

@@ -1,18 +1,22 @@
 """What every address of the console does: who comes, what was sent, and how an answer or a failure leaves."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from aiohttp import web
 
 from licserver.clock import Clock
+from licserver.environment import is_printable
 from licserver.errors import LicserverError, StoreUnavailable
+from licserver.masking import holds_key
 from licserver.model import Actor, ActorKind
 from licserver.vendor import Vendor
+from licserver.vendor.licenses import has_id_shape
 from licserver.vendor.users import SignedIn
 from licserver.web.console import headers, sessions, words
 from licserver.web.console.exports import send_csv
@@ -66,9 +70,20 @@ class Edge:
         return guarded_handler
 
     def visit(self, request: web.Request, who: SignedIn) -> Visit:
-        """Make what a page is told, on behalf of who is signed in."""
+        """Make what a page is told, on behalf of who is signed in.
+
+        Raises:
+            web.HTTPNotFound: when the path has an id that is none, or a control character.
+            web.HTTPUnprocessableEntity: for a license key in the address, which proxies log (D-94).
+        """
+        parts, query = request.match_info, request.query
+        if any(map(holds_key, (*parts.values(), *query.values()))):
+            raise web.HTTPUnprocessableEntity(reason="A license key is no part of an address: search for it")
+        is_id = "id" not in parts or has_id_shape(parts["id"])
+        if not (is_id and all(map(is_printable, parts.values()))):
+            raise web.HTTPNotFound(reason="There is no page at this address")
         vendor = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
-        return Visit(vendor, who, self._clock(), dict(request.match_info), dict(request.query))
+        return Visit(vendor, who, self._clock(), dict(parts), dict(query))
 
     async def form(self, request: web.Request) -> dict[str, str]:
         """Read a small form; the settings bound its time (D-72)."""
@@ -80,9 +95,14 @@ class Edge:
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 
+    def token(self, request: web.Request) -> str | None:
+        """Find the session's token, by the cookie."""
+        is_public = sessions.is_public_host(request.host, self.settings.base_url)
+        return sessions.read_token(request.cookies, is_public=is_public)
+
     async def who(self, request: web.Request) -> SignedIn | None:
         """Find who is signed in, by the cookie."""
-        token = sessions.read_token(request.cookies)
+        token = self.token(request)
         return None if token is None else await self.off_loop.run(self._vendor.signed_in, token)
 
     async def run(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
@@ -112,7 +132,7 @@ class Edge:
         """Answer with what a page came to."""
         match made:
             case Csv():
-                return await send_csv(request, made, self.off_loop)
+                return await send_csv(request, made, self.off_loop, functools.partial(_note_csv, visit, made))
             case Moved():
                 return go(request, made.to + ("?" + urlencode({"done": made.done}) if made.done else ""))
             case _:
@@ -167,6 +187,13 @@ class Edge:
         return response
 
 
+def _note_csv(visit: Visit, csv: Csv) -> None:
+    """Note who takes a list away; of the search only its fields, as what was typed may name a customer."""
+    object_ = ("license", visit.parts["id"]) if "id" in visit.parts else ("list", csv.name)
+    narrowed = sorted(name for name in visit.query if visit.asked(name))
+    visit.vendor.note_taken("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
+
+
 def is_own(request: web.Request, who: SignedIn, form: Mapping[str, str]) -> bool:
     """Tell whether a form was sent by a page of this session."""
     return sessions.is_from_here(request.headers, request.host) and sessions.is_own_form(
@@ -185,6 +212,8 @@ def go(request: web.Request, path: str, cookie: str | None = None) -> web.Stream
 def to_sign_in(request: web.Request) -> web.StreamResponse:
     """Ask who it is, and come back afterwards; what was posted is not kept."""
     goal = request.rel_url.raw_path_qs if request.method in {"GET", "HEAD"} else ""
+    if holds_key(unquote(goal)):  # in no further address, at least
+        goal = ""
     known = sessions.own_path(goal)
     return go(request, SIGN_IN if known == sessions.HOME else f"{SIGN_IN}?next={quote(known, safe='')}")
 

@@ -91,25 +91,26 @@ class Entrance:
         form = await self._edge.form(request)
         if not is_own(request, who, form):
             return await self._edge.forged(request, who)
-        problem = None
+        problem, anew = None, None
         try:
             if form.get("new", "") != form.get("again", ""):
                 problem = "The new password was not typed the same twice."
-            elif not await self._door.change_password(
-                self._callers.find(request).counted, who, form.get("old", ""), form.get("new", "")
-            ):
-                problem = "This is not your password."
+            else:
+                anew = await self._door.change_password(
+                    self._callers.find(request).counted, who, form.get("old", ""), form.get("new", "")
+                )
+                problem = None if anew else "This is not your password."
         except WrongUse as wrong:
             problem = sentence(wrong)
         except TooManyTriesError:
             problem = "Too many attempts. Wait a minute, and try again."
-        if problem is None:
-            return go(request, f"{ACCOUNT}?done=password")
+        if anew is not None:
+            return go(request, f"{ACCOUNT}?done=password", self._cookie(request, anew.token))
         visit = self._edge.visit(request, who)._replace(problem=problem)
         return await self._edge.reply(request, visit, await self._edge.run(account.show, visit))
 
     async def _end_session(self, request: web.Request) -> None:
-        token = sessions.read_token(request.cookies)
+        token = self._edge.token(request)
         if token is not None:
             await self._edge.off_loop.run(self._vendor.sign_out, token)
 

@@ -1,8 +1,19 @@
 """What is typed into fields, read. Pure."""
 
+from collections.abc import Mapping
 from datetime import date
 
 from licserver.errors import WrongUse
+
+
+def is_touched(form: Mapping[str, str], name: str) -> bool:
+    """Tell whether a field was sent with something else than what it had held, which ``was-…`` tells."""
+    typed, was = (_in_one_form(form.get(one)) for one in (name, f"was-{name}"))
+    return typed is not None and typed != was
+
+
+def _in_one_form(text: str | None) -> str | None:
+    return None if text is None else text.strip().replace("\r\n", "\n")
 
 
 def read_slots(text: str) -> int | None:

@@ -20,9 +20,15 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _OWN_PATH: Final = re.compile(r"/console(/[A-Za-z0-9._~/%-]*)?(\?[A-Za-z0-9._~/%&=+:@,-]*)?")
 
 
-def read_token(cookies: Mapping[str, str]) -> str | None:
-    """Find the session's token among the cookies; what cannot be one is none."""
-    token = cookies.get(SECURE_COOKIE) or cookies.get(PLAIN_COOKIE)
+def read_token(cookies: Mapping[str, str], *, is_public: bool = False) -> str | None:
+    """Find the session's token among the cookies; what cannot be one is none.
+
+    Args:
+        cookies: As sent.
+        is_public: Whether the browser came to the host that customers reach by https: there the plain cookie
+            is none of ours, and may have been planted by a neighbour below the same domain.
+    """
+    token = cookies.get(SECURE_COOKIE) or (None if is_public else cookies.get(PLAIN_COOKIE))
     return token if token is not None and _TOKEN.fullmatch(token) else None
 
 
@@ -75,6 +81,12 @@ def is_from_here(headers: Mapping[str, str], host: str) -> bool:
 def came_by_https(headers: Mapping[str, str]) -> bool:
     """Tell whether the browser came by https: from its own ``Origin``, however many proxies are between."""
     return headers.get("Origin", "").startswith("https:")
+
+
+def is_public_host(host: str, base_url: str | None) -> bool:
+    """Tell whether a request's ``Host`` is the one that customers reach, and that by https."""
+    public = urlsplit(base_url or "")
+    return public.scheme == "https" and public.netloc.casefold() == host.casefold()
 
 
 def own_path(path: str) -> str:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from licserver.model import Actor, ActorKind
+from licserver.model import ActorKind
 from licserver.store import Entry
 from licserver.vendor import MAX_PAGE, AuditFilter
 from licserver.vendor import Page as Some
@@ -37,11 +37,19 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "user.password": "Changed the password",
         "user.remove": "Removed the user",
         "user.sign_in": "Signed in",
+        "user.sign_out": "Signed out",
+        "list.export": "Took a list as a file",
+        "backup.write": "Made a backup",
     }
 )
 """Actions in words; one that has none is shown by its name."""
 
-_KINDS: Final = ((ActorKind.USER, "user"), (ActorKind.TOKEN, "API token"), (ActorKind.CLI, "command line"))
+_KINDS: Final = (
+    (ActorKind.USER, "user"),
+    (ActorKind.TOKEN, "API token"),
+    (ActorKind.CLI, "command line"),
+    (ActorKind.SYSTEM, "the server itself"),
+)
 
 
 _PLAIN: Final = (("count", 1), ("freed", 1))
@@ -135,6 +143,8 @@ def _cells(entry: Entry) -> tuple[Any, ...]:
 
 def _filter(visit: Visit) -> AuditFilter:
     name, kind, license_id = (visit.asked(field) for field in ("actor", "kind", "license"))
-    known = {one.value for one, _ in _KINDS}
-    actor = Actor(ActorKind(kind if kind in known else ActorKind.USER), name) if name else None
-    return AuditFilter(object=("license", license_id) if license_id else None, actor=actor)
+    return AuditFilter(
+        object=("license", license_id) if license_id else None,
+        kind=ActorKind(kind) if kind in set(ActorKind) else None,
+        name=name or None,
+    )

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from licserver.model import Environment
-from licserver.web.console.fields import read_day, read_slots
+from licserver.web.console.fields import is_touched, read_day, read_slots
 from licserver.web.console.pages import licenses
 from licserver.web.console.visit import Moved, Page, Reply, Visit
 
@@ -33,10 +33,19 @@ def reinstate(visit: Visit) -> Moved:
 
 
 def change(visit: Visit) -> Moved:
-    """Change the terms; what the form does not send stays."""
-    reference = visit.parts["id"]
-    changes = {field: read(visit.given(name)) for name, (field, read) in _TERMS.items() if name in visit.form}
-    visit.vendor.change(reference, **changes)  # type: ignore[arg-type] # read by name
+    """Change the terms; what the form does not send stays, and so does what was not touched in it.
+
+    Raises:
+        Conflict: when somebody else has changed meanwhile what is changed here.
+    """
+    touched = {name: term for name, term in _TERMS.items() if is_touched(visit.form, name)}
+    changes = {field: read(visit.given(name)) for name, (field, read) in touched.items()}
+    was = {
+        field: read(visit.given(f"was-{name}"))
+        for name, (field, read) in touched.items()
+        if f"was-{name}" in visit.form
+    }
+    visit.vendor.change(visit.parts["id"], was=was, **changes)  # type: ignore[arg-type] # read by name
     return _back(visit, "changed")
 
 

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from licserver.errors import WrongUse
+from licserver.masking import holds_key
 from licserver.model import LicenseState, LicenseTerms
 from licserver.rules import has_key_shape
 from licserver.store import IssuedLicense
 from licserver.vendor import MAX_PAGE, AuditFilter, LicenseFilter
 from licserver.vendor import Page as Some
-from licserver.web.console.fields import read_day, read_slots
+from licserver.web.console.fields import is_touched, read_day, read_slots
 from licserver.web.console.pages.audit import draw_entry
 from licserver.web.console.standing import describe, describe_updates
 from licserver.web.console.visit import Csv, Moved, Page, Visit, in_pages
@@ -52,11 +54,14 @@ def find(visit: Visit) -> Moved:
 
     Raises:
         Unknown: when there is no such license.
+        WrongUse: for a piece of a key, which would stand in the address.
     """
     typed = {name: value for name in SEARCHED if (value := visit.given(name))}
     key = typed.get("q", "").upper()
     if has_key_shape(key):
         return Moved(f"/console/licenses/{visit.vendor.license(key).id.hex()}")
+    if any(map(holds_key, typed.values())):
+        raise WrongUse("search for a license key alone, and for the whole of it")
     return Moved(_address("/console/licenses", typed))
 
 
@@ -82,6 +87,7 @@ def draw(visit: Visit, key: str | None = None) -> Page:
     held = vendor.activation_page(reference, visit.asked("after") or None, _SHOWN)
     here = f"/console/licenses/{license_.id.hex()}"
     about = AuditFilter(object=("license", license_.id.hex()))
+    terms = _held_terms(license_)
     return Page(
         "license.html",
         {
@@ -90,7 +96,11 @@ def draw(visit: Visit, key: str | None = None) -> Page:
             "further": None if held.cursor is None else _address(here, {"after": held.cursor}),
             "history": [draw_entry(entry) for entry in vendor.audit(about, limit=20).items],
             "key": key,
-            "form": _form(license_, visit.form),
+            "was": terms,
+            "form": {
+                name: visit.form[name] if is_touched(visit.form, name) else value
+                for name, value in terms.items()
+            },
             "open": "change" if visit.problem and "slots" in visit.form else "",
             "here": here,
         },
@@ -155,16 +165,15 @@ def _terms(license_: IssuedLicense, visit: Visit) -> dict[str, Any]:
     }
 
 
-def _form(license_: IssuedLicense, typed: Mapping[str, str]) -> dict[str, str]:
-    """What the fields of the terms hold: what was typed, or what is."""
-    held = {
+def _held_terms(license_: IssuedLicense) -> dict[str, str]:
+    """What is agreed, as the fields of the form hold it."""
+    return {
         "slots": "unlimited" if license_.slots is None else str(license_.slots),
         "expires": "" if license_.expires_on is None else license_.expires_on.isoformat(),
         "support": "" if license_.support_until is None else license_.support_until.isoformat(),
         "email": license_.customer_email or "",
         "note": license_.note or "",
     }
-    return {name: typed.get(name, value) for name, value in held.items()}
 
 
 def write_cells(license_: IssuedLicense, visit: Visit) -> tuple[Any, ...]:
