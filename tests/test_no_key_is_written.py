@@ -19,14 +19,23 @@ from licserver.vault import new_secrets
 
 SHAPES = {
     "a license key": re.compile(rb"CP(?:-|%2[Dd])[A-Z0-9]{6}(?:(?:-|%2[Dd])[A-Z0-9]{6}){4}"),
-    # 32 bytes in base64, as secrets are kept; a digest says what it is (RFC 9530)
-    "a secret": re.compile(rb"(?<!sha-256=:)(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])"),
+    # 32 bytes in base64, as secrets are kept; a digest says what it is (RFC 9530). Looked for by its end: one
+    # rare byte is found forty times as fast as forty-three of sixty-four.
+    "a secret": re.compile(
+        rb"=(?![A-Za-z0-9+/=])(?<=[A-Za-z0-9+/]{43}=)"
+        rb"(?<![A-Za-z0-9+/=_-][A-Za-z0-9+/]{43}=)(?<!sha-256=:[A-Za-z0-9+/]{43}=)"
+    ),
     "a signed link": re.compile(rb"update-download\?[^\s\"']*signature=[A-Za-z0-9_-]{43}"),
     "a token": re.compile(rb"lsv_[A-Za-z0-9_-]{43}"),
     "a private key": re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 }
 SECRETS = "secrets.json"
-OWN = {SECRETS: {"a secret", "a private key"}, ".pem": {"a private key"}, ".backup": {"a secret"}}
+OWN = {
+    SECRETS: {"a secret", "a private key"},
+    ".before-restore": {"a secret", "a private key"},
+    ".pem": {"a private key"},
+    ".backup": {"a secret"},
+}
 """What belongs into a file of this name, or of this ending."""
 
 LARGEST = 64 << 20

@@ -97,6 +97,7 @@ def test_a_key_is_repaired_asked_about_and_thanked_for():
         (f"{KEY}9", "The license key is too long. Characters too many: 1"),
         ("CP-ABC12é", "A license key holds only the letters A to Z and digits, not: É"),
     ],
+    ids=["nothing", "no key", "too short", "too long", "a letter of another alphabet"],
 )
 def test_a_wrong_shape_is_told_before_any_call(typed, message):
     """Nobody is asked about what cannot be a key (D-57), and nothing is said before Enter (D-86)."""

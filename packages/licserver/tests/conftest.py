@@ -294,6 +294,8 @@ class Cli:
         self.folder = folder
         self._monkeypatch, self._capsys = monkeypatch, capsys
         monkeypatch.setenv("LICSERVER_DATA_DIR", str(folder))
+        # What steps back for a server does so for good, and here it would be the whole run that does.
+        monkeypatch.setattr("os.nice", lambda step: step, raising=False)
 
     def use(self, url: str | None) -> None:
         """Name another database than the file in the folder."""

@@ -132,6 +132,7 @@ def test_a_worker_that_cannot_begin_is_tried_again_and_told_to_end_ends(program)
                 away.rename(path)
         process.terminate()
         assert process.wait(LONG) == 0
+    away.rename(path)
 
 
 def test_what_can_never_begin_ends_at_once_in_a_line(program):
