@@ -444,3 +444,11 @@ def bucket(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in s3.environ.items():
         monkeypatch.setenv(name, value)
     return s3.new()
+
+
+@pytest.fixture
+def sold(world, activate):
+    """A license of a customer on one machine; its key and its page."""
+    key = world.key(slots=2, customer_email="jo@studio.example", note="Order 4711")
+    activate(key, "a.example", "192.0.2.1")
+    return key, f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"

@@ -1,0 +1,118 @@
+"""Products and versions in the console: uploads, and who may still download."""
+
+import html
+from datetime import date
+
+import pytest
+
+from harness.console_books import EVIL, rows
+
+
+async def test_products(world, alice):
+    """Added and renamed; a slug that cannot be is said, with what was typed still there."""
+    await alice.get("/console/products")
+    await alice.post("/console/products/add", name="Photo Lab", slug="Photo Lab", policy="domain")
+    assert (alice.status, "is no slug" in alice.alert, 'value="Photo Lab"' in alice.text) == (422, True, True)
+    await alice.post(
+        "/console/products/add", name="Photo Lab", slug="photo-lab", policy="domain", support="on"
+    )
+    assert world.vendor.product("photo-lab").has_support_policy
+    await alice.post("/console/products/photo-lab/rename", name="Photo Lab 2")
+    assert world.vendor.product("photo-lab").name == "Photo Lab 2"
+    for path in (
+        "/console/products/nothing",
+        "/console/licenses/" + "0" * 32,
+        "/console/licenses/x",
+        "/console/products/app/releases/9",
+    ):
+        await alice.get(path)
+        assert alice.status == 404, path
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("app.zip", "app.zip"),
+        ("../../../etc/cron.d/x", "x"),
+        ("..\\..\\x.exe", "x.exe"),
+        ("/etc/passwd", "passwd"),
+    ],
+)
+async def test_an_upload(world, site, alice, sent, kept):
+    """A version is published from a browser, under a name without a path, and nothing stays behind."""
+    await alice.get("/console/products/app")
+    form = {"csrf": alice.csrf, "version": "1.0", "changelog": "First.\r\nSecond."}
+    content = bytes(range(256)) * 20_000
+    await alice.upload("/console/products/app/releases", form, name=sent, content=content)
+    assert "The version is published" in alice.told, alice.text
+    release = world.vendor.release("app", "1.0")
+    assert (release.artifact.file_name, release.artifact.size, release.changelog) == (
+        kept,
+        len(content),
+        "First.\nSecond.",
+    )
+    assert not list((world.settings.data_dir / "uploads").iterdir())
+    assert not list(world.folder.parent.glob("**/passwd"))
+    link = await site.link(world.key())
+    assert (await site.call("GET", link))[2] == content
+
+
+async def test_uploads_that_cannot_be(world, alice):
+    """A version that is there, no file, no form, a part that breaks off: said, and nothing stays behind."""
+    world.publish("1.0")
+    path = "/console/products/app/releases"
+    await alice.get("/console/products/app")
+    form = {"csrf": alice.csrf, "version": "1.0", "changelog": EVIL}
+    await alice.upload(path, form)
+    assert (alice.status, "already" in alice.alert) == (422, True)
+    assert html.escape(EVIL, quote=False) in alice.text.replace("&#34;", '"')  # typed text is not lost
+    for name in ("..", "", "x" * 300):
+        await alice.upload(path, {**form, "version": "2.0"}, name=name)
+        assert (alice.status, "file's name must be" in alice.alert) == (422, True), name
+        assert 'value="2.0"' in alice.text  # what was typed is not lost
+    await alice.upload(path, {**form, "version": "2.0", "changelog": "x" * 900_000})
+    assert (alice.status, "longer than" in alice.alert) == (422, True)
+    await alice.upload(path, {**form, "version": "2.0", "changelog": "x" * 1_048_540})
+    assert (alice.status, "more than" in alice.alert) == (422, True)
+    for body in (b"--b\r\nnonsense", b'--b\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n', b""):
+        headers = {"Content-Type": "multipart/form-data; boundary=b", "Origin": alice.url}
+        await alice.send("POST", path, data=body, headers=headers)
+        assert alice.status in {403, 422}, alice.text
+        await alice.get("/console/products/app")
+    await alice.post(path, version="2.0")
+    assert alice.status == 422
+    assert [release.version for release in world.vendor.releases("app")] == ["1.0"]
+    assert not list((world.settings.data_dir / "uploads").iterdir())
+
+
+async def test_a_file_before_the_form_is_not_read(world, alice):
+    """Whose form it is must be known before a byte of the file goes to the disk."""
+    await alice.get("/console/products/app")
+    body = (
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\nzip\r\n'
+        b'--b\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n' + alice.csrf.encode() + b"\r\n--b--\r\n"
+    )
+    headers = {"Content-Type": "multipart/form-data; boundary=b", "Origin": alice.url}
+    await alice.send("POST", "/console/products/app/releases", data=body, headers=headers)
+    assert alice.status == 403
+    assert not list((world.settings.data_dir / "uploads").iterdir())
+
+
+async def test_a_release_page(world, alice):
+    """The changelog as customers see it, who gets the file, and what withdrawing does."""
+    world.product("supported", has_support_policy=True)
+    world.publish("1.0", slug="supported", changelog="<h3>New</h3><script>alert(1)</script>")
+    good, late = (world.key("supported", customer_email=f"{name}@example.org", support_until=until)
+                  for name, until in [("good", None), ("late", date(2026, 6, 14))])  # fmt: skip
+    page = "/console/products/supported/releases/1.0"
+    text = await alice.get(page)
+    assert "<h3>New</h3>" in text
+    assert "alert(1)" not in text
+    assert "good@example.org" in text
+    assert "late@example.org" not in text
+    assert [row[4] for row in rows(await alice.get(f"{page}/downloads.csv"))[1:]] == ["good@example.org"]
+    await alice.get(page)
+    await alice.post(f"{page}/withdraw")
+    assert "Nobody." in alice.text
+    assert world.vendor.release("supported", "1.0").withdrawn_at == world.clock()
+    assert good != late
