@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from aiohttp import web
 
 from harness.engines import sqlite_only
 from licserver.web import connections
@@ -113,3 +114,15 @@ async def test_who_reads_slowly_gets_all(make_world, open_site):
         await asyncio.sleep(0.02)
     assert received > len(LARGE)
     writer.close()
+
+
+@pytest.mark.usefixtures("engine_name")
+async def test_who_was_not_paused_may_be_resumed():
+    """Over TLS asyncio copies a file part by part, and resumes us after a pause that it took upon itself."""
+    loop = asyncio.get_running_loop()
+    times = {"header_timeout": 1.0, "send_timeout": 1.0}
+    connection = connections.ConnectionServer(web.Server(None, loop=loop), loop, times)()
+    connection.resume_writing()
+    connection.pause_writing()
+    connection.resume_writing()
+    assert not connection._stalled

@@ -91,7 +91,8 @@ class Connection(web.RequestHandler):
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
-        super().resume_writing()
+        if self._paused:  # asyncio's way of sending a file over TLS resumes also who was not paused
+            super().resume_writing()
 
     def _break_off(self) -> None:
         if self.transport is not None:
