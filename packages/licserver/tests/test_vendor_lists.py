@@ -263,3 +263,9 @@ def test_words_are_what_people_would_type(email, note, words):
 def test_the_rarest_term_leads():
     """Numbers and addresses, then what is longest: they leave the fewest to look at."""
     assert terms_of("  Invoice, 2026-17  inv a@b ") == ["2026-17", "a@b", "invoice", "inv"]
+
+
+def test_a_long_note_has_a_hundred_words():
+    """Whoever pastes a book into a note fills no index with it; the first words count."""
+    words = words_of(None, " ".join(f"w{number:03}" for number in range(150)))
+    assert words == [f"w{number:03}" for number in range(100)]
