@@ -207,7 +207,7 @@ def _read_csv(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]
 
 
 def _delimiter(first: str) -> str:
-    """What stands between the names of the fields: spreadsheets write what their country is used to."""
+    """What stands between cells: spreadsheets write what their country is used to (D-148)."""
     return next((one for one in ";\t" if one in first and "," not in first), ",")
 
 

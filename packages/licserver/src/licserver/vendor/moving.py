@@ -23,7 +23,7 @@ MAX_PROBLEMS: Final = 100
 
 
 _NEEDED: Final = {"subscription_ended_at": "subscription", "revoked_reason": "revoked_at"}
-"""What means nothing alone: what ended without a subscription could never be resumed."""
+"""What means nothing alone (D-148): what ended without a subscription could never be resumed."""
 
 
 class Incoming:

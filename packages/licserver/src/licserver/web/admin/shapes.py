@@ -62,7 +62,7 @@ def _hide_defaults(schema: dict[str, Any]) -> None:
 
 
 class Change(Taken):
-    """What is to change: what was sent, which `model_fields_set` tells, and nothing else.
+    """What is to change: what was sent, which `model_fields_set` tells, and nothing else (D-149).
 
     The document tells no defaults: a program that is made of it would send them, and `slots: null` is a
     license without a limit.
