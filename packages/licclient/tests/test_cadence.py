@@ -1,26 +1,23 @@
 """When a worker asks next, however a call ended and whatever is remembered; `test_starts` goes on."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stage.fleet import MONDAY as NINE
+from stage.fleet import SETTINGS
 
 from licclient._cadence import Course, next_check, next_verify
 from licclient._errors import LicenseRefused, ServiceUnavailable
-from licclient._model import Held, Reason, Round, Settings, Verified
+from licclient._model import Held, Reason, Round, Verified
 from licclient._outcome import Outcome
 
-NINE = datetime(2026, 11, 23, 9, tzinfo=UTC)
 FIRST = Course(NINE)
 """A worker that has just started."""
 LATER = Course(NINE - timedelta(days=3))
 """One that has been at work for days."""
-SETTINGS = Settings(
-    "https://s.example", None, "notes", "1.0", None,
-    timedelta(hours=24), timedelta(hours=72), timedelta(hours=12), timedelta(seconds=10),
-)  # fmt: skip
 
 
 def _held(at, expiry=None):
