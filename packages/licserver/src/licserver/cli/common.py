@@ -22,6 +22,8 @@ from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
 _STEP: Final = 10
+_BUSY: Final = 2
+"""Of those who want a processor there are so many to each, on average over a minute."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -79,7 +81,8 @@ def step_back() -> None:
 def standing_aside() -> Iterator[Callable[[Callable[[], R]], R]]:
     """Step back, and for the rest of the process work only while nobody else wants the processor (D-135).
 
-    Where the system knows no such rank (it is Linux's), this is `step_back` alone.
+    Where the system knows no such rank (it is Linux's), or is so busy that this would be to stand still, it
+    is `step_back` alone.
 
     Yields:
         Does something that must not be kept waiting, because others wait for its locks: on a thread that
@@ -89,7 +92,8 @@ def standing_aside() -> Iterator[Callable[[Callable[[], R]], R]]:
     with ThreadPoolExecutor(1, "licserver-upright") as upright:
         upright.submit(int).result()  # begun now, because a thread has the rank of the one that begins it
         with contextlib.suppress(AttributeError, OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            if os.getloadavg()[0] < _BUSY * (os.cpu_count() or 1):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         yield lambda work: upright.submit(work).result()
 
 
