@@ -25,6 +25,7 @@ class Cli:
         monkeypatch.setenv("LICSERVER_DATA_DIR", str(folder))
         # What steps back for a server does so for good, and here it would be the whole run that does.
         monkeypatch.setattr("os.nice", lambda step: step, raising=False)
+        monkeypatch.setattr("os.sched_setscheduler", lambda *_: None, raising=False)
 
     def use(self, url: str | None) -> None:
         """Name another database than the file in the folder."""

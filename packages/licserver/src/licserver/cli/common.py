@@ -1,11 +1,13 @@
 """What the commands share: the options that all of them take, and how they print."""
 
+import contextlib
 import functools
 import getpass
 import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -21,6 +23,8 @@ from licserver.vendor import Vendor
 
 _STEP: Final = 10
 _WHOLE: Final = 1000
+_BUSY: Final = 2
+"""Of those who want a processor there are so many to each, on average over a minute."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -81,7 +85,8 @@ def vendor_command(function: Callable[..., R]) -> Callable[..., R]:
 
 def step_back() -> None:
     """Let the server beside us go first: what takes minutes must not cost its customers anything."""
-    if hasattr(os, "nice"):  # not on Windows
+    # Not on Windows; and a service whose system calls are filtered may not.
+    with contextlib.suppress(AttributeError, OSError):
         os.nice(_STEP)
 
 
@@ -95,6 +100,26 @@ class Commands(click.Group):
             formatter.write_dl(
                 [(name, one.get_short_help_str(limit=_WHOLE)) for name, one in commands.items() if one]
             )
+
+
+@contextmanager
+def standing_aside() -> Iterator[Callable[[Callable[[], R]], R]]:
+    """Step back, and for the rest of the process work only while nobody else wants the processor (D-135).
+
+    Where the system knows no such rank (it is Linux's), or is so busy that this would be to stand still, it
+    is `step_back` alone.
+
+    Yields:
+        Does something that must not be kept waiting, because others wait for its locks: on a thread that
+        has stepped back and not aside.
+    """
+    step_back()
+    with ThreadPoolExecutor(1, "licserver-upright") as upright:
+        upright.submit(int).result()  # begun now, because a thread has the rank of the one that begins it
+        with contextlib.suppress(AttributeError, OSError):
+            if os.getloadavg()[0] < _BUSY * (os.cpu_count() or 1):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        yield lambda work: upright.submit(work).result()
 
 
 class Printer:

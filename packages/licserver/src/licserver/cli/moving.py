@@ -9,7 +9,7 @@ from typing import TextIO
 
 import click
 
-from licserver.cli.common import Printer, step_back, vendor_command
+from licserver.cli.common import Printer, standing_aside, step_back, vendor_command
 from licserver.errors import WrongUse
 from licserver.files import new_file
 from licserver.phrases import plural
@@ -35,11 +35,13 @@ def export(
     FILE holds every key: it is made with mode 0600. `licserver import` reads it again.
     """
     form = _form(file, form)
-    step_back()
     count = 0
-    with nullcontext(sys.stdout.buffer) if str(file) == "-" else new_file(file, replace=replace) as target:
+    with (
+        standing_aside() as upright,
+        nullcontext(sys.stdout.buffer) if str(file) == "-" else new_file(file, replace=replace) as target,
+    ):
         target.write(write_head(form).encode())
-        for row in vendor.export_licenses(product):
+        for row in upright(lambda: vendor.export_licenses(product)):  # which notes it, and then reads
             target.write(write_row(form, row).encode())
             count += 1
         target.flush()
@@ -61,8 +63,7 @@ def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, d
     the order of the file. `licserver export` shows the fields. The server may go on serving.
     """
     form = _form(file, form)
-    step_back()
-    with _opened(file) as lines, vendor.importing() as incoming:
+    with standing_aside() as upright, _opened(file) as lines, vendor.importing() as incoming:
         try:
             incoming.read(read_rows(form, lines))
         except UnicodeDecodeError:
@@ -79,7 +80,7 @@ def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, d
             record = {"licenses": incoming.count, "dry_run": True}
             printer.one(record, f"{incoming.count} {plural(incoming.count, 'license')} can be imported")
             return
-        count = incoming.commit()
+        count = upright(incoming.commit)
         drawn = incoming.drawn_keys()
         if printer.as_json:
             told = [{"line": line, "license_key": key} for line, key in drawn]
