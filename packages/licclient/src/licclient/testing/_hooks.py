@@ -45,7 +45,7 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
     def led_here(transport: Any) -> _transport.Http:
         settings: Settings = transport._settings  # noqa: SLF001 - it is ours
         mock = httpx.MockTransport(lambda request: _respond(service, request, settings, clock()))
-        return _transport.Http(transport=mock, trust_env=False, headers={"User-Agent": "licclient"})
+        return _transport.Http(lambda _proxy: mock, "licclient", settings.timeout.total_seconds())
 
     workers: list[Worker | AsyncWorker] = []
 
