@@ -141,8 +141,8 @@ def settle(
     """Decide what an answer to a verify means, given what is remembered.
 
     A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
-    clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). Another product is
-    refused and nothing changes (D-44): the success may belong to another app. A 422 says nothing about the
+    clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). So does another product
+    (D-44), if what was remembered was for this one: else it belongs to another app. A 422 says nothing about the
     key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
     either: nothing holds through it (D-62). Without an answer the last success holds through cache and grace
     (D-42).
@@ -158,7 +158,8 @@ def settle(
     """
     match answer:
         case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
-            return Settled(wrong, held)
+            was_ours = held is not None and not _other_product(held.verified, settings)
+            return Settled(wrong, None if was_ours else held)
         case Verified():
             confirmed_at = answer.proof.signed_at if answer.proof else now
             seen_at = max(now, confirmed_at)
@@ -231,14 +232,15 @@ def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
     return Round(now, spread * MAX_SPREAD, answered=False, listing=last.listing if last else None)
 
 
-def end_round(claimed: Round, answer: Listing | LicclientError, installed: str) -> Round:
+def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
     """Say what is remembered of an update check (D-46, D-48).
 
-    An offer is remembered, the server's no forgets the one before, and no answer (nor a 422) leaves it.
+    What can be had is remembered, the server's no forgets what was before, and no answer (nor a 422) leaves it.
+    Whether it is newer is asked when it is read: two versions of an app may look into one folder.
     """
     match answer:
         case Listing():
-            kept = replace(answer, download_url=None, vouched=None) if is_offer(answer, installed) else None
+            kept = None if answer.download_url is None else replace(answer, download_url=None, vouched=None)
             return replace(claimed, answered=True, listing=kept)
         case LicenseRefused():
             return replace(claimed, answered=True, listing=None)

@@ -157,7 +157,7 @@ class UpdateSteps(Steps):
 
         def remember(document: Document | None) -> Document | None:
             claimed = read_round(document) or begin_round(None, now, _spread())
-            return write_round(end_round(claimed, answer, asking.installed))
+            return write_round(end_round(claimed, answer))
 
         self._state.change(self._round_name(asking.key, asking.slug), remember)
         return answer
