@@ -87,9 +87,7 @@ async def test_another_product_is_refused_and_not_remembered(make_client, servic
     assert not list((tmp_path / "state").glob("license-*"))
 
 
-async def test_a_key_that_has_become_another_products_is_no_license_any_more(
-    make_client, service, clock, key
-):
+async def test_a_key_that_has_become_another_products_is_no_license(make_client, service, clock, key):
     """The service's newest word counts (D-41, D-44): what it said before holds neither fresh nor in grace."""
     service.grants("Notes")
     client = make_client(product="Notes")

@@ -142,8 +142,8 @@ def settle(
 
     A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
     clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). So does another product
-    (D-44), if what was remembered was for this one: else it belongs to another app. A 422 says nothing about the
-    key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
+    (D-44), if what was remembered was for this one: else it belongs to another app. A 422 says nothing about
+    the key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
     either: nothing holds through it (D-62). Without an answer the last success holds through cache and grace
     (D-42).
 
@@ -235,8 +235,8 @@ def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
 def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
     """Say what is remembered of an update check (D-46, D-48).
 
-    What can be had is remembered, the server's no forgets what was before, and no answer (nor a 422) leaves it.
-    Whether it is newer is asked when it is read: two versions of an app may look into one folder.
+    What can be had is remembered, the server's no forgets what was before, and no answer (nor a 422) leaves
+    it. Whether it is newer is asked when it is read: two versions of an app may look into one folder.
     """
     match answer:
         case Listing():
