@@ -102,6 +102,17 @@ def test_a_lock_that_is_never_released_stops_nobody(tmp_path, monkeypatch):
         assert StateFolder(tmp_path).load("a") is None
 
 
+def test_a_key_that_a_held_lock_keeps_off_the_disk_is_in_the_log(tmp_path, monkeypatch, caplog):
+    """Behind a process that was stopped in the middle: else the next start would just ask for it again."""
+    from filelock import FileLock  # noqa: PLC0415
+
+    monkeypatch.setattr(cache_room, "LOCK_SECONDS", 0.05)
+    with FileLock(tmp_path / "licclient.lock", thread_local=False):
+        StateFolder(tmp_path).change("activation-a", lambda _: {"n": 1})
+    assert "its lock is not given back" in caplog.text
+    assert "the license key will have to be entered again" in caplog.text
+
+
 def test_a_draft_that_a_killed_process_left_is_no_trouble(tmp_path):
     """The next write takes it over, also when something else has its name."""
     (tmp_path / "a.draft").write_bytes(b"half")

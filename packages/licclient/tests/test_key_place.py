@@ -58,6 +58,24 @@ async def test_a_keyring_that_does_not_work_is_no_obstacle(client, service, key,
     assert (await client.verify(recheck=True)).source is Source.SERVER
 
 
+@pytest.mark.parametrize(("module", "is_used"), [("stage.keyrings", True), ("keyrings.alt.file", False)])
+async def test_a_chain_of_keyrings_is_as_good_as_its_first(
+    client, service, key, use_keyring, monkeypatch, tmp_path, module, is_used
+):
+    """Where there are several, they are put into a chain: also plain-text files, where nothing is better."""
+    first, chain = Keyring(), Keyring()
+    monkeypatch.setattr(type(first), "__module__", module)
+    monkeypatch.setattr(chain, "backends", [first, Keyring()], raising=False)
+    monkeypatch.setattr(chain, "set_password", first.set_password)
+    monkeypatch.setattr(chain, "get_password", first.get_password)
+    use_keyring(chain)
+    service.grants()
+    await client.activate(key)
+    assert bool(first.kept) is is_used
+    [record] = (tmp_path / "state").glob("activation-*.state")
+    assert (key in record.read_text()) is not is_used
+
+
 async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_keyring, monkeypatch):
     """One that asks a person who is not there, or a service that does not answer, does not stop the app."""
     monkeypatch.setattr(keyring_room, "SECONDS", 0.05)

@@ -94,6 +94,8 @@ class StateFolder:
                 is_done = _signature(self._path(name)) is None
             else:
                 is_done = may_write and self._write(name, after)
+                if not may_write:
+                    self._complain(name, f"its lock is not given back: {self.folder()}")
             (self._unwritten.discard if is_done else self._unwritten.add)(name)
             self._remember(name, _signature(self._path(name)), after)
             return after

@@ -202,6 +202,9 @@ class UpdateSteps(Steps):
         return document is not None and document.get("version") == update.version
 
     def _skipped_name(self, update: Update) -> str:
+        from licclient._arguments import check_update  # noqa: PLC0415 - as above
+
+        check_update(update)
         return record_name("skipped", self.settings.server, update.slug)
 
     # --- download -----------------------------------------------------------------------------
