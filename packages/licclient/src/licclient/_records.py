@@ -15,8 +15,8 @@ from licclient._model import Held, Listing, Round, Verified
 from licclient._wire import read_date
 
 SCHEMA: Final = 1
-"""Records of another schema read as nothing. Raising it costs every customer the key, the id, and so a slot: what
-a later version adds is a field that may be missing, as `slow_by` is."""
+"""Records of another schema read as nothing. Raising it costs every customer the key and the id, and so a slot:
+what a later version adds is a field that may be missing, as `slow_by` is."""
 
 Document = Mapping[str, Any]
 
