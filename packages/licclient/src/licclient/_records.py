@@ -15,7 +15,7 @@ from licclient._model import Held, Listing, Round, Verified
 from licclient._wire import read_date
 
 SCHEMA: Final = 1
-"""Records of another schema read as nothing. Raising it costs every customer the key and the id, and so a slot:
+"""Records of another schema read as nothing. Raising it costs every customer the key and the id, so a slot;
 what a later version adds is a field that may be missing, as `slow_by` is."""
 
 Document = Mapping[str, Any]
