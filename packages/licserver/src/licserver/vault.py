@@ -234,7 +234,7 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
     try:
         return read_vault(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as problem:
-        raise VaultError(f"cannot read {path}: {type(problem).__name__}") from None
+        raise _unreadable(path, problem) from None
 
 
 def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> Vault:
@@ -334,7 +334,7 @@ def read_secrets(settings: Settings) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        raise VaultError(f"cannot read {path}: {type(problem).__name__}") from None
+        raise _unreadable(path, problem) from None
 
 
 def _create_secrets(path: Path) -> None:
@@ -391,3 +391,8 @@ def _link_once(temporary: Path, path: Path) -> None:
         temporary.rename(path)  # on Windows a rename never overwrites
     else:
         os.link(temporary, path)
+
+
+def _unreadable(path: Path, problem: OSError | UnicodeDecodeError) -> VaultError:
+    why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+    return VaultError(f"cannot read {path}: {why}")

@@ -6,7 +6,7 @@ they are used, not where clients are made: so an app's client that was made at i
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -79,6 +79,7 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             # A worker looks at the clock so often that it keeps up with a test that moves it.
             (_worker, "SLICE", 0.02),
             (_worker, "LEAST_PAUSE", 0.02),
+            (_worker, "ASLEEP", timedelta.max),  # whoever moves the clock means that time passes
             (_steps, "read_clock", lambda _clock: clock()),
         ):
             stack.enter_context(patch.object(where, name, stand_in))

@@ -11,6 +11,7 @@ from licserver.cli.common import Printer, data_dir_option, step_back, vendor_com
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.files import new_file
+from licserver.phrases import plural
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
@@ -79,8 +80,8 @@ def _record(summary: Summary) -> dict[str, object]:
 
 
 def _sentence(done: str, summary: Summary) -> str:
-    rows = summary.rows
-    return (
-        f"{done} {rows.get('products', 0)} products, {rows.get('licenses', 0)} licenses, "
-        f"{rows.get('activations', 0)} activations, {summary.artifacts} files; {summary.size:,} bytes"
+    counts = [(name, summary.rows.get(f"{name}s", 0)) for name in ("product", "license", "activation")]
+    told = ", ".join(
+        f"{count} {plural(count, name)}" for name, count in [*counts, ("file", summary.artifacts)]
     )
+    return f"{done} {told}; {summary.size:,} bytes"

@@ -20,16 +20,29 @@ from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
 _STEP: Final = 10
+_WHOLE: Final = 1000
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
+
+
+class _Folder(click.Path):
+    """A folder; an empty name is a script's variable that is not set, not the folder that one stands in."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Read the name."""
+        if value == "":
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def data_dir_option(command: F) -> F:
     """Add ``--data-dir``."""
     return click.option(
         "--data-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_Folder(file_okay=False, path_type=Path),
         help="Folder of the database, the secrets and the files.  [LICSERVER_DATA_DIR]",
     )(command)
 
@@ -70,6 +83,18 @@ def step_back() -> None:
     """Let the server beside us go first: what takes minutes must not cost its customers anything."""
     if hasattr(os, "nice"):  # not on Windows
         os.nice(_STEP)
+
+
+class Commands(click.Group):
+    """A group whose list of commands tells the whole first sentence of each; click cuts it off."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(limit=_WHOLE)) for name, one in commands.items() if one]
+            )
 
 
 class Printer:
@@ -163,7 +188,7 @@ class Slots(click.ParamType[Any]):
         """Read the text; None stands for unlimited, wrapped so that click takes it for given."""
         if isinstance(value, tuple):
             return value
-        if value == "unlimited":
+        if value.lower() == "unlimited":  # help shows it in capitals
             return (None,)
         if not (value.isascii() and value.isdecimal() and len(value) < 10):  # noqa: PLR2004 - fits 32 bits
             self.fail(f"{value!r} is neither a whole number nor 'unlimited'", param, ctx)
@@ -192,7 +217,7 @@ class DayOrNever(Day):
         """Read the text."""
         if isinstance(value, tuple):
             return value
-        return (None,) if value == "never" else (super().convert(value, param, ctx),)
+        return (None,) if value.lower() == "never" else (super().convert(value, param, ctx),)
 
 
 class Instant(click.ParamType[Any]):

@@ -38,7 +38,7 @@ class Frame:
             auto_reload=False,
         )
         templates.filters.update(
-            day=_day, moment=_moment, stamp=_stamp, number=_number, bytes=words.file_size
+            day=_day, moment=_moment, stamp=_stamp, number=words.number, bytes=words.file_size
         )
         templates.globals.update(
             asset={name: asset.path for name, asset in self._assets.items()},
@@ -63,7 +63,3 @@ def _moment(value: datetime | None) -> str:
 
 def _stamp(value: date | datetime) -> str:
     return value.isoformat()
-
-
-def _number(value: int) -> str:
-    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
