@@ -111,6 +111,9 @@ class Life(_Parts["Worker"]):
         """Remember that a person does not want this version; in place of the one skipped before (D-87).
 
         It changes nothing but what `is_skipped` says: it is for windows that offer updates unasked.
+
+        Raises:
+            TypeError: No `Update`.
         """
         self._steps.skip(update)
 
