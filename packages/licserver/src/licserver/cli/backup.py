@@ -30,13 +30,13 @@ def backup(vendor: Vendor, printer: Printer, file: Path, *, replace: bool, witho
     if str(file) == "-":
         if sys.stdout.isatty():
             raise WrongUse("a backup is no text; send it into a file or a program")
-        vendor.note_taken("backup.write", ("installation", "-"))
+        vendor.note_alone("backup.write", ("installation", "-"))
         summary = write_backup(vendor, sys.stdout.buffer, system_clock(), artifacts=not without_artifacts)
         sys.stdout.buffer.flush()
         click.echo(_sentence("backed up", summary), err=True)
         return
     with new_file(file, replace=replace) as target:
-        vendor.note_taken("backup.write", ("installation", "-"))
+        vendor.note_alone("backup.write", ("installation", "-"))
         summary = write_backup(vendor, target, system_clock(), artifacts=not without_artifacts)
     printer.one({"file": str(file), **_record(summary)}, f"{_sentence('backed up', summary)} in {file}")
 

@@ -209,7 +209,7 @@ def _note_csv(visit: Visit, csv: Csv) -> None:
     """Note who takes a list away; of the search only its fields, as what was typed may name a customer."""
     object_ = ("license", visit.parts["id"]) if "id" in visit.parts else ("list", csv.name)
     narrowed = sorted(name for name in visit.query if visit.asked(name))
-    visit.vendor.note_taken("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
+    visit.vendor.note_alone("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
 
 
 def is_own(request: web.Request, who: SignedIn, form: Mapping[str, str]) -> bool:
