@@ -162,7 +162,14 @@ async def test_a_double_click_issues_one_license(shop: Shop, program: Browser, *
         page = visitor.page
         await visitor.sign_in(*shop.alice)
         await _type_terms(visitor)
-        await page.get_by_role("button", name="Issue it").dblclick()
+        button = page.get_by_role("button", name="Issue it")
+        await button.scroll_into_view_if_needed()
+        place = await button.bounding_box()
+        assert place is not None
+        with shop.world.vendor.together():  # while somebody else writes, the first click is not answered
+            for _ in range(2):
+                async with page.expect_request("**/issue/new"):
+                    await page.mouse.click(place["x"] + 5, place["y"] + 5)
         await page.wait_for_url(re.compile("/console/licenses/[0-9a-f]{32}"))
         (issued,) = shop.world.vendor.find_licenses(LicenseFilter(query="kim@studio.example")).items
         assert issued.id.hex() in page.url
