@@ -18,9 +18,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from licserver.errors import VaultError, WrongUse
 from licserver.files import hand_over, sweep, sync_folder
 from licserver.keys import PrivateKey, SigningKey
@@ -77,8 +74,7 @@ class Vault:
 
     def seal(self, key: str) -> bytes:
         """Encrypt a key for the database, bound to its own row."""
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + AESGCM(self.seal_secret).encrypt(nonce, key.encode(), self.license_id(key))
+        return _encrypt(self.seal_secret, key.encode(), self.license_id(key))
 
     def open(self, sealed: bytes, license_id: bytes) -> str:
         """Decrypt a key from the database.
@@ -86,13 +82,10 @@ class Vault:
         Raises:
             VaultError: when it was sealed with other secrets, altered, or belongs to another row.
         """
-        nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-        try:
-            return AESGCM(self.seal_secret).decrypt(nonce, ciphertext, license_id).decode()
-        except (InvalidTag, ValueError):  # ValueError: cut so short that not even the nonce is left
-            raise VaultError(
-                "a license key in the database was altered or sealed with other secrets"
-            ) from None
+        key = _decrypt(self.seal_secret, sealed, license_id)
+        if key is None:
+            raise VaultError("a license key in the database was altered or sealed with other secrets")
+        return key.decode()
 
     def lock(self, content: bytes, label: bytes) -> bytes:
         """Encrypt what only this vendor is to read again, bound to what it is for.
@@ -101,8 +94,7 @@ class Vault:
             content: Whatever it is.
             label: Says what for; `unlock` must be told the same. Not secret.
         """
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + AESGCM(self.seal_secret).encrypt(nonce, content, _LOCKED + label)
+        return _encrypt(self.seal_secret, content, _LOCKED + label)
 
     def unlock(self, locked: bytes, label: bytes) -> bytes:
         """Decrypt what `lock` made.
@@ -110,11 +102,10 @@ class Vault:
         Raises:
             VaultError: when it was made with other secrets, altered, or made for something else.
         """
-        nonce, ciphertext = locked[:_NONCE_BYTES], locked[_NONCE_BYTES:]
-        try:
-            return AESGCM(self.seal_secret).decrypt(nonce, ciphertext, _LOCKED + label)
-        except (InvalidTag, ValueError):
-            raise VaultError("what was kept in the database was altered or made with other secrets") from None
+        content = _decrypt(self.seal_secret, locked, _LOCKED + label)
+        if content is None:
+            raise VaultError("what was kept in the database was altered or made with other secrets")
+        return content
 
     @property
     def fingerprint(self) -> bytes:
@@ -122,6 +113,26 @@ class Vault:
         return hmac.digest(self.index_secret, b"licserver vault fingerprint", "sha256") + hmac.digest(
             self.seal_secret, b"licserver vault fingerprint", "sha256"
         )
+
+
+def _encrypt(secret: bytes, content: bytes, bound_to: bytes) -> bytes:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see `_decrypt`
+
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return nonce + AESGCM(secret).encrypt(nonce, content, bound_to)
+
+
+def _decrypt(secret: bytes, sealed: bytes, bound_to: bytes) -> bytes | None:
+    """Undo `_encrypt`; None for what it did not make."""
+    # Here, because a process that only answers customers needs none of it, and it takes 7 MiB.
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+    try:
+        return AESGCM(secret).decrypt(nonce, ciphertext, bound_to)
+    except (InvalidTag, ValueError):  # ValueError: cut so short that not even the nonce is left
+        return None
 
 
 def new_secrets() -> dict[str, Any]:

@@ -53,6 +53,22 @@ def address_of(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+async def _pause_listening(site: web.BaseSite) -> None:
+    """Accept nobody more, and let those who were accepted in this moment become connections.
+
+    asyncio opens a connection one turn of the loop after it has accepted it. Where its server is closed in
+    between, it forgets the connection, and the caller's request is answered with a reset.
+    """
+    loop = asyncio.get_running_loop()
+    server = site._server  # noqa: SLF001 - aiohttp has no way to pause a site
+    if not isinstance(server, asyncio.Server):
+        return
+    for sock in server.sockets:
+        with contextlib.suppress(NotImplementedError):  # Windows
+            loop.remove_reader(sock.fileno())
+    await asyncio.sleep(0)
+
+
 class DrainingRunner(Runner):
     """Ends in order: nobody who is connected loses an answer.
 
@@ -76,6 +92,7 @@ class DrainingRunner(Runner):
         """Accept nothing new, and say so to who asks whether we do."""
         self.app[DRAIN].active = True
         for site in list(self.sites):
+            await _pause_listening(site)
             await site.stop()
 
 
