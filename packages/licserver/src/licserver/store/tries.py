@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from sqlalchemy import Connection, case, delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from licserver.store.shelf import Shelf
+from licserver.store.shelf import Shelf, adding_to
 from licserver.store.tables import tries
 
 _WINDOW: Final = 60
@@ -37,8 +36,7 @@ class TryBooks(Shelf):
         with self._writing() as connection:
             connection.execute(delete(tries).where(tries.c.minute < minute - _KEPT))
             savepoint = connection.begin_nested()
-            dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-            add = dialect.insert(tries)
+            add = adding_to(connection, tries)
             connection.execute(
                 add.on_conflict_do_update(
                     index_elements=list(tries.primary_key.columns),
