@@ -15,7 +15,13 @@ from licserver.vendor.receipts import Answer
 from licserver.vendor.users import SESSION_TIME
 
 ISSUE, ISSUED = "/console/licenses/issue", "/console/licenses/issue/new"
-TERMS = {"product": "app", "slots": "3", "expires": "", "email": "jo@studio.example", "note": "Order 4711"}
+TERMS = {
+    "product": "app",
+    "slots": "3",
+    "expires": "",
+    "email": "jo@studio.example",
+    "note": "Order <b>4711</b> \"&'",
+}
 PRODUCT = {"name": "Photo Lab", "slug": "photo-lab", "policy": "domain"}
 
 
@@ -165,6 +171,7 @@ async def test_a_form_whose_session_has_ended(world, alice, making):
     await alice.get(making.page)
     sent, before = guard(alice), making.made(world)
     world.clock.forward(seconds=SESSION_TIME.total_seconds() + 1)
+    alice.session.cookie_jar.clear()  # its time is over as well
     await making.send(alice, **sent)
     assert (alice.status, "What you typed is not lost" in alice.alert) == (401, True)
     held = {
@@ -173,6 +180,7 @@ async def test_a_form_whose_session_has_ended(world, alice, making):
     }
     assert held == {**sent, **making.fields}
     assert f'action="{making.act}"' in alice.text
+    assert "<b>4711" not in alice.text
     window = Browser(alice.session, alice.url)
     await window.sign_in()
     if making.is_upload:
@@ -215,6 +223,18 @@ async def test_a_strangers_form_is_not_handed_back(open_browser, alice):
             "/console/products/app/releases", {"csrf": csrf, "changelog": "Stray."}, origin=origin
         )
         assert (alice.status, "Stray." in alice.text) == (403, False)
+
+
+async def test_only_so_many_strangers_forms_are_read(open_browser, alice, monkeypatch):
+    """What anybody can have us hold in memory is bounded; who is signed in is not kept from uploading."""
+    monkeypatch.setattr("licserver.web.console.app._HANDED_BACK", 0)
+    await alice.get("/console/products/app")
+    stranger = await open_browser()
+    await stranger.upload(MAKINGS["release"].act, {**guard(alice), **MAKINGS["release"].fields})
+    assert "First." not in stranger.text
+    assert "Name <input" in stranger.text
+    await MAKINGS["release"].send(alice, **guard(alice))
+    assert alice.told == "The version is published."
 
 
 def test_whose_a_receipt_is(world):

@@ -226,6 +226,12 @@ def is_of_ours(request: web.Request, form: Mapping[str, str]) -> bool:
     )
 
 
+def is_browsed(request: web.Request) -> bool:
+    """Tell whether a browser says that a page of ours sent a request; programs say nothing."""
+    says_so = "Sec-Fetch-Site" in request.headers or "Origin" in request.headers
+    return says_so and sessions.is_from_here(request.headers, request.host)
+
+
 def go(request: web.Request, path: str, cookie: str | None = None) -> web.StreamResponse:
     """Send the browser to another page of ours."""
     more = {"Set-Cookie": cookie} if cookie else {}
