@@ -184,6 +184,55 @@ async def _publish(visitor: Visitor, version: str, size: int = 100) -> None:
     await page.get_by_role("button", name="Publish").click()
 
 
+async def _type_terms(visitor: Visitor) -> None:
+    await visitor.open("/console/licenses/issue")
+    await visitor.page.get_by_label("Customer’s mail address").fill("kim@studio.example")
+    await visitor.page.get_by_label("Note").fill("Two words")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+async def test_a_double_click_issues_one_license(shop: Shop, program: Browser, *, scripts: bool) -> None:
+    """And ends on its page, whichever of the two answers the browser waits for."""
+    async with visiting(program, shop.server.url, java_script_enabled=scripts) as visitor:
+        page = visitor.page
+        await visitor.sign_in(*shop.alice)
+        await _type_terms(visitor)
+        button = page.get_by_role("button", name="Issue it")
+        await button.scroll_into_view_if_needed()
+        place = await button.bounding_box()
+        assert place is not None
+        with shop.world.vendor.together():  # while somebody else writes, the first click is not answered
+            for _ in range(2):
+                async with page.expect_request("**/issue/new"):
+                    await page.mouse.click(place["x"] + 5, place["y"] + 5)
+        await page.wait_for_url(re.compile("/console/licenses/[0-9a-f]{32}"))
+        (issued,) = shop.world.vendor.find_licenses(LicenseFilter(query="kim@studio.example")).items
+        assert issued.id.hex() in page.url
+
+
+async def test_a_form_that_was_left_open_over_night(shop: Shop, program: Browser) -> None:
+    """It is handed back, and after a sign-in in another window it is shown as it was, and done."""
+    async with visiting(program, shop.server.url) as visitor:
+        page = visitor.page
+        await visitor.sign_in(*shop.alice)
+        await _type_terms(visitor)
+        shop.world.clock.forward(hours=13)
+        await page.get_by_role("button", name="Issue it").click()
+        assert "What you typed is not lost" in await visitor.text("[role=alert]")
+        assert await visitor.serious_findings() == []
+        async with visitor.context.expect_page() as opening:
+            await page.get_by_role("link", name="Sign in, in another window").click()
+        window = Visitor(visitor.context, await opening.value, visitor.url)
+        await window.page.wait_for_url("**/sign-in")
+        await window.sign_in(*shop.alice)
+        await page.get_by_role("button", name="Go on").click()
+        assert "Look it through" in await visitor.text("[role=alert]")
+        await expect(page.get_by_label("Note")).to_have_value("Two words")
+        await page.get_by_role("button", name="Issue it").click()
+        assert "The license is issued" in await visitor.text("[role=status]")
+        assert window.troubles == []
+
+
 async def test_search_as_you_type(shop: Shop, program: Browser) -> None:
     """The list follows what is typed, and the address what is searched, without a new page."""
     async with visiting(program, shop.server.url) as visitor:

@@ -42,10 +42,11 @@ class Browser:
     async def post(
         self, path: str, *, csrf: str | None = None, origin: str | None = None, **form: str
     ) -> str:
-        """Send a form as its page would: with the token of the page that is open."""
+        """Send a form as its page would: with the token of the page that is open, and the form's own id."""
         token = self.csrf if csrf is None else csrf
         headers = {"Origin": self.url if origin is None else origin}
-        return await self.send("POST", path, data={"csrf": token, **form}, headers=headers)
+        fields = {"csrf": token, **({"once": self.once} if self.once else {}), **form}
+        return await self.send("POST", path, data=fields, headers=headers)
 
     async def upload(
         self,
@@ -58,7 +59,7 @@ class Browser:
     ) -> str:
         """Send a form with a file in it, its fields first."""
         data = aiohttp.FormData(quote_fields=False)
-        for field, value in form.items():
+        for field, value in {**({"once": self.once} if self.once else {}), **form}.items():
             data.add_field(field, value)
         data.add_field("file", io.BytesIO(content), filename=name, content_type="application/octet-stream")
         headers = {"Origin": self.url if origin is None else origin}
@@ -72,6 +73,12 @@ class Browser:
     def csrf(self) -> str:
         """The token of the page's forms."""
         found = re.search(r'name="csrf" value="([^"]+)"', self.text)
+        return found[1] if found else ""
+
+    @property
+    def once(self) -> str:
+        """The id of the page's form that makes something."""
+        found = re.search(r'name="once" value="([^"]+)"', self.text)
         return found[1] if found else ""
 
     @property

@@ -143,6 +143,20 @@ async def test_an_upload_with_a_key_happens_once(api):
     assert (await api("POST", "/products/app/releases", **build()))[0] == 409
 
 
+async def test_what_must_be_unique_is_made_once_by_all_who_ask_at_once(api, site):
+    """A product, a version: who comes second with the same key is told what the first one was."""
+    again = {"Idempotency-Key": "first-day"}
+    product = {"slug": "pro", "name": "Pro"}
+    made = await asyncio.gather(*(api("POST", "/products", product, headers=again) for _ in range(6)))
+    assert [one for one in made if one != made[0] or one[0] != 201] == []
+    sent = form(version="1.0", file=("pro.zip", b"zip"))
+    sent = {**sent, "headers": {**sent.get("headers", {}), **BOUNDARY, "Idempotency-Key": "build-1"}}
+    built = await asyncio.gather(*(api("POST", "/products/pro/releases", **sent) for _ in range(6)))
+    assert [one for one in built if one != built[0] or one[0] != 201] == []
+    log = [one.action for one in site.world.vendor.audit().items]
+    assert (log.count("product.add"), log.count("release.publish")) == (2, 1)  # `app` is there before
+
+
 async def test_without_a_database_it_says_so(api, meddler):
     """503 and when to come again, as a problem."""
     meddler.do("ALTER TABLE products RENAME TO away")

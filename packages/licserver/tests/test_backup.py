@@ -4,7 +4,6 @@ import io
 import json
 import os
 import random
-import sqlite3
 import tarfile
 import threading
 import tracemalloc
@@ -17,7 +16,6 @@ from licserver.backup import restore_backup, write_backup
 from licserver.errors import ArtifactsError, BackupError, WrongUse
 from licserver.model import Environment, LicenseTerms
 from licserver.settings import Settings
-from licserver.store import schema
 from licserver.store.tables import metadata
 from licserver.vendor import Vendor
 
@@ -314,61 +312,6 @@ def test_memory_stays_flat(world, clock, tmp_path):
     into = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert max(out, into) < 20 << 20, (out, into)
-
-
-@sqlite_only
-def test_an_older_schema_is_upgraded_on_its_way_in(stocked, clock, tmp_path, monkeypatch):
-    """A backup that a licserver of schema 0002 wrote is filled into its tables and then upgraded."""
-    held = backed_up(stocked.vendor, clock)
-    old = sqlite3.connect(":memory:")
-    old.close()
-    settings = Settings(data_dir=tmp_path / "anew")
-    restore_backup(as_of_0002(held), settings)
-    restored = Vendor(settings, clock)
-    try:
-        assert rows_of(restored)["licenses"] == rows_of(stocked.vendor)["licenses"]
-        assert schema.read_version(restored.database) == schema.HEAD
-    finally:
-        restored.close()
-
-
-def as_of_0002(held: io.BytesIO) -> io.BytesIO:
-    """Write a backup anew as an older licserver would have: without what schema 0003 brought."""
-    import gzip  # noqa: PLC0415 - for this story
-    import hashlib  # noqa: PLC0415
-
-    tables = {"facts", "products", "releases", "manifests", "licenses", "activations"}
-    since = {"customer_email", "note", "last_seen_at"}
-    written, contents, columns = io.BytesIO(), {}, {}
-    with tarfile.open(fileobj=held) as old, tarfile.open(fileobj=written, mode="w") as new:
-        for member in old:
-            content = old.extractfile(member).read()
-            if member.name == "licserver-backup.json":
-                header = json.loads(content)
-                header["revision"] = "0002"
-                header["tables"] = [table for table in header["tables"] if table["name"] in tables]
-                for table in header["tables"]:
-                    columns[table["name"]] = [name for name, _ in table["columns"]]
-                    table["columns"] = [one for one in table["columns"] if one[0] not in since]
-                content = json.dumps(header).encode()
-            elif member.name.startswith("database/"):
-                table = member.name.split("/")[1]
-                if table not in tables:
-                    continue
-                names = columns[table]
-                rows = json.loads(gzip.decompress(content))
-                kept = [
-                    [value for name, value in zip(names, row, strict=True) if name not in since]
-                    for row in rows
-                ]
-                content = gzip.compress(json.dumps(kept).encode())
-            elif member.name == "contents.json":
-                content = json.dumps(contents).encode()
-            member.size = len(content)
-            new.addfile(member, io.BytesIO(content))
-            contents[member.name] = (len(content), hashlib.sha256(content).hexdigest())
-    written.seek(0)
-    return written
 
 
 def test_the_commands(program, tmp_path):

@@ -11,10 +11,9 @@ from harness.console import NAME, PASSWORD
 from licserver.errors import WrongUse
 from licserver.store.tables import sessions as session_rows
 from licserver.store.tables import users as user_rows
-from licserver.vendor.users import SESSION_TIME
+from licserver.vendor.users import SESSION_TIME, TRIES
 from licserver.web.app import create_admin_app
 from licserver.web.connections import Runner
-from licserver.web.console.door import TRIES
 from licserver.web.console.routes import ROUTES, UPLOADS
 
 ADDRESSES = [path.format(id="0" * 32, slug="app", version="1.0") for path in ROUTES]
@@ -44,8 +43,11 @@ async def test_no_page_without_a_session(open_browser, path):
 async def test_no_change_without_a_session_or_with_a_strange_form(open_browser, alice, path):
     """Without a session nothing is done; with one, a form without its token or from elsewhere is refused."""
     stranger = await open_browser()
-    await stranger.send("POST", path, data={"csrf": alice.csrf}, allow_redirects=False)
+    await stranger.send("POST", path, data={"csrf": ""}, allow_redirects=False)
     assert (stranger.status, stranger.headers["Location"]) == (303, "/console/sign-in")
+    await stranger.send("POST", path, data={"csrf": alice.csrf}, allow_redirects=False)
+    assert stranger.status in {303, 401}
+    assert "alice" not in stranger.text
     for csrf, origin in [("", None), ("x" * 43, None), (alice.csrf, "https://evil.example")]:
         if path.endswith("/releases"):
             await alice.upload(path, {"csrf": csrf}, origin=origin)

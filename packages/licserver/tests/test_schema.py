@@ -135,6 +135,40 @@ def test_what_is_in_the_books_outlives_a_step_up_and_down(database):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 1  # noqa: S608
 
 
+def test_a_shops_receipts_outlive_the_step_to_0004_and_back(database):
+    """What a token was answered outlives `db upgrade`; on the way back only what users were told goes."""
+    migrate.migrate(database, lambda config: command.upgrade(config, "0003"))
+    instant = "'2026-06-15 12:00:00+00'" if database.is_remote else "'2026-06-15 12:00:00.000000'"
+    what = f"'{'d' * 32}', 201, 'sealed', {instant}"
+    told = "SELECT token_id, key, status FROM {} WHERE token_id IS NOT NULL ORDER BY key"
+    with database.writing() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO tokens (id, name, token_hash, scope, created_at) "  # noqa: S608
+            f"VALUES (7, 'shop', 'h', 'write', {instant})"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO users (id, name, password_hash, password_changed_at, created_at) "  # noqa: S608
+            f"VALUES (7, 'ann', 'h', {instant}, {instant})"
+        )
+        connection.exec_driver_sql(f"INSERT INTO idempotency VALUES (7, 'order-1', {what})")  # noqa: S608
+        connection.exec_driver_sql(f"INSERT INTO idempotency VALUES (7, 'order-2', {what})")  # noqa: S608
+    assert migrate.upgrade(database) == "0003"
+    both = [(7, "order-1", 201), (7, "order-2", 201)]
+    held = "(user_id, key, digest, status, answer, created_at)"
+    with database.writing() as connection:
+        assert connection.exec_driver_sql(told.format("receipts")).all() == both
+        connection.exec_driver_sql(f"INSERT INTO receipts {held} VALUES (7, 'order-1', {what})")  # noqa: S608
+    for owners, values in (("", ""), ("token_id, user_id, ", "7, 7, ")):  # nobody's, or of two
+        with pytest.raises(StoreUnavailable), database.writing() as connection:
+            connection.exec_driver_sql(
+                f"INSERT INTO receipts ({owners}key, digest, status, answer, created_at) "  # noqa: S608
+                f"VALUES ({values}'k', {what})"
+            )
+    migrate.migrate(database, lambda config: command.downgrade(config, "0003"))
+    with database.reading() as connection:
+        assert connection.exec_driver_sql(told.format("idempotency")).all() == both
+
+
 def test_the_program_knows_all_revisions_without_alembic():
     """The list in the code is that of the files."""
     config = Config()

@@ -9,10 +9,10 @@ from sqlalchemy import select
 
 from licserver.errors import Conflict, Unknown, VaultError, WrongUse
 from licserver.masking import mask
-from licserver.model import LicenseTerms, Scope
+from licserver.model import ActorKind, LicenseTerms, Scope
 from licserver.store import Receipt
-from licserver.store.tables import idempotency, tokens
-from licserver.vendor.tokens import Answer, AnsweredAlready
+from licserver.store.tables import receipts, tokens
+from licserver.vendor.receipts import Answer, AnsweredAlready
 
 
 def test_a_token_is_kept_as_a_hash_and_known_again(world):
@@ -68,7 +68,7 @@ def test_a_name_is_used_once_and_no_token_is_born_dead(world):
 def receipt(world):
     """A creation that is to happen once."""
     token, _ = world.vendor.add_token("shop", Scope.WRITE)
-    return Receipt(token.id, "order-17", b"d" * 32)
+    return Receipt(ActorKind.TOKEN, token.id, "order-17", b"d" * 32)
 
 
 def test_an_answer_is_given_again_for_a_day(world, receipt):
@@ -84,16 +84,16 @@ def test_an_answer_is_given_again_for_a_day(world, receipt):
     assert world.vendor.recall(receipt) is None
     world.vendor.remember(receipt, answer)
     with world.vendor.database.reading() as connection:
-        assert len(connection.execute(select(idempotency)).all()) == 1
+        assert len(connection.execute(select(receipts)).all()) == 1
 
 
 def test_an_answer_is_sealed_to_its_request(world, receipt):
     """It may hold a license key: the database alone gives it away to nobody, nor to another request."""
     world.vendor.remember(receipt, Answer(201, b"the whole key"))
     with world.vendor.database.writing() as connection:
-        (row,) = connection.execute(select(idempotency))
+        (row,) = connection.execute(select(receipts))
         assert b"key" not in row.answer
-        connection.execute(idempotency.update().values(key="order-18"))
+        connection.execute(receipts.update().values(key="order-18"))
     with pytest.raises(VaultError):
         world.vendor.recall(receipt._replace(key="order-18"))
 

@@ -34,7 +34,7 @@ def backup(vendor: Vendor, printer: Printer, file: Path, *, replace: bool, witho
         standing_aside() as upright,
         nullcontext(sys.stdout.buffer) if is_piped else new_file(file, replace=replace) as target,
     ):
-        upright(lambda: vendor.note_taken("backup.write", ("installation", "-")))
+        upright(lambda: vendor.note_alone("backup.write", ("installation", "-")))
         summary = write_backup(vendor, target, system_clock(), artifacts=not without_artifacts)
         target.flush()
     if is_piped:

@@ -16,9 +16,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from licserver.environment import is_printable
-from licserver.errors import WrongUse
+from licserver.errors import LicserverError, WrongUse
+from licserver.masking import mask
 from licserver.model import Actor, ActorKind
-from licserver.settings import load_settings
+from licserver.settings import Settings, load_settings
 from licserver.vendor import Vendor
 
 _STEP: Final = 10
@@ -54,11 +55,35 @@ def data_dir_option(command: F) -> F:
 @contextmanager
 def opened(data_dir: Path | None) -> Iterator[Vendor]:
     """Open the vendor's data folder for one command."""
-    vendor = Vendor(load_settings(data_dir=data_dir), actor=Actor(ActorKind.CLI, _user()))
+    with _opened(load_settings(data_dir=data_dir)) as vendor:
+        yield vendor
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[Vendor]:
+    vendor = Vendor(settings, actor=Actor(ActorKind.CLI, _user()))
     try:
         yield vendor
     finally:
         vendor.close()
+
+
+def note_done(settings: Settings, action: str, object_: tuple[str, str], **details: Any) -> None:
+    """Note what was done to the secrets, which needs no database; where there is none at hand, say so.
+
+    A secret that has leaked must be replaced also while the database is away (D-132).
+
+    Args:
+        settings: Whose.
+        action: What was done.
+        object_: Kind and id of what it was done to.
+        details: For JSON; no secrets.
+    """
+    try:
+        with _opened(settings) as vendor:
+            vendor.note_alone(action, object_, **details)
+    except (LicserverError, OSError) as problem:
+        click.echo(f"warning: done, but not recorded in the audit log: {mask(str(problem))}", err=True)
 
 
 def _user() -> str:

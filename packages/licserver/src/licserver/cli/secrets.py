@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from licserver.cli.common import Commands, Printer, data_dir_option
+from licserver.cli.common import Commands, Printer, data_dir_option, note_done
 from licserver.clock import system_clock
 from licserver.rotation import Standing, rotate, standings
 from licserver.settings import load_settings
@@ -48,6 +48,8 @@ def rotate_secrets(data_dir: Path | None, after: int, *, as_json: bool, leaked: 
     settings = load_settings(data_dir=data_dir)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked)
+    new = found[0]
+    note_done(settings, "secret.rotate", ("secret", new.id), signs_from=new.signs_from, leaked=leaked)
     _show(Printer(as_json=as_json), found)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from licserver import keyring
-from licserver.cli.common import Commands, Printer, data_dir_option
+from licserver.cli.common import Commands, Printer, data_dir_option, note_done
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.keys import PrivateKey, SigningKey
@@ -49,6 +49,7 @@ def add(settings: Settings, printer: Printer, pem: Path | None) -> None:
     """Add a key that signs answers."""
     private = PrivateKey.generate() if pem is None else PrivateKey.from_pem(_read(pem), str(pem))
     key = keyring.add_signing_key(settings, private, system_clock().astimezone(UTC))
+    note_done(settings, "signing_key.add", ("signing-key", key.id), given=pem is not None)
     printer.one(_record(key), f"added {key.id}; {_FROM_THEN_ON}\napps pin {key.private.public.text}")
 
 
@@ -71,6 +72,7 @@ def list_keys(settings: Settings, printer: Printer) -> None:
 def retire(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> None:
     """Let the key ID sign nothing any more; its beginning is enough."""
     key = keyring.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
+    note_done(settings, "signing_key.retire", ("signing-key", key.id), last=last)
     printer.one(_record(key), f"retired {key.id}; {_FROM_THEN_ON}")
 
 

@@ -9,10 +9,11 @@ from licserver.store.audit import Entry
 from licserver.store.batch import Admission, BatchStore, Claim, Sighting, UpdateAsk
 from licserver.store.engine import Database
 from licserver.store.licenses import Activation, IssuedLicense, NewLicense, Subscription
+from licserver.store.receipts import Receipt
 from licserver.store.records import Records
 from licserver.store.schema import is_in_use, open_database
 from licserver.store.seen import Seen, note_seen
-from licserver.store.tokens import Receipt, Token
+from licserver.store.tokens import Token
 
 __all__ = [
     "Activation",

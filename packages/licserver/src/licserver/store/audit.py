@@ -22,8 +22,9 @@ class Entry(NamedTuple):
         actor: Who.
         action: What, as ``license.revoke``.
         object_kind: Of what: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``,
-            ``list`` (a file of the console's), ``installation`` (its backup).
-        object_id: Which: a license's id in hexadecimal digits, a slug, ``slug/version``, a name.
+            ``list`` (a file of the console's), ``installation`` (its backup), ``database`` (a sweep of it),
+            ``secret``, ``signing-key``.
+        object_id: Which: a license's id in hexadecimal digits, a slug, ``slug/version``, a name, a key's id.
         details: What else; without license keys and secrets.
     """
 

@@ -38,7 +38,7 @@ from licserver.store.engine import Database
 from licserver.store.migrate import make_config
 from licserver.store.retention import WATCHED
 from licserver.store.schema import HEAD, alembic_version, read_version
-from licserver.store.tables import facts, metadata, products, releases, sessions
+from licserver.store.tables import facts, metadata, products, releases, sessions, tries
 
 ROWS: Final = 10_000
 """Rows of a piece: what is held in memory at a time."""
@@ -198,9 +198,10 @@ def _forget(connection: Connection) -> None:
     """Remove what was true on the day of the backup only.
 
     Nobody knows who was seen since then, so the time begins anew in which a slot is kept (D-105). A session
-    may have been ended since (D-102).
+    may have been ended since (D-102), and who tried passwords then is of no interest.
     """
     connection.execute(delete(sessions))
+    connection.execute(delete(tries))
     connection.execute(delete(facts).where(facts.c.name == WATCHED))
 
 

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, and_, delete, func, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from licserver.store.engine import Database
-from licserver.store.tables import activations, audit, facts, idempotency, sessions
+from licserver.store.tables import activations, audit, facts, receipts, sessions
+from licserver.store.tries import forget_tries
 
 BATCH: Final = 1_000
 """Rows of a transaction."""
@@ -103,16 +104,15 @@ class Retention:
             yield count
 
     def over(self, now: datetime, answers_before: datetime) -> tuple[int, int]:
-        """Remove sessions that have run out, and answers that nobody will ask for again.
+        """Remove sessions that have run out, answers that nobody will ask for again, and old counts of tries.
 
         Returns:
-            How many of each.
+            How many sessions, and how many answers.
         """
         with self._database.writing() as connection:
             ended = connection.execute(delete(sessions).where(sessions.c.expires_at < now)).rowcount
-            told = connection.execute(
-                delete(idempotency).where(idempotency.c.created_at < answers_before)
-            ).rowcount
+            forget_tries(connection, now)
+            told = connection.execute(delete(receipts).where(receipts.c.created_at < answers_before)).rowcount
         return ended, told
 
     def count_stale(self, before: datetime, watched_since: datetime) -> int:

@@ -2,12 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from sqlalchemy import Connection, CursorResult
+from sqlalchemy import Connection, CursorResult, Table
 from sqlalchemy.exc import IntegrityError
 
 from licserver.store.engine import Database
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects.postgresql import Insert
+
+
+def adding_to(connection: Connection, table: Table) -> "Insert":
+    """Begin an INSERT that can say ``ON CONFLICT``, alike on both engines."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - 3 MiB that SQLite does not need
+    else:
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment] # noqa: PLC0415
+    return insert(table)
 
 
 class Shelf:

@@ -216,19 +216,6 @@ tokens = Table(
     comment="Who may use the admin API.",
 )
 
-idempotency = Table(
-    "idempotency",
-    metadata,
-    Column("token_id", _Id, ForeignKey(tokens.c.id), primary_key=True),
-    Column("key", _Plain, primary_key=True),
-    Column("digest", LargeBinary(32), nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("answer", LargeBinary, nullable=False),  # sealed: it may hold license keys
-    Column("created_at", Instant, nullable=False, index=True),
-    comment="What was answered to a creation, for who asks again as the answer got lost; kept for a day.",
-    sqlite_with_rowid=False,
-)
-
 users = Table(
     "users",
     metadata,
@@ -247,6 +234,34 @@ sessions = Table(
     Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    # Whose it is: of one of the two.
+    Column("token_id", _Id, ForeignKey(tokens.c.id), nullable=True),
+    Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=True),
+    Column("key", _Plain, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("answer", LargeBinary, nullable=False),  # sealed: it may hold license keys
+    Column("created_at", Instant, nullable=False, index=True),
+    UniqueConstraint("token_id", "key"),
+    UniqueConstraint("user_id", "key"),
+    CheckConstraint("(token_id IS NULL) <> (user_id IS NULL)", name="owner"),
+    comment="What was answered to a creation, for who asks again; kept for a day.",
+)
+
+tries = Table(
+    "tries",
+    metadata,
+    Column("minute", BigInteger, primary_key=True),  # since 1970
+    Column("who", LargeBinary(16), primary_key=True),  # an address or a name, by a secret of ours
+    Column("count", Integer, nullable=False),
+    comment="How often passwords of the console were tried lately, by address and by name (D-131).",
     sqlite_with_rowid=False,
 )
 

@@ -1,13 +1,13 @@
-"""Tokens of the admin API, and what was answered to creations that came with an idempotency key."""
+"""Tokens of the admin API."""
 
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, delete, insert, or_, select, update
+from sqlalchemy import Row, insert, or_, select, update
 
 from licserver.model import Scope
 from licserver.store.shelf import Shelf
-from licserver.store.tables import idempotency, tokens
+from licserver.store.tables import tokens
 
 
 class Token(NamedTuple):
@@ -32,30 +32,8 @@ class Token(NamedTuple):
     last_used_on: date | None
 
 
-class Receipt(NamedTuple):
-    """A creation that is to happen once.
-
-    Args:
-        token_id: Whose key.
-        key: What the caller calls it.
-        digest: SHA-256 of the request.
-    """
-
-    token_id: int
-    key: str
-    digest: bytes
-
-
-class Answered(NamedTuple):
-    """What was answered; `answer` is sealed."""
-
-    digest: bytes
-    status: int
-    answer: bytes
-
-
 class TokenBooks(Shelf):
-    """Tokens and answers."""
+    """Tokens."""
 
     def add_token(
         self, name: str, token_hash: bytes, scope: Scope, expires_on: date | None, now: datetime
@@ -91,38 +69,6 @@ class TokenBooks(Shelf):
         """Note the day of a token's last use."""
         is_new = or_(tokens.c.last_used_on.is_(None), tokens.c.last_used_on < day)
         self._update(update(tokens).where(tokens.c.id == token_id, is_new).values(last_used_on=day))
-
-    # --- what happens once --------------------------------------------------------------------
-
-    def answered(self, receipt: Receipt, since: datetime) -> Answered | None:
-        """Load what was answered to a creation, unless that was before `since`."""
-        this = (
-            (idempotency.c.token_id == receipt.token_id)
-            & (idempotency.c.key == receipt.key)
-            & (idempotency.c.created_at >= since)
-        )
-        columns = (idempotency.c.digest, idempotency.c.status, idempotency.c.answer)
-        with self._reading() as connection:
-            row = connection.execute(select(*columns).where(this)).first()
-        return None if row is None else Answered(*row)
-
-    def remember(self, receipt: Receipt, status: int, answer: bytes, now: datetime, since: datetime) -> bool:
-        """Keep an answer, beside the creation (`together`), and forget those of before `since`.
-
-        Returns:
-            False when somebody else was faster with the same key: then the creation must not be.
-        """
-        row = {
-            "token_id": receipt.token_id,
-            "key": receipt.key,
-            "digest": receipt.digest,
-            "status": status,
-            "answer": answer,
-            "created_at": now,
-        }
-        with self._writing() as connection:
-            connection.execute(delete(idempotency).where(idempotency.c.created_at < since))
-        return self._insert_unless_taken(insert(idempotency).values(row))
 
 
 def _read_token(row: Row[Any]) -> Token:

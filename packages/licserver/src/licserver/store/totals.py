@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 
 from licserver.store.engine import Database
+from licserver.store.shelf import adding_to
 from licserver.store.tables import licenses, products, releases, totals
 
 
@@ -42,11 +43,7 @@ def add_counts(database: Database, day: date, counts: Mapping[Counted, int]) -> 
     if not rows:
         return
     with database.writing() as connection:
-        if connection.dialect.name == "postgresql":
-            from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - 3 MiB that SQLite does not need
-        else:
-            from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment] # noqa: PLC0415
-        add = insert(totals)
+        add = adding_to(connection, totals)
         connection.execute(
             add.on_conflict_do_update(
                 index_elements=list(totals.primary_key.columns),

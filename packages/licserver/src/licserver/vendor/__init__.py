@@ -13,15 +13,16 @@ from licserver.vendor.lists import LicenseFilter
 from licserver.vendor.lists import Lists as _Lists
 from licserver.vendor.moving import Moving as _Moving
 from licserver.vendor.pages import MAX_PAGE, Page, page_of
+from licserver.vendor.receipts import AnsweredAlready, SentOtherwise
+from licserver.vendor.receipts import Receipts as _Receipts
 from licserver.vendor.releases import MAX_CHANGELOG
 from licserver.vendor.subscriptions import Subscriptions as _Subscriptions
 from licserver.vendor.terms import MAX_INDEXED
-from licserver.vendor.tokens import AnsweredAlready
 from licserver.vendor.tokens import Tokens as _Tokens
 from licserver.vendor.users import Users as _Users
 
 
-class Vendor(_Lists, _Moving, _Keeping, _Subscriptions, _History, _Tokens, _Users, _Figures):
+class Vendor(_Lists, _Moving, _Keeping, _Subscriptions, _History, _Tokens, _Users, _Figures, _Receipts):
     """The vendor's operations on one data folder; each kind has a room of its own.
 
     Args:
@@ -46,6 +47,7 @@ __all__ = [
     "LicenseFilter",
     "LicenseTerms",
     "Page",
+    "SentOtherwise",
     "Vendor",
     "page_of",
 ]

@@ -37,12 +37,15 @@ _ALL = AuditFilter()
 class History(Room):
     """What has been done."""
 
-    def note_taken(self, action: str, object_: tuple[str, str], **details: Any) -> None:
-        """Note that somebody takes away what the books hold, though nothing changes; before it is handed out.
+    def note_alone(self, action: str, object_: tuple[str, str], **details: Any) -> None:
+        """Note what changes nothing in the books.
+
+        That somebody takes away what they hold, before it is handed out; or what was done to the secrets,
+        which lie elsewhere, once it is done.
 
         Args:
             action: What.
-            object_: Kind and id of what is taken.
+            object_: Kind and id of what is taken or changed.
             details: For JSON; neither keys nor what is a customer's.
         """
         with self._records.together() as books:

@@ -1,13 +1,11 @@
 """How long things are kept."""
 
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from licserver.store.retention import Retention
+from licserver.vendor.receipts import ANSWERS_KEPT
 from licserver.vendor.room import Room
-
-ANSWERS_KEPT: Final = timedelta(days=1)
-"""How long an answer of the admin API is kept for who asks again."""
 
 
 class Swept(NamedTuple):
@@ -17,7 +15,7 @@ class Swept(NamedTuple):
         activations: Slots freed of who was not seen for long.
         audit: Lines of the audit log.
         sessions: Of the console, that had run out.
-        answers: Of the admin API, that nobody will ask for again.
+        answers: Of the admin API and the console, that nobody will ask for again.
     """
 
     activations: int = 0

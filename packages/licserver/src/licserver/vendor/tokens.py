@@ -2,31 +2,18 @@
 
 import hashlib
 import secrets
-from datetime import date, datetime, timedelta
-from typing import Final, NamedTuple
+from datetime import date, datetime
+from typing import Final
 
 from licserver.environment import is_printable
 from licserver.errors import Conflict, Unknown, WrongUse
 from licserver.masking import TOKEN_PREFIX
 from licserver.model import Scope
-from licserver.store import Receipt, Token
+from licserver.store import Token
 from licserver.vendor.room import Room
 
 MAX_TOKEN_NAME: Final = 100
 _TOKEN_BYTES: Final = 32
-_KEPT: Final = timedelta(days=1)
-"""For how long an answer is kept for who asks again (D-93)."""
-
-
-class AnsweredAlready(Conflict):
-    """Somebody else was faster with the same idempotency key: look again for what was answered."""
-
-
-class Answer(NamedTuple):
-    """What was answered to a creation."""
-
-    status: int
-    body: bytes
 
 
 class Tokens(Room):
@@ -92,32 +79,6 @@ class Tokens(Room):
             self._records.use_token(token.id, now.date())
         return token
 
-    # --- what happens once --------------------------------------------------------------------
-
-    def recall(self, receipt: Receipt) -> Answer | None:
-        """Find what was answered to a creation within the last day, if it was.
-
-        Raises:
-            Conflict: when another request came with the same idempotency key.
-        """
-        found = self._records.answered(receipt, self._clock() - _KEPT)
-        if found is None:
-            return None
-        if found.digest != receipt.digest:
-            raise Conflict("this Idempotency-Key was used for another request within the last day")
-        return Answer(found.status, self.vault.unlock(found.answer, _label(receipt)))
-
-    def remember(self, receipt: Receipt, answer: Answer) -> None:
-        """Keep what is answered to a creation, in its transaction (`together`); sealed, as it may hold a key.
-
-        Raises:
-            AnsweredAlready: when somebody else was faster; leave the transaction by it.
-        """
-        now = self._clock()
-        sealed = self.vault.lock(answer.body, _label(receipt))
-        if not self._records.remember(receipt, answer.status, sealed, now, now - _KEPT):
-            raise AnsweredAlready("this Idempotency-Key is in use")
-
     def _token(self, name: str) -> Token:
         found = self._records.token(name=name) if is_printable(name) else None
         if found is None:
@@ -133,7 +94,3 @@ def is_good(token: Token, now: datetime) -> bool:
 
 def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()  # of 256 random bits: there is nothing to guess
-
-
-def _label(receipt: Receipt) -> bytes:
-    return b"%d " % receipt.token_id + receipt.key.encode()

@@ -15,6 +15,9 @@ from licserver.vendor.room import Room
 SESSION_TIME: Final = timedelta(hours=12)
 """A working day, from the sign-in on: a session costs no write while it is used."""
 
+TRIES: Final = 20
+"""Passwords a minute for one address, and for one name from wherever they come (D-97)."""
+
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,62}[a-z0-9])?")
 
 
@@ -156,6 +159,19 @@ class Users(Room):
             acting = self.acting_as(Actor(ActorKind.USER, user.name))
             acting._note(books, "user.sign_in", ("user", user.name))  # noqa: SLF001 - our own
         return SignedIn(user.id, user.name, token)
+
+    def may_try(self, address: str, name: str) -> bool:
+        """Count a try of a password; False when there were too many within a minute (D-97, D-131).
+
+        To be asked before the password is compared: who tries many at once gains nothing.
+
+        Args:
+            address: From where, as it is counted.
+            name: As typed; whether there is such a user makes no difference.
+        """
+        known_as = name.strip().lower()[:64]
+        who = [self.vault.pseudonym("address", address), self.vault.pseudonym("user", known_as)]
+        return self._records.take_try(who, TRIES, self._clock())
 
     def signed_in(self, token: str) -> SignedIn | None:
         """Find who came with a session's token; None when it has run out or was ended."""

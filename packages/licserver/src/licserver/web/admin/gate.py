@@ -12,8 +12,8 @@ from licserver import manifest
 from licserver.environment import is_printable
 from licserver.model import Actor, ActorKind, Scope
 from licserver.store import Receipt, Token
-from licserver.vendor import AnsweredAlready, Vendor
-from licserver.vendor.tokens import Answer
+from licserver.vendor import Vendor
+from licserver.vendor.receipts import Answer
 from licserver.web.admin import licenses as _licenses  # noqa: F401 - they add themselves to the list
 from licserver.web.admin import others as _others  # noqa: F401 - the same
 from licserver.web.admin import problems, showing
@@ -41,6 +41,8 @@ _TOO_SMALL: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="insuf
 _FIELDS: Final = frozenset({"version", "changelog", "manifest"})
 
 Work = Callable[[Vendor], BaseModel]
+Begin = Callable[[], Work]
+"""Does what takes long, and gives what remains to be done within a transaction."""
 
 
 def mount(app: web.Application, vendor: Vendor, limits: Limits, drain: Drain, off_loop: OffLoop) -> None:
@@ -115,7 +117,7 @@ class _Gate:
                 return operation.run(Call(vendor, path, query, body))
 
             receipt = _receipt(request, token, raw) if operation.creates else None
-            answer = await self._do(token, work, receipt, 201 if operation.creates else 200)
+            answer = await self._do(token, lambda: work, receipt, 201 if operation.creates else 200)
             return respond(answer.status, answer.body)
 
         return handler
@@ -131,20 +133,15 @@ class _Gate:
             signed = form.fields.get("manifest", "").strip()
             asked = [version, changelog, signed, form.file_name, form.sha256.hex()]
             receipt = _receipt(request, token, "\n".join(asked).encode())
-            if receipt is not None and (told := await self._off_loop.run(self._vendor.recall, receipt)):
-                return respond(told.status, told.body)
-            staged = await self._off_loop.run(
-                self._vendor.stage,
-                slug,
-                version,
-                form.path,
-                changelog,
-                manifest.sealed_before(signed) if signed else None,
-                file_name=form.file_name,
-            )
-        answer = await self._do(
-            token, lambda vendor: showing.release(vendor.add_release(staged)), receipt, 201
-        )
+            seal = manifest.sealed_before(signed) if signed else None
+
+            def begin() -> Work:
+                staged = self._vendor.stage(
+                    slug, version, form.path, changelog, seal, file_name=form.file_name
+                )
+                return lambda vendor: showing.release(vendor.add_release(staged))
+
+            answer = await self._do(token, begin, receipt, 201)
         return respond(answer.status, answer.body)
 
     async def _admit(self, request: web.Request, scope: Scope) -> Token:
@@ -170,28 +167,19 @@ class _Gate:
                     raise Refused(413, f"The request's body is longer than {MAX_BODY} bytes.")
         return bytes(held)
 
-    async def _do(self, token: Token, work: Work, receipt: Receipt | None, status: int) -> Answer:
+    async def _do(self, token: Token, begin: Begin, receipt: Receipt | None, status: int) -> Answer:
         vendor = self._vendor.acting_as(Actor(ActorKind.TOKEN, token.name))
-        return await self._off_loop.run(_run, vendor, work, receipt, status)
+        return await self._off_loop.run(_run, vendor, begin, receipt, status)
 
 
-def _run(vendor: Vendor, work: Work, receipt: Receipt | None, status: int) -> Answer:
+def _run(vendor: Vendor, begin: Begin, receipt: Receipt | None, status: int) -> Answer:
     """Do an operation; with a receipt once, and the same is told to who asks again (D-93)."""
-    if receipt is None:
-        return Answer(status, work(vendor).model_dump_json().encode())
-    told = vendor.recall(receipt)
-    if told is not None:
-        return told
-    try:
-        with vendor.together() as bound:
-            answer = Answer(status, work(bound).model_dump_json().encode())
-            bound.remember(receipt, answer)
-    except AnsweredAlready:
-        told = vendor.recall(receipt)
-        if told is None:
-            raise
-        return told
-    return answer
+
+    def begin_answer() -> Callable[[Vendor], Answer]:
+        work = begin()
+        return lambda bound: Answer(status, work(bound).model_dump_json().encode())
+
+    return begin_answer()(vendor) if receipt is None else vendor.once(receipt, begin_answer).answer
 
 
 def _query(request: web.Request, *, taken: bool = True) -> dict[str, str]:
@@ -209,7 +197,7 @@ def _receipt(request: web.Request, token: Token, asked: bytes) -> Receipt | None
     if not key or len(key) > _MAX_IDEMPOTENCY_KEY or not is_printable(key):
         raise Refused(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
     digest = hashlib.sha256(f"{request.method} {request.rel_url.raw_path}\n".encode() + asked).digest()
-    return Receipt(token.id, key, digest)
+    return Receipt(ActorKind.TOKEN, token.id, key, digest)
 
 
 def _refusing(status: int, headers: dict[str, str] | None = None) -> Handler:

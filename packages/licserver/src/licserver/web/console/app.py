@@ -2,24 +2,30 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Final
 
 from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.errors import ArtifactsError, WrongUse
 from licserver.vendor import Vendor
+from licserver.vendor.users import SignedIn
 from licserver.web.console import headers, sessions
 from licserver.web.console.assets import PREFIX, Asset, load_assets
-from licserver.web.console.edge import SIGN_IN, Edge, go, is_own, sentence, to_sign_in
+from licserver.web.console.edge import SIGN_IN, Edge, go, is_browsed, is_of_ours, is_own, sentence, to_sign_in
 from licserver.web.console.entrance import ACCOUNT, Entrance
 from licserver.web.console.frame import Frame
+from licserver.web.console.once import read_id
 from licserver.web.console.routes import ROUTES, UPLOAD_FIELDS, UPLOADS, Address, Show, Take
-from licserver.web.console.visit import Reply, Visit
+from licserver.web.console.visit import File, Reply, Visit
 from licserver.web.limits import Limits
 from licserver.web.meters import CONSOLE
 from licserver.web.offloop import OffLoop
 from licserver.web.state import METER, Drain, Handler
 from licserver.web.uploads import Upload, received
+
+_HANDED_BACK: Final = 8
+"""Forms with a file that are read at a time for who is signed out: a megabyte each, from anybody (D-130)."""
 
 
 def mount(
@@ -58,6 +64,7 @@ class Console:
 
     def __init__(self, edge: Edge, entrance: Entrance, assets: Mapping[str, Asset]) -> None:
         self._edge, self._entrance = edge, entrance
+        self._handed_back = 0
         self._assets = {asset.path: asset for asset in assets.values()}
 
     # --- addresses ----------------------------------------------------------------------------
@@ -100,39 +107,66 @@ class Console:
             return await self._edge.problem(request, status, str(wrong), who)
 
     async def _answer_post(self, show: Address, act: Show, request: web.Request) -> web.StreamResponse:
-        who = await self._edge.who(request)
-        if who is None:
-            return to_sign_in(request)
-        form = await self._edge.form(request)
-        if not is_own(request, who, form):
-            return await self._edge.forged(request, who)
+        who, form = await self._edge.who(request), await self._edge.form(request)
+        if who is None or not is_own(request, who, form):
+            return await self._refuse(request, show.page, who, form)
         return await self._act(request, show.page, act, self._edge.visit(request, who)._replace(form=form))
 
     async def _answer_upload(self, show: Show, take: Take, request: web.Request) -> web.StreamResponse:
         who = await self._edge.who(request)
-        if who is None:
+        if who is None and (self._handed_back >= _HANDED_BACK or not is_browsed(request)):
             return to_sign_in(request)
+        self._handed_back += who is None
+        try:
+            return await self._take_upload(request, show, take, who)
+        finally:
+            self._handed_back -= who is None
+
+    async def _take_upload(
+        self, request: web.Request, show: Show, take: Take, who: SignedIn | None
+    ) -> web.StreamResponse:
         typed: dict[str, str] = {}
 
         def admit(fields: Mapping[str, str]) -> None:
             typed.update(fields)
-            if not is_own(request, who, fields):
+            if who is None or not is_own(request, who, fields):
                 raise web.HTTPForbidden
 
-        visit = self._edge.visit(request, who)
+        settings, off_loop = self._edge.settings, self._edge.off_loop
         try:
-            async with received(
-                request, self._edge.settings, self._edge.off_loop, UPLOAD_FIELDS, admit
-            ) as upload:
-                act = functools.partial(_with_file, take, upload)
-                return await self._act(request, show, act, visit._replace(form=upload.fields))
+            async with received(request, settings, off_loop, UPLOAD_FIELDS, admit) as upload:
+                assert who is not None  # noqa: S101 - admitted
+                visit = self._edge.visit(request, who)._replace(form=upload.fields)
+                return await self._act(request, show, functools.partial(_with_file, take, upload), visit)
         except web.HTTPForbidden:
-            return await self._edge.forged(request, who)
+            return await self._refuse(request, show, who, typed)
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
         except WrongUse as wrong:
-            again = visit._replace(form=typed, problem=sentence(wrong))
-            return await self._edge.reply(request, again, await self._edge.run(show, again))
+            if who is None:
+                return to_sign_in(request)
+            again = self._edge.visit(request, who)._replace(form=typed, problem=sentence(wrong))
+            return await self._show(request, show, again)
+
+    async def _refuse(
+        self, request: web.Request, page: Show, who: SignedIn | None, form: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Do nothing of a form that is not of this session; what was typed into a page of ours is kept.
+
+        It may have been open for longer than its session was good, or for the time of another one (D-130).
+        """
+        if not is_of_ours(request, form):
+            return to_sign_in(request) if who is None else await self._edge.forged(request, who)
+        if who is None:
+            return await self._edge.hold(request, form)
+        problem = (
+            "This form is of an earlier session, and nothing was done. Look it through, and send it again."
+        )
+        again = self._edge.visit(request, who)._replace(form=form, once=read_id(form), problem=problem)
+        try:
+            return await self._edge.reply(request, again, await self._edge.run(page, again), 403)
+        except WrongUse:  # there is no such page any more
+            return await self._edge.forged(request, who)
 
     async def _act(self, request: web.Request, page: Show, act: Show, visit: Visit) -> web.StreamResponse:
         """Do something; when it cannot be done, show the page again and say why."""
@@ -140,10 +174,14 @@ class Console:
             return await self._edge.reply(request, visit, await self._edge.run(act, visit))
         except (WrongUse, ArtifactsError) as problem:
             again = visit._replace(problem=sentence(problem))
+        return await self._show(request, page, again)
+
+    async def _show(self, request: web.Request, page: Show, again: Visit) -> web.StreamResponse:
+        """Show a page again with what was typed."""
         try:
             content = await self._edge.run(page, again)
         except WrongUse as gone:
-            return await self._edge.problem(request, 404, str(gone), visit.who)
+            return await self._edge.problem(request, 404, str(gone), again.who)
         return await self._edge.reply(request, again, content)
 
     # --- what is not a page -------------------------------------------------------------------
@@ -162,7 +200,7 @@ class Console:
 
 
 def _with_file(take: Take, upload: Upload, visit: Visit) -> Reply:
-    return take(visit, upload.path, upload.file_name)
+    return take(visit, File(upload.path, upload.file_name, upload.sha256))
 
 
 async def _to_home(request: web.Request) -> web.StreamResponse:

@@ -3,17 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from licserver.model import Actor, ActorKind
 from licserver.vendor import Vendor
 from licserver.vendor.users import SignedIn
-from licserver.web.limits import Counter
 
 R = TypeVar("R")
-
-TRIES: Final = 20
-"""Attempts a minute for one address, and for one name from wherever they come."""
 
 _QUEUE: Final = 20
 """Attempts that may wait for the one thread that hashes: two seconds of work."""
@@ -34,8 +30,6 @@ class Door:
 
     def __init__(self, vendor: Vendor) -> None:
         self._vendor = vendor
-        self._by_address = Counter(TRIES)
-        self._by_name = Counter(TRIES)
         self._thread = ThreadPoolExecutor(1, "console-passwords")
         self._waiting = 0
 
@@ -53,9 +47,7 @@ class Door:
         Raises:
             TooManyTriesError: before anything was compared, so that the answer tells nothing.
         """
-        # Counted before the comparison: those that run at the same time count as well.
-        self.count(address, name)
-        return await self._hash(self._vendor.sign_in, name, password)
+        return await self._try(address, name, lambda: self._vendor.sign_in(name, password))
 
     async def change_password(self, address: str, who: SignedIn, old: str, new: str) -> SignedIn | None:
         """Change one's own password; gives a new session, or None when the old password is wrong.
@@ -64,24 +56,25 @@ class Door:
             TooManyTriesError: as for `sign_in`: a session left open is no place to guess.
             WrongUse: when the new one is too weak.
         """
-        self.count(address, who.name)
         acting = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
-        return await self._hash(acting.change_password, who, old, new)
+        return await self._try(address, who.name, lambda: acting.change_password(who, old, new))
 
-    def count(self, address: str, name: str) -> None:
-        """Count an attempt.
+    async def _try(self, address: str, name: str, compare: Callable[[], R]) -> R:
+        """Count a try, and compare, both on the one thread.
 
-        Raises:
-            TooManyTriesError: when it is one too many.
+        Not even counted when many are waiting: so what is written is bounded by what one thread can hash.
         """
-        known_as = name.strip().lower()[:64]
-        if self._waiting >= _QUEUE or not (self._by_address.take(address) and self._by_name.take(known_as)):
+        if self._waiting >= _QUEUE:
             raise TooManyTriesError
 
-    async def _hash(self, work: Callable[..., R], *given: Any) -> R:
+        def count_and_compare() -> R:
+            if not self._vendor.may_try(address, name):
+                raise TooManyTriesError
+            return compare()
+
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, count_and_compare)
         finally:
             self._waiting -= 1
 

@@ -22,6 +22,7 @@ from licserver.web.console import headers, sessions, words
 from licserver.web.console.exports import send_csv
 from licserver.web.console.forms import MAX_FORM, FormError, parse_form
 from licserver.web.console.frame import Frame
+from licserver.web.console.once import draw_id
 from licserver.web.console.routes import Show
 from licserver.web.console.visit import Csv, Moved, Page, Reply, Visit
 from licserver.web.limits import Limits
@@ -119,6 +120,7 @@ class Edge:
             page.template,
             who=visit.who,
             csrf=sessions.csrf_token(visit.who.token),
+            once=visit.once or draw_id(),
             visit=visit,
             now=visit.now,
             done=done,
@@ -127,9 +129,9 @@ class Edge:
         )
 
     async def reply(
-        self, request: web.Request, visit: Visit, made: bytes | Moved | Csv
+        self, request: web.Request, visit: Visit, made: bytes | Moved | Csv, status: int = 422
     ) -> web.StreamResponse:
-        """Answer with what a page came to."""
+        """Answer with what a page came to; with `status` when there was a problem."""
         match made:
             case Csv():
                 return await send_csv(request, made, self.off_loop, functools.partial(_note_csv, visit, made))
@@ -137,13 +139,26 @@ class Edge:
                 return go(request, made.to + ("?" + urlencode({"done": made.done}) if made.done else ""))
             case _:
                 return web.Response(
-                    status=200 if visit.problem is None else 422, body=made, headers=headers.PAGE
+                    status=200 if visit.problem is None else status, body=made, headers=headers.PAGE
                 )
 
     async def forged(self, request: web.Request, who: SignedIn) -> web.StreamResponse:
         """Refuse a form of another session or of another site."""
         problem = "This form is not of your session. Load the page again, and send it from there."
         return await self.problem(request, 403, problem, who)
+
+    async def hold(self, request: web.Request, form: Mapping[str, str]) -> web.StreamResponse:
+        """Ask who it is, and hand back what was typed: the session has ended since the form was opened."""
+        content = self.frame.write(
+            "held.html",
+            who=None,
+            done=None,
+            problem="You are signed out, and nothing was done. What you typed is not lost.",
+            action=request.path,
+            fields=form,
+            is_upload=request.content_type.startswith("multipart/"),
+        )
+        return _closing(request, web.Response(status=401, body=content, headers=headers.PAGE))
 
     async def _answer_problem(self, request: web.Request, problem: Exception) -> web.StreamResponse:
         """Put a problem into a page, and into the log where the operator can do something about it."""
@@ -181,17 +196,20 @@ class Edge:
             problem=sentence(problem),
             done=None,
         )
-        response = web.Response(status=status, body=content, headers=headers.PAGE)
-        if not request.content.at_eof():  # the rest of a body is not worth reading
-            response.force_close()
-        return response
+        return _closing(request, web.Response(status=status, body=content, headers=headers.PAGE))
+
+
+def _closing(request: web.Request, response: web.Response) -> web.Response:
+    if not request.content.at_eof():  # the rest of a body is not worth reading
+        response.force_close()
+    return response
 
 
 def _note_csv(visit: Visit, csv: Csv) -> None:
     """Note who takes a list away; of the search only its fields, as what was typed may name a customer."""
     object_ = ("license", visit.parts["id"]) if "id" in visit.parts else ("list", csv.name)
     narrowed = sorted(name for name in visit.query if visit.asked(name))
-    visit.vendor.note_taken("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
+    visit.vendor.note_alone("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
 
 
 def is_own(request: web.Request, who: SignedIn, form: Mapping[str, str]) -> bool:
@@ -199,6 +217,19 @@ def is_own(request: web.Request, who: SignedIn, form: Mapping[str, str]) -> bool
     return sessions.is_from_here(request.headers, request.host) and sessions.is_own_form(
         who.token, form.get(sessions.CSRF_FIELD, "")
     )
+
+
+def is_of_ours(request: web.Request, form: Mapping[str, str]) -> bool:
+    """Tell whether a form was sent by a page of ours, be it of a session that has ended."""
+    return sessions.is_from_here(request.headers, request.host) and sessions.has_form_token(
+        form.get(sessions.CSRF_FIELD, "")
+    )
+
+
+def is_browsed(request: web.Request) -> bool:
+    """Tell whether a browser says that a page of ours sent a request; programs say nothing."""
+    says_so = "Sec-Fetch-Site" in request.headers or "Origin" in request.headers
+    return says_so and sessions.is_from_here(request.headers, request.host)
 
 
 def go(request: web.Request, path: str, cookie: str | None = None) -> web.StreamResponse:

@@ -1,15 +1,15 @@
 """Which page is at which address, and what can be posted to it."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from licserver.web.console.once import once
 from licserver.web.console.pages import account, audit, changes, licenses, overview, products, releases
-from licserver.web.console.visit import Reply, Visit
+from licserver.web.console.visit import File, Reply, Visit
 
 Show = Callable[[Visit], Reply]
-Take = Callable[[Visit, Path, str], Reply]
+Take = Callable[[Visit, File], Reply]
 
 
 class Address(NamedTuple):
@@ -30,10 +30,10 @@ ROUTES: Final[Mapping[str, Address]] = MappingProxyType(
         "/console/account": Address(account.show),  # its form is the door's: it hashes passwords
         "/console/licenses": Address(licenses.search, {"find": licenses.find}),
         "/console/licenses.csv": Address(licenses.export),
-        "/console/licenses/issue": Address(licenses.ask_terms, {"new": licenses.issue}),
+        "/console/licenses/issue": Address(licenses.ask_terms, {"new": once(licenses.issue)}),
         "/console/licenses/{id}": Address(licenses.show, changes.ALL),
         "/console/licenses/{id}/activations.csv": Address(licenses.export_activations),
-        "/console/products": Address(products.show_all, {"add": products.add}),
+        "/console/products": Address(products.show_all, {"add": once(products.add)}),
         "/console/products.csv": Address(products.export),
         "/console/products/{slug}": Address(products.show, {"rename": products.rename}),
         "/console/products/{slug}/releases.csv": Address(releases.export),
@@ -51,5 +51,5 @@ UPLOADS: Final[Mapping[str, tuple[Show, Take]]] = MappingProxyType(
 )
 """Forms with a file: the page that shows them again, and what takes them."""
 
-UPLOAD_FIELDS: Final = frozenset({"csrf", "version", "changelog"})
+UPLOAD_FIELDS: Final = frozenset({"csrf", "once", "version", "changelog"})
 """Of those forms, beside the file; they stand before it."""

@@ -61,6 +61,11 @@ def is_own_form(session_token: str, sent: str) -> bool:
     return hmac.compare_digest(csrf_token(session_token).encode(), sent.encode())
 
 
+def has_form_token(sent: str) -> bool:
+    """Tell whether a form came with what could be a session's token, perhaps of one that has ended."""
+    return _TOKEN.fullmatch(sent) is not None
+
+
 def is_from_here(headers: Mapping[str, str], host: str) -> bool:
     """Tell whether a form was sent by a page of ours, as the browser itself says.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ class Visit(NamedTuple):
         query: As sent; of a name that comes twice, the last.
         form: The same; empty unless something was posted.
         problem: Why what was posted could not be done; the page is shown again with it.
+        once: The id that its form has (`console.once`); None for a new one.
     """
 
     vendor: Vendor
@@ -32,6 +34,7 @@ class Visit(NamedTuple):
     query: Mapping[str, str] = _NOTHING
     form: Mapping[str, str] = _NOTHING
     problem: str | None = None
+    once: str | None = None
 
     def asked(self, name: str) -> str:
         """One value of the query, without blanks around it; empty when it is not there."""
@@ -40,6 +43,20 @@ class Visit(NamedTuple):
     def given(self, name: str) -> str:
         """One value of the form, without blanks around it; empty when it is not there."""
         return self.form.get(name, "").strip()
+
+
+class File(NamedTuple):
+    """A file that was uploaded.
+
+    Args:
+        path: Where it lies for now.
+        name: What the browser calls it, checked.
+        sha256: Its digest.
+    """
+
+    path: Path
+    name: str
+    sha256: bytes
 
 
 class Page(NamedTuple):

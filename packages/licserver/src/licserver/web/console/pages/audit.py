@@ -41,6 +41,10 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "user.sign_out": "Signed out",
         "list.export": "Took a list as a file",
         "backup.write": "Made a backup",
+        "sweep": "Swept what was old",
+        "secret.rotate": "Renewed the secret of links",
+        "signing_key.add": "Added the signing key",
+        "signing_key.retire": "Retired the signing key",
     }
 )
 """Actions in words; one that has none is shown by its name."""

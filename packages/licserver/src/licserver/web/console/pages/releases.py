@@ -1,21 +1,28 @@
 """Versions of a product: uploaded, shown as customers see them, withdrawn."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 from markupsafe import Markup
 
 from licserver.changelog import clean, is_html
 from licserver.model import Product, Release
-from licserver.vendor import MAX_PAGE
+from licserver.vendor import MAX_PAGE, Vendor
+from licserver.web.console.once import do_once
 from licserver.web.console.pages.licenses import CELLS, draw_row, write_cells
-from licserver.web.console.visit import Csv, Moved, Page, Visit, in_pages
+from licserver.web.console.visit import Csv, File, Moved, Page, Visit, in_pages
 
 
-def publish(visit: Visit, file: Path, file_name: str) -> Moved:
-    """Publish an uploaded file as a version."""
+def publish(visit: Visit, file: File) -> Moved:
+    """Publish an uploaded file as a version; the file is stored before the books are held up."""
     slug, changelog = visit.parts["slug"], visit.given("changelog").replace("\r\n", "\n")
-    release = visit.vendor.publish(slug, visit.given("version"), file, changelog, file_name=file_name)
-    return Moved(f"/console/products/{slug}/releases/{release.version}", "published")
+
+    def begin() -> Callable[[Vendor], Moved]:
+        staged = visit.vendor.stage(slug, visit.given("version"), file.path, changelog, file_name=file.name)
+        return lambda bound: Moved(
+            f"/console/products/{slug}/releases/{bound.add_release(staged).version}", "published"
+        )
+
+    return do_once(visit, begin, file.name, file.sha256.hex())
 
 
 def show(visit: Visit) -> Page:

@@ -1,0 +1,213 @@
+"""Each action of the audit log by its name: what leaves it, about what, and no other is (issue 6)."""
+
+import getpass
+import io
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import licserver
+from licserver.keys import PrivateKey
+from licserver.manifest import sealed_by_keys
+from licserver.model import Actor, ActorKind, Scope
+from licserver.sheets import read_rows
+from licserver.web.console.pages.audit import ACTIONS
+
+ANN = Actor(ActorKind.USER, "ann")
+PASSWORD, ANOTHER = "four words of a sentence", "another sentence of words"
+
+
+class Shop:
+    """A vendor in ann's hands, with a version, a sold key with a subscription, a token and a user."""
+
+    def __init__(self, world, activate, tmp_path) -> None:
+        self.world, self.vendor = world, world.vendor.acting_as(ANN)
+        self.file = tmp_path / "app.zip"
+        self.file.write_bytes(b"zip")
+        world.publish("1.0")
+        self.key = world.key(slots=None, subscription_id="s")
+        self.id = world.vendor.license(self.key).id.hex()
+        world.vendor.add_token("shop", Scope.READ)
+        world.vendor.add_user("bob", PASSWORD)
+        activate(self.key, "a.example", "192.0.2.1")
+
+    def take_in(self):
+        """Import a line."""
+        rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app"})))
+        with self.vendor.importing() as incoming:
+            incoming.read(rows)
+            incoming.commit()
+
+    def sweep(self):
+        """Free what was not seen for long."""
+        self.vendor.settings = self.world.settings.model_copy(update={"activation_days": 40})
+        self.vendor.sweep()
+        self.world.clock.forward(days=41)
+        self.vendor.sweep()
+
+    def sign_in(self):
+        """Sign bob in."""
+        return self.vendor.sign_in("bob", PASSWORD).token
+
+
+BY_VENDOR = {
+    "product.add": lambda shop: shop.vendor.add_product("pro", "Pro"),
+    "product.change": lambda shop: shop.vendor.rename_product("app", "App 2"),
+    "release.publish": lambda shop: shop.vendor.publish("app", "2.0", shop.file),
+    "release.renew": lambda shop: shop.vendor.renew_manifest(
+        "app", "1.0", sealed_by_keys([PrivateKey.generate()], timedelta(days=1))
+    ),
+    "release.withdraw": lambda shop: shop.vendor.withdraw("app", "1.0"),
+    "license.issue": lambda shop: list(shop.vendor.issue("app", licserver.vendor.LicenseTerms(), 2)),
+    "license.reveal": lambda shop: shop.vendor.reveal(shop.key),
+    "license.change": lambda shop: shop.vendor.change(shop.key, slots=3),
+    "license.revoke": lambda shop: shop.vendor.revoke(shop.key),
+    "license.reinstate": lambda shop: (shop.vendor.revoke(shop.key), shop.vendor.reinstate(shop.key)),
+    "license.deactivate": lambda shop: shop.vendor.deactivate(shop.key, "a.example"),
+    "license.import": Shop.take_in,
+    "license.export": lambda shop: list(shop.vendor.export_licenses()),
+    "license.sweep": Shop.sweep,
+    "sweep": Shop.sweep,
+    "subscription.end": lambda shop: shop.vendor.end_subscription("s"),
+    "subscription.resume": lambda shop: (
+        shop.vendor.end_subscription("s"),
+        shop.vendor.resume_subscription("s"),
+    ),
+    "token.create": lambda shop: shop.vendor.add_token("ci", Scope.READ),
+    "token.revoke": lambda shop: shop.vendor.revoke_token("shop"),
+    "user.add": lambda shop: shop.vendor.add_user("carol", PASSWORD),
+    "user.password": lambda shop: shop.vendor.set_password("bob", ANOTHER),
+    "user.remove": lambda shop: shop.vendor.remove_user("bob"),
+    "user.sign_in": Shop.sign_in,
+    "user.sign_out": lambda shop: shop.vendor.sign_out(shop.sign_in()),
+}
+ABOUT = {
+    "product.add": ("product", "pro"),
+    "product.change": ("product", "app"),
+    "release.publish": ("release", "app/2.0"),
+    "license.issue": ("product", "app"),
+    "license.import": ("license", "-"),
+    "license.export": ("license", "-"),
+    "sweep": ("database", "-"),
+    "token.create": ("token", "ci"),
+    "user.add": ("user", "carol"),
+}
+BY_COMMAND = ("backup.write", "secret.rotate", "signing_key.add", "signing_key.retire")
+BY_BROWSER = ("list.export",)
+
+
+@pytest.mark.parametrize("action", BY_VENDOR)
+def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
+    """Once, about the right thing, under the name of who did it, and without a key."""
+    shop = Shop(world, activate, tmp_path)
+    before = {one.id for one in world.vendor.audit(limit=200).items}
+    BY_VENDOR[action](shop)
+    items = [one for one in world.vendor.audit(limit=200).items if one.id not in before]
+    (line,) = [one for one in items if one.action == action]
+    who = {"user.sign_in": "bob", "user.sign_out": "bob"}.get(action, "ann")
+    assert line.actor == Actor(ActorKind.USER, who)
+    by_kind = {
+        "license": ("license", shop.id),
+        "release": ("release", "app/1.0"),
+        "subscription": ("subscription", "s"),
+        "token": ("token", "shop"),
+        "user": ("user", "bob"),
+    }
+    about = ABOUT[action] if action in ABOUT else by_kind[action.partition(".")[0]]
+    assert (line.object_kind, line.object_id) == about
+    assert shop.key not in json.dumps([one.details for one in items])
+
+
+async def test_a_list_that_is_taken_is_noted(world, alice):
+    """As a file, from the console."""
+    await alice.get("/console/products.csv")
+    (line,) = [one for one in world.vendor.audit().items if one.action == "list.export"]
+    assert (line.actor, line.object_kind, line.object_id) == (
+        Actor(ActorKind.USER, "alice"),
+        "list",
+        "products",
+    )
+
+
+def noted(cli, action):
+    """The lines of an action, the latest first."""
+    return [one for one in json.loads(cli("audit", "--json")) if one["action"] == action]
+
+
+def test_a_backup_is_noted(cli, tmp_path):
+    """By whom it was made."""
+    cli("backup", str(tmp_path / "all.backup"))
+    (line,) = noted(cli, "backup.write")
+    assert line["who"] == f"cli:{getpass.getuser()}"
+
+
+def test_a_new_secret_for_links_is_noted(cli):
+    """Who drew it and when it signs, whether the old one had leaked, and which it is; not the secret."""
+    listed = json.loads(cli("secret", "rotate", "--leaked", "--json"))
+    (line,) = noted(cli, "secret.rotate")
+    assert line["who"] == f"cli:{getpass.getuser()}"
+    assert (line["kind"], line["object"]) == ("secret", listed[0]["id"])
+    assert line["details"]["leaked"] is True
+    assert line["details"]["signs_from"][:16] == listed[0]["signs_from"][:16]
+    held = json.loads((cli.folder / "secrets.json").read_text())
+    assert held["link_secrets"][0]["secret"] not in json.dumps(line)
+
+
+def test_signing_keys_are_noted(cli):
+    """One that is added, and one that is retired, by their ids."""
+    added = json.loads(cli("signing-key", "add", "--json"))
+    json.loads(cli("signing-key", "retire", added["id"], "--last", "--json"))
+    for action, details in (
+        ("signing_key.add", {"given": False}),
+        ("signing_key.retire", {"last": True}),
+    ):
+        (line,) = noted(cli, action)
+        assert (line["kind"], line["object"]) == ("signing-key", added["id"])
+        assert line["who"] == f"cli:{getpass.getuser()}"
+        assert line["details"] == details
+
+
+def test_what_is_refused_is_not_noted(cli):
+    """A second rotation while one is under way, a key that is not there."""
+    cli("secret", "rotate")
+    cli("secret", "rotate", expect=2)
+    cli("signing-key", "retire", "nothing", expect=2)
+    assert len(noted(cli, "secret.rotate")) == 1
+    assert noted(cli, "signing_key.retire") == []
+
+
+@pytest.mark.parametrize(
+    ("command", "done"),
+    [
+        (("secret", "rotate", "--leaked"), lambda held: len(held["link_secrets"]) == 1),
+        (("signing-key", "add"), lambda held: len(held["signing_keys"]) == 1),
+    ],
+)
+@pytest.mark.parametrize("away", ["gone", "not set up"])
+def test_a_secret_is_renewed_while_the_database_is_away(
+    bare_cli, capsys, request, monkeypatch, command, done, away
+):
+    """It has leaked, and cannot wait: done, with a warning that no line tells of it."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    gone = "postgresql+psycopg://nobody@127.0.0.1:9/none"
+    bare_cli.use(request.getfixturevalue("empty_database") if away == "not set up" else gone)
+    with pytest.raises(SystemExit) as ended:
+        licserver.cli.main([*command])
+    told = capsys.readouterr()
+    assert ended.value.code == 0, told.err
+    assert told.err.startswith("warning: done, but not recorded in the audit log: ")
+    assert told.err.count("\n") == 1
+    assert done(json.loads((bare_cli.folder / "secrets.json").read_text()))
+
+
+def test_no_other_action_is_written():
+    """Each that the code can write has a test here by its name, and words in the console."""
+    package = Path(licserver.__file__).parent
+    kinds = "|".join(sorted({action.partition(".")[0] for action in ACTIONS}))
+    shape = re.compile(rf'"((?:{kinds})\.[a-z_]+|sweep)"')
+    rooms = [*package.glob("vendor/*.py"), *package.glob("cli/*.py"), package / "web" / "console" / "edge.py"]
+    written = {found for room in rooms for found in shape.findall(room.read_text(encoding="utf-8"))}
+    assert written == {*BY_VENDOR, *BY_COMMAND, *BY_BROWSER} == set(ACTIONS)

@@ -1,0 +1,261 @@
+"""A form that makes something is done once, and what was typed into it is not lost (issue 6, D-130)."""
+
+import asyncio
+import html
+import re
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from harness.console import Browser
+from licserver.model import ActorKind
+from licserver.store import Receipt
+from licserver.store.tables import receipts, tokens
+from licserver.vendor.receipts import Answer
+from licserver.vendor.users import SESSION_TIME
+
+ISSUE, ISSUED = "/console/licenses/issue", "/console/licenses/issue/new"
+TERMS = {
+    "product": "app",
+    "slots": "3",
+    "expires": "",
+    "email": "jo@studio.example",
+    "note": "Order <b>4711</b> \"&'",
+}
+PRODUCT = {"name": "Photo Lab", "slug": "photo-lab", "policy": "domain"}
+
+
+class Making:
+    """A form: the page that has it, and how it is sent."""
+
+    def __init__(self, page, act, fields, *, is_upload=False) -> None:
+        self.page, self.act, self.fields, self.is_upload = page, act, fields, is_upload
+
+    async def send(self, browser, **guard: str):
+        """Send it once more, with the guard of the page that was opened."""
+        if self.is_upload:
+            return await browser.upload(self.act, {**guard, **self.fields})
+        return await browser.post(self.act, **guard, **self.fields)
+
+    def made(self, world):
+        """Count what it makes."""
+        vendor = world.vendor
+        return (len(list(vendor.licenses())), len(vendor.products()), len(vendor.releases("app")))
+
+
+MAKINGS = {
+    "license": Making(ISSUE, ISSUED, TERMS),
+    "product": Making("/console/products", "/console/products/add", PRODUCT),
+    "release": Making(
+        "/console/products/app",
+        "/console/products/app/releases",
+        {"version": "1.0", "changelog": "First."},
+        is_upload=True,
+    ),
+}
+
+
+@pytest.fixture(params=MAKINGS)
+def making(request):
+    """Each form of the console that makes something."""
+    return MAKINGS[request.param]
+
+
+def guard(browser):
+    """What the page that is open puts into its forms beside the fields."""
+    return {"csrf": browser.csrf, "once": browser.once}
+
+
+def ways(world):
+    """The actions in the log, the oldest first."""
+    return [one.action for one in reversed(world.vendor.audit().items) if one.actor.name == "alice"]
+
+
+async def test_a_form_that_is_sent_twice_is_done_once(world, alice, making):
+    """A browser that sends it again lands on the same page, and is told why nothing more was made."""
+    await alice.get(making.page)
+    sent, before = guard(alice), making.made(world)
+    await making.send(alice, **sent)
+    first, told = alice.path.partition("?")[0], alice.told
+    assert (alice.status, told != "") == (200, True), alice.text
+    done = making.made(world)
+    assert sum(done) == sum(before) + 1
+    await making.send(alice, **sent)
+    assert (alice.status, alice.path) == (200, f"{first}?done=once")
+    assert "sent before and done once" in alice.told
+    assert making.made(world) == done
+    assert len(ways(world)) == 2  # the sign-in, and this
+
+
+async def test_a_double_click_at_two_servers(world, open_site, alice, making):
+    """Sent six times at the same moment, to two servers: one is made, and all six land on it."""
+    other = await open_site(world)
+    await alice.get(making.page)
+    sent, before = guard(alice), making.made(world)
+    clicks = [Browser(alice.session, url) for url in (alice.url, other.url) for _ in range(3)]
+    await asyncio.gather(*(making.send(one, **sent) for one in clicks))
+    assert {one.status for one in clicks} == {200}, [one.alert for one in clicks]
+    assert len({one.path.partition("?")[0] for one in clicks}) == 1
+    assert sum(making.made(world)) == sum(before) + 1
+    assert len(ways(world)) == 2
+
+
+async def test_two_forms_make_two(world, alice):
+    """Who opens the form anew and types the same means another one."""
+    for _ in range(2):
+        await alice.get(ISSUE)
+        await alice.post(ISSUED, **TERMS)
+        assert alice.told == "The license is issued."
+    assert len(list(world.vendor.licenses())) == 2
+
+
+async def test_a_form_with_something_else_in_it(world, alice):
+    """Changed after it was done: it is said so, what was typed is there, and the next send does it."""
+    await alice.get(ISSUE)
+    sent = guard(alice)
+    await alice.post(ISSUED, **sent, **TERMS)
+    await alice.post(ISSUED, **sent, **{**TERMS, "email": "kim@studio.example"})
+    assert (alice.status, "that was done, and this was not" in alice.alert) == (422, True)
+    assert 'value="kim@studio.example"' in alice.text
+    assert len(list(world.vendor.licenses())) == 1
+    await alice.post(ISSUED, **{**TERMS, "email": "kim@studio.example"})
+    assert alice.told == "The license is issued."
+    assert len(list(world.vendor.licenses())) == 2
+
+
+async def test_a_form_that_could_not_be_done_can_be_mended(world, alice):
+    """A refusal uses nothing up: the same form with a better number in it is done."""
+    await alice.get(ISSUE)
+    sent = guard(alice)
+    await alice.post(ISSUED, **sent, **{**TERMS, "slots": "-1"})
+    assert alice.status == 422
+    await alice.post(ISSUED, **sent, **TERMS)
+    assert alice.told == "The license is issued."
+
+
+@pytest.mark.parametrize("once", ["", "short", "é" * 22, "x" * 23])
+async def test_a_form_without_an_id(world, alice, once):
+    """One of a page that an older program made: not done, shown again, and then done."""
+    await alice.get(ISSUE)
+    await alice.post(ISSUED, once=once, **TERMS)
+    assert (alice.status, "look it through, and send it again" in alice.alert) == (422, True)
+    assert 'value="jo@studio.example"' in alice.text
+    assert not list(world.vendor.licenses())
+    await alice.post(ISSUED, **TERMS)
+    assert alice.told == "The license is issued."
+
+
+def typed_is_there(text, fields):
+    """Whether a page shows all that was typed."""
+    shown = html.unescape(text)
+    return all(value in shown for value in fields.values())
+
+
+async def test_a_form_of_an_earlier_session(world, alice, making):
+    """Left open over a sign-out: nothing is done, all that was typed is shown, and the next send does it."""
+    await alice.get(making.page)
+    sent, before = guard(alice), making.made(world)
+    await alice.post("/console/sign-out")
+    await alice.sign_in()
+    await making.send(alice, **sent)
+    assert (alice.status, "earlier session" in alice.alert) == (403, True)
+    assert typed_is_there(alice.text, making.fields)
+    assert making.made(world) == before
+    await making.send(alice, **guard(alice))
+    assert alice.status == 200
+    assert sum(making.made(world)) == sum(before) + 1
+
+
+async def test_a_form_whose_session_has_ended(world, alice, making):
+    """Left open over night: it is handed back, and after a sign-in in another window it is shown and done."""
+    await alice.get(making.page)
+    sent, before = guard(alice), making.made(world)
+    world.clock.forward(seconds=SESSION_TIME.total_seconds() + 1)
+    alice.session.cookie_jar.clear()  # its time is over as well
+    await making.send(alice, **sent)
+    assert (alice.status, "What you typed is not lost" in alice.alert) == (401, True)
+    held = {
+        name: html.unescape(value)
+        for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', alice.text)
+    }
+    assert held == {**sent, **making.fields}
+    assert f'action="{making.act}"' in alice.text
+    assert "<b>4711" not in alice.text
+    window = Browser(alice.session, alice.url)
+    await window.sign_in()
+    if making.is_upload:
+        assert '<input type="file" name="file" hidden>' in alice.text
+        await alice.upload(
+            making.act, held, name="", content=b""
+        )  # as a browser sends a field without a file
+    else:
+        await alice.post(making.act, **held)
+    assert (alice.status, typed_is_there(alice.text, making.fields)) == (403, True)
+    assert making.made(world) == before
+    await making.send(alice, **guard(alice))
+    assert alice.status == 200
+    assert sum(making.made(world)) == sum(before) + 1
+
+
+async def test_an_answer_that_got_lost_with_its_session(world, alice):
+    """Sent and done, the answer lost, the session over: what is shown again is still the same form."""
+    await alice.get(ISSUE)
+    sent = guard(alice)
+    await alice.post(ISSUED, **sent, **TERMS)
+    await alice.post("/console/sign-out")
+    await alice.sign_in()
+    await alice.post(ISSUED, **sent, **TERMS)
+    assert alice.status == 403
+    await alice.post(ISSUED, **TERMS)
+    assert "done once" in alice.told
+    assert len(list(world.vendor.licenses())) == 1
+
+
+async def test_a_strangers_form_is_not_handed_back(open_browser, alice):
+    """From another site, or without the looks of ours: the sign-in, and nothing of what was sent."""
+    stranger = await open_browser()
+    await alice.get(ISSUE)
+    for csrf, origin in (("", None), ("short", None), (alice.csrf, "https://evil.example")):
+        await stranger.post(ISSUED, csrf=csrf, origin=origin, **TERMS)
+        assert "jo@studio.example" not in stranger.text
+        assert "Name <input" in stranger.text
+        await alice.upload(
+            "/console/products/app/releases", {"csrf": csrf, "changelog": "Stray."}, origin=origin
+        )
+        assert (alice.status, "Stray." in alice.text) == (403, False)
+
+
+async def test_only_so_many_strangers_forms_are_read(open_browser, alice, monkeypatch):
+    """What anybody can have us hold in memory is bounded; who is signed in is not kept from uploading."""
+    monkeypatch.setattr("licserver.web.console.app._HANDED_BACK", 0)
+    await alice.get("/console/products/app")
+    stranger = await open_browser()
+    await stranger.upload(MAKINGS["release"].act, {**guard(alice), **MAKINGS["release"].fields})
+    assert "First." not in stranger.text
+    assert "Name <input" in stranger.text
+    await MAKINGS["release"].send(alice, **guard(alice))
+    assert alice.told == "The version is published."
+
+
+def test_whose_a_receipt_is(world):
+    """A user's and a token's with the same number and key are two; a user's go with the user."""
+    vendor = world.vendor
+    vendor.add_user("ann", "four words of a sentence")
+    vendor.add_user("ben", "four words of a sentence")
+    ann, ben = (vendor.user(name).id for name in ("ann", "ben"))
+    row = {"name": "shop", "token_hash": b"h", "scope": "write", "created_at": world.clock()}
+    with vendor.database.writing() as connection:
+        connection.execute(insert(tokens).values(id=ann, **row))
+    mine = Receipt(ActorKind.USER, ann, "k", b"d" * 32)
+    others = [mine._replace(owner_id=ben), mine._replace(by=ActorKind.TOKEN)]
+    answers = {one: Answer(303, b"%d" % at) for at, one in enumerate([mine, *others])}
+    for one, answer in answers.items():
+        vendor.remember(one, answer)
+    assert {one: vendor.recall(one) for one in answers} == answers
+    vendor.remove_user("ann")
+    assert vendor.recall(mine) is None
+    assert [vendor.recall(one) for one in others] == [answers[one] for one in others]
+    world.clock.forward(days=1, seconds=1)
+    assert vendor.sweep().answers == 2
+    with vendor.database.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(receipts)) == 0

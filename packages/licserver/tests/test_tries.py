@@ -1,0 +1,119 @@
+"""Tries of passwords, counted for all servers together (issue 6, D-97, D-131)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
+
+import pytest
+from sqlalchemy import select
+
+from harness.console import PASSWORD, Browser
+from licserver.store import Records
+from licserver.store.engine import connect
+from licserver.store.tables import tries
+from licserver.vendor.users import TRIES
+
+MINUTE = datetime(2026, 6, 15, 12, tzinfo=UTC)
+ANN, BEN = b"a" * 16, b"b" * 16
+
+
+def rows(world):
+    """All that is counted."""
+    with world.vendor.database.reading() as connection:
+        return connection.execute(select(tries)).all()
+
+
+async def test_two_servers_count_together(world, users, open_site, open_browser):
+    """Twenty wrong passwords at either of two processes are all there are, and then the right one is none."""
+    first = await open_browser()
+    second = Browser(first.session, (await open_site(world)).url)
+    for browser in (first, second):
+        for _ in range(TRIES // 2):
+            await browser.sign_in(password="wrong")
+            assert browser.status == 401
+    for browser in (first, second):
+        await browser.sign_in()
+        assert (browser.status, browser.headers["Retry-After"]) == (429, "61")
+    world.clock.forward(seconds=61)
+    await second.sign_in()
+    assert second.status == 200
+
+
+def test_who_come_at_once_are_counted_one_by_one(world):
+    """Of eighty tries on eight connections twenty are let, whoever is first."""
+    url = world.settings.database
+    start, made = Barrier(8), []
+
+    def guess(_):
+        records = Records(connect(url))
+        made.append(records)
+        start.wait()
+        # in either order, so that they would wait for each other if that were not seen to
+        return sum(records.take_try([ANN, BEN][:: (1, -1)[n % 2]], TRIES, MINUTE) for n in range(10))
+
+    with ThreadPoolExecutor(8) as threads:
+        let = sum(threads.map(guess, range(8)))
+    for records in made:
+        records._database.close()
+    assert let == TRIES
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "let"),
+    [
+        (TRIES, 0, 0),
+        (TRIES, 59, 0),
+        (TRIES, 60, 0),  # the whole of the last minute is still within the sliding one
+        (TRIES, 90, TRIES // 2),
+        (TRIES, 110, 17),  # a sixth of them still counts
+        (TRIES, 120, TRIES),
+        (TRIES // 2, 60, TRIES // 2),
+        (0, 0, TRIES),
+    ],
+)
+def test_the_minute_slides(world, before, later, let):
+    """As tries go by they count less, and after two minutes not at all."""
+    for _ in range(before):
+        assert world.records.take_try([ANN], TRIES, MINUTE)
+    now = MINUTE + timedelta(seconds=later)
+    assert [world.records.take_try([ANN], TRIES, now) for _ in range(TRIES + 1)].count(True) == let
+
+
+def test_who_is_refused_counts_nowhere(world):
+    """An address that has had its tries keeps nobody's name from being let in, and writes nothing."""
+    for _ in range(TRIES):
+        assert world.vendor.may_try("192.0.2.1", "mallory")
+    before = rows(world)
+    for _ in range(TRIES):
+        assert not world.vendor.may_try("192.0.2.1", "alice")
+    assert rows(world) == before
+    assert world.vendor.may_try("192.0.2.2", " ALICE ")
+    assert not world.vendor.may_try("192.0.2.3", "mallory")
+
+
+def test_what_is_kept_of_a_try(world):
+    """Neither name nor address, which may be a password typed into the wrong field; and that not for long."""
+    world.vendor.may_try("192.0.2.1", PASSWORD)
+    world.vendor.may_try("192.0.2.1", "ö\0\udcff" * 500)
+    held = rows(world)
+    assert [(len(row.who), row.count) for row in sorted(held, key=lambda row: row.count)] == [
+        (16, 1),
+        (16, 1),
+        (16, 2),
+    ]
+    for text in (PASSWORD, "192.0.2.1"):
+        assert text.encode() not in b"".join(row.who for row in held)
+    world.clock.forward(minutes=11)
+    world.vendor.may_try("192.0.2.1", "alice")
+    assert len(rows(world)) == 2  # what is old goes with the next try
+    world.clock.forward(minutes=11)
+    world.vendor.sweep()
+    assert rows(world) == []
+
+
+async def test_a_full_queue_is_not_counted(world, users, open_browser, monkeypatch):
+    """What one thread cannot hash anyhow is not written down either."""
+    monkeypatch.setattr("licserver.web.console.door._QUEUE", 0)
+    browser = await open_browser()
+    await browser.sign_in()
+    assert (browser.status, rows(world)) == (429, [])
