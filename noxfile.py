@@ -117,7 +117,7 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session
 def frozen(session: nox.Session) -> None:
-    """Freeze an app and the Tk example; see them activate over TLS, remember, and the app replace itself."""
+    """Freeze an app and both examples; see them activate over TLS, remember, and the app replace itself."""
     sync(session, "--group", "frozen")
     session.run("pytest", "tests/frozen", *session.posargs)
 

@@ -1,94 +1,154 @@
-"""How long a page of the console takes, with many licenses: `python -m bench.console [COUNT]`.
+"""How long each page of the console takes, with many licenses: `python -m bench.console [COUNT] [ENGINE]…`.
 
-As `bench.lists`, whose shop it is. Nothing else should run meanwhile.
+Pages are found in the router, so that a new one is measured, or named below as none that can be; of a list
+as a file, the time until its first byte. Nothing else should run meanwhile.
 """
 
+import argparse
 import http.client
+import logging
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from pydantic import SecretStr
-
-from bench import databases
-from bench.lists import TIMES, fill, served
-from licserver.settings import StandaloneSettings
-from licserver.store import migrate
-from licserver.store.engine import connect
-from licserver.store.totals import Counted, add_counts
+from bench.lists import TIMES, served
+from bench.shops import RARE, shops
 from licserver.vendor import Vendor
+from licserver.web import create_app
 
 PASSWORD: Final = "four words of a sentence"
 
+WANTED: Final = 150.0
+"""Milliseconds, the median."""
 
-def pages(vendor: Vendor) -> Iterator[tuple[str, str]]:
-    """What is asked for, and what it is called."""
+NO_PAGES: Final = ("/console/assets/{digest}/{name}", "/console/{anything}", "/console/")
+"""What a browser keeps, what there is not, and what leads to the overview."""
+
+MORE: Final = {
+    "/console/licenses": (
+        ("a mail address", "q=user77"),
+        ("a letter", "q=u"),
+        ("a word of the note", "q=invoice"),
+        ("two words", "q=user77%20shop"),
+        ("a domain", "q=site123"),
+        ("nothing like it", "q=nothing.such"),
+        ("expired, of a product", "state=expired&product=p3"),
+        ("revoked, of a product", "state=revoked&product=p3"),
+        ("by days of expiry", "from=2026-01-01&until=2027-12-31"),
+    ),
+    "/console/licenses.csv": (("a mail address", "q=user77"), ("expired", "state=expired")),
+    "/console/audit": (
+        ("by somebody busy", "actor=shop"),
+        ("by somebody with three lines", f"actor={RARE}"),
+        ("by nobody", "actor=nobody"),
+        ("by a kind", "kind=user"),
+        ("by a kind that is most of it", "kind=token"),
+        ("by a kind and a name", f"kind=user&actor={RARE}"),
+        ("of a license", "license={id}"),
+        ("of a license, by a kind", "license={id}&kind=cli"),
+    ),
+    "/console/audit.csv": (("by somebody with three lines", f"actor={RARE}"),),
+}
+"""Pages on which something can be asked for: what, and the query."""
+
+
+def addresses(vendor: Vendor) -> Iterator[tuple[str, str]]:
+    """Find every page: what the table calls it, and its address.
+
+    Raises:
+        KeyError: for a page whose address has a part that is not known here.
+    """
     (license_,) = vendor.find_licenses(limit=1).items
-    yield "overview", "/console"
-    yield "licenses", "/console/licenses"
-    yield "search: a mail address", "/console/licenses?q=user77"
-    yield "search: a word of the note", "/console/licenses?q=invoice"
-    yield "search: a domain", "/console/licenses?q=site123"
-    yield "search: nothing", "/console/licenses?q=nothing.such"
-    yield "search: expired, of a product", "/console/licenses?state=expired&product=p3"
-    yield "a license", f"/console/licenses/{license_.id.hex()}"
-    yield "products", "/console/products"
-    yield "audit log", "/console/audit"
+    parts = {"id": license_.id.hex(), "slug": "p3", "version": "1.9.0"}
+    paths = {
+        route.resource.canonical
+        for route in create_app(vendor).router.routes()
+        if route.method == "GET" and route.resource is not None
+    }
+    for path in sorted(path for path in paths if path.startswith("/console") and path not in NO_PAGES):
+        yield f"`{path}`", path.format(**parts)
+        for what, query in MORE.get(path, ()):
+            yield f"`{path}`: {what}", f"{path}?{query}".format(**parts)
 
 
 def measure(vendor: Vendor) -> dict[str, float]:
     """Open each page several times; milliseconds, the median."""
-    vendor.add_user("bench", PASSWORD)
-    today = vendor.now().date()
-    for back in range(30):
-        for label in ("valid", "unknown", "expired"):
-            add_counts(vendor.database, today - timedelta(days=back), {Counted("verify", "", label): 100})
-    signed = vendor.sign_in("bench", PASSWORD)
+    user = f"bench-{time.time_ns()}"  # the shop may have been measured before
+    vendor.add_user(user, PASSWORD)
+    signed = vendor.sign_in(user, PASSWORD)
     assert signed is not None
-    took = {}
     with served(vendor) as port:
-        link = http.client.HTTPConnection("127.0.0.1", port)
-        for name, path in pages(vendor):
-            times = []
-            for _ in range(TIMES):
-                began = time.perf_counter()
-                link.request("GET", path, headers={"Cookie": f"licserver={signed.token}"})
-                answer = link.getresponse()
-                answer.read()
-                assert answer.status == 200, path
-                times.append((time.perf_counter() - began) * 1000)
-            took[name] = statistics.median(times)
-        link.close()
+        cookie = f"licserver={signed.token}"
+        return {
+            name: statistics.median(_open(port, path, cookie) for _ in range(TIMES))
+            for name, path in addresses(vendor)
+        }
+
+
+def _open(port: int, path: str, cookie: str) -> float:
+    link = http.client.HTTPConnection("127.0.0.1", port)
+    link.connect()
+    began = time.perf_counter()
+    link.request("GET", path, headers={"Cookie": cookie})
+    answer = link.getresponse()
+    is_file = path.partition("?")[0].endswith(".csv")
+    answer.read(1 if is_file else None)
+    took = (time.perf_counter() - began) * 1000
+    # Who signs in while he is signed in is led on.
+    assert answer.status in ({303} if path == "/console/sign-in" else {200}), (path, answer.status)
+    link.close()
     return took
 
 
-def main(count: int, engines: list[str]) -> None:
-    """Measure, and print a table for each engine."""
-    with tempfile.TemporaryDirectory(prefix="licserver-console-") as folder:
-        for engine in engines:
-            if engine == "sqlite":
-                _print(engine, count, Path(folder) / engine, None)
-                continue
-            with databases.postgresql(None) as server:
-                url = server.empty(f"console_{count}")
-                database = connect(url)
-                migrate.upgrade(database)
-                database.close()
-                _print(engine, count, Path(folder) / engine, SecretStr(url))
+def main() -> None:
+    """Measure, print a table, and say which page takes too long."""
+    parser = argparse.ArgumentParser(prog="bench.console", description=__doc__)
+    parser.add_argument("count", nargs="?", type=int, default=1_000_000, help="licenses, in steps of 5,000")
+    parser.add_argument("engines", nargs="*", default=["sqlite", "postgresql"])
+    parser.add_argument("--folder", type=Path, help="where the shops are kept between runs")
+    parser.add_argument("--write", type=Path, help="folder for console-table.md")
+    options = parser.parse_args()
+    logging.getLogger("licserver.console").setLevel(
+        logging.CRITICAL
+    )  # of files it is said that they broke off
+    columns: dict[str, dict[str, float]] = {}
+    place = tempfile.TemporaryDirectory(prefix="bench-console-") if options.folder is None else None
+    with (
+        place or nullcontext(str(options.folder)) as folder,
+        shops(Path(folder), options.count, options.engines) as all_,
+    ):
+        for engine, vendor in all_:
+            columns[engine] = measure(vendor)
+    page = _table(columns)
+    print(page)
+    if options.write:
+        (options.write / "console-table.md").write_text(page, encoding="utf-8")
+    late = [
+        f"{name} on {engine}: {took:.0f} ms"
+        for engine, column in columns.items()
+        for name, took in column.items()
+        if took > WANTED
+    ]
+    if late:
+        sys.exit(f"longer than {WANTED:.0f} ms: " + "; ".join(late))
 
 
-def _print(engine: str, count: int, folder: Path, url: SecretStr | None) -> None:
-    vendor = Vendor(StandaloneSettings(data_dir=folder, database_url=url))
-    fill(vendor, count)
-    for name, took in measure(vendor).items():
-        print(f"| {engine} | {name} | {took:.0f} ms |", flush=True)
-    vendor.close()
+def _table(columns: dict[str, dict[str, float]]) -> str:
+    titles = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+    lines = [
+        "| page | " + " | ".join(titles[engine] for engine in columns) + " |",
+        "|---|" + "---:|" * len(columns),
+    ]
+    for name in next(iter(columns.values())):
+        cells = " | ".join(f"{column[name]:.0f} ms" for column in columns.values())
+        lines.append(f"| {name} | {cells} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, sys.argv[2:] or ["sqlite", "postgresql"])
+    main()

@@ -85,7 +85,11 @@ class Postgres:
 
     def empty(self, name: str) -> str:
         """Make a database in which nothing has been set up; returns its SQLAlchemy URL."""
-        self._run("postgres", f"CREATE DATABASE {name}")
+        self._run("postgres", f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def url(self, name: str) -> str:
+        """Name one of its databases, as SQLAlchemy wants it."""
         return f"postgresql+psycopg://postgres@/{name}?host={self._where}"
 
     def settle(self, name: str) -> None:

@@ -148,7 +148,7 @@ class Round:
         piece = self._sockets[descriptor].recv(RECV)
         held = self._held[descriptor] + piece
         head = held.find(b"\r\n\r\n")
-        if head >= 0 and len(held) >= head + 4 + _content_length(held[:head]):
+        if head >= 0 and len(held) >= head + 4 + content_length(held[:head]):
             if counts:
                 seen.latencies.append(time.perf_counter() - self._sent[descriptor])
             unsigned = self._plan["what"] == "signed" and b"\r\nSignature: " not in held
@@ -172,7 +172,8 @@ class Round:
         self._open()
 
 
-def _content_length(head: bytes) -> int:
+def content_length(head: bytes) -> int:
+    """Read how many bytes follow an answer's head."""
     at = head.lower().find(b"content-length:")
     return 0 if at < 0 else int(head[at + 15 :].split(b"\r\n", 1)[0])
 

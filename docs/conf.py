@@ -8,6 +8,6 @@ html_title = project
 extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "performance-table.md"]
+exclude_patterns = ["_build", "*-table.md"]
 html_extra_path = ["openapi.json"]
 nitpicky = True

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 
 from harness import chromium
 from harness.chromium import DESK, PHONE, Visitor, visiting
-from harness.console_shop import EVIL, add_alice, stock_shop
+from harness.console_shop import EVIL, add_alice, stock_long_names, stock_shop
 from harness.engines import sqlite_only
 from harness.world import Server, World
 from licserver.vendor import LicenseFilter
@@ -73,6 +73,41 @@ async def test_every_page_for_everybody(
             if await visitor.is_too_wide():
                 found[name].append("wider than the window")
         assert {name: findings for name, findings in found.items() if findings} == {}
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+async def test_names_of_any_length(shop: Shop, program: Browser, size: dict[str, int]) -> None:
+    """One long word for a name, an address or a version hides nothing: nothing gets wider by it."""
+    async with visiting(program, shop.server.url, viewport=size) as visitor:
+        await visitor.sign_in(*shop.alice)
+        found = {}
+        for name, path in stock_long_names(shop.world).items():
+            await visitor.open(path)
+            found[name] = await visitor.serious_findings()
+            if await visitor.is_too_wide():
+                found[name].append("wider than the window")
+            if await visitor.page.evaluate(_HIDES_A_COLUMN):
+                found[name].append("a list has to be moved sideways")
+        assert {name: findings for name, findings in found.items() if findings} == {}
+
+
+_HIDES_A_COLUMN = (
+    "[...document.querySelectorAll('.wide:not(details *)')].some(it => it.scrollWidth > it.clientWidth)"
+)
+
+
+async def test_a_list_on_a_phone_tells_whose_and_in_what_state(shop: Shop, program: Browser) -> None:
+    """What support looks for is in sight: the product with its state beside it, and the customer below."""
+    async with visiting(program, shop.server.url, viewport=PHONE) as visitor:
+        await visitor.sign_in(*shop.alice)
+        await visitor.open("/console/licenses?q=jo@studio")
+        row = visitor.page.locator("#results tbody tr")
+        product, state = row.get_by_role("link", name="Photo Lab"), row.locator(".state")
+        for part in (product, state, row.get_by_text("jo@studio.example")):
+            await expect(part).to_be_in_viewport(ratio=1)
+        boxes = [await part.bounding_box() for part in (product, state)]
+        tops = [box["y"] for box in boxes if box is not None]
+        assert max(tops) - min(tops) < 12
 
 
 async def test_support_without_a_mouse(shop: Shop, program: Browser) -> None:

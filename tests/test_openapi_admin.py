@@ -21,3 +21,11 @@ def test_the_document_describes_every_operation() -> None:
     document = json.loads(FILE.read_text(encoding="utf-8"))
     assert document == describe()
     OpenAPI.from_dict(document)
+
+
+def test_a_change_has_no_defaults() -> None:
+    """A program made of the document would send them: `slots: null` gives a license any number of slots."""
+    schemas = describe()["components"]["schemas"]
+    for name in ("LicenseChange", "ProductChange"):
+        assert schemas[name]["properties"]
+        assert not [field for field, one in schemas[name]["properties"].items() if "default" in one]

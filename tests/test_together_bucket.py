@@ -17,14 +17,6 @@ SLUG = "photo-lab"
 SIZE = 4 << 20
 
 
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server for the whole run."""
-    server = S3Server(tmp_path_factory.mktemp("s3") / "log")
-    yield server
-    server.stop()
-
-
 @pytest.fixture
 def cable(s3: S3Server) -> Iterator[Cable]:
     """What leads to the bucket; it can be cut."""
@@ -41,9 +33,8 @@ def world(
     monkeypatch: pytest.MonkeyPatch,
 ) -> World:
     """A vendor whose files are in a bucket, with one version published."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", cable.url)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDOFTESTS")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-bucket-secret")
+    for name, value in {**s3.environ, "AWS_ENDPOINT_URL": cable.url}.items():
+        monkeypatch.setenv(name, value)
     world = make_world(artifacts_url=s3.new_bucket(), artifacts_redirect=request.param)
     release = {"version": "1.1.0", "published_at": "2026-11-05T08:30:00Z", "size": SIZE}
     product = {"slug": SLUG, "name": "Photo Lab", "environment": "domain", "support_policy": False}

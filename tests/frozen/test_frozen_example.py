@@ -1,4 +1,4 @@
-"""The Tk example as one file, on a virtual screen: what a customer gets who is sent a single program.
+"""The examples as one file each, on a virtual screen: what a customer gets who is sent a single program.
 
 `nox -s frozen`; where PyInstaller is not installed, as in the plain test run, it is skipped.
 """
@@ -15,20 +15,22 @@ from harness.screen import Screen
 pytest.importorskip("PyInstaller", reason="PyInstaller is not installed here: nox -s frozen")
 
 
-def test_the_example_in_one_file(screen: Screen, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("toolkit", "unused"), [("tk", "PySide6"), ("qt", "tkinter")])
+def test_the_example_in_one_file(toolkit: str, unused: str, screen: Screen, tmp_path: Path) -> None:
     """Refused, then activated by keyboard over TLS; tells its versions, and keeps its state in place."""
-    example("tk")  # there has to be a Tk to freeze
+    example(toolkit)  # it has to be there to be frozen
     home, temporary = tmp_path / "home", tmp_path / "temporary"
     for folder in (tmp_path / "build", temporary):
         folder.mkdir()
     # As docs/client.md says: the toolkit that the app does not use stays out.
-    arguments = ("--onefile", "--exclude-module", "PySide6", str(EXAMPLES / "notes_tk.py"))
-    program = freeze(tmp_path / "build", *arguments) / "notes_tk"
+    name = f"notes_{toolkit}"
+    arguments = ("--onefile", "--exclude-module", unused, str(EXAMPLES / f"{name}.py"))
+    program = freeze(tmp_path / "build", *arguments) / name
     with shop_over_tls(tmp_path, PRODUCT) as shop:
         revoked = shop.world.new_key(SLUG, revoked=True)
         told = {"SSL_CERT_FILE": str(shop.authority), "TMPDIR": str(temporary)}
         with running([str(program)], "en", shop.url, screen, home, **told) as work:
-            customer = Customer(screen, shop.server, lambda *_: None).in_language("tk", "en", work)
+            customer = Customer(screen, shop.server, lambda *_: None).in_language(toolkit, "en", work)
             customer.is_refused(revoked)
             customer.activates(shop.key)
             (bundle,) = temporary.iterdir()  # it does run from what it unpacked

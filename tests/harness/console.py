@@ -3,9 +3,14 @@
 import html
 import io
 import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
+import pytest
+
+from licserver.vendor import Vendor
 
 NAME, PASSWORD = "alice", "four words of a sentence"
 
@@ -85,3 +90,46 @@ class Browser:
     def token(self) -> str | None:
         """The session's own, from the cookie."""
         return next((cookie.value for cookie in self.session.cookie_jar if "licserver" in cookie.key), None)
+
+
+# --- who visits; `world`, `site` and `activate` are those of the tests of `licserver` ------------
+
+
+@pytest.fixture
+def users(world: Any) -> Vendor:
+    """Who knows the console's users: alice."""
+    vendor: Vendor = world.vendor
+    vendor.add_user(NAME, PASSWORD)
+    return vendor
+
+
+@pytest.fixture
+async def open_browser(site: Any) -> AsyncIterator[Callable[..., Any]]:
+    """Open a browser at the site, nobody signed in; it may come from any loopback address."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(source: str = "127.0.0.1") -> Browser:
+            session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(local_addr=(source, 0)),
+                cookie_jar=aiohttp.CookieJar(unsafe=True),
+            )
+            return Browser(await stack.enter_async_context(session), site.url)
+
+        yield open_one
+
+
+@pytest.fixture
+async def alice(users: Vendor, open_browser: Callable[..., Any]) -> Browser:
+    """Alice's browser; she is signed in, and looks at the overview."""
+    browser: Browser = await open_browser()
+    await browser.sign_in()
+    assert browser.status == 200, browser.text
+    return browser
+
+
+@pytest.fixture
+def sold(world: Any, activate: Callable[[str, str, str], Any]) -> tuple[str, str]:
+    """A license of a customer on one machine; its key and its page."""
+    key = world.key(slots=2, customer_email="jo@studio.example", note="Order 4711")
+    activate(key, "a.example", "192.0.2.1")
+    return key, f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"

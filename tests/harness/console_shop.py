@@ -3,6 +3,7 @@
 import random
 from datetime import date, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from harness.console import NAME, PASSWORD
 from harness.world import World
@@ -63,6 +64,40 @@ def stock_shop(world: World) -> dict[str, str]:
         "audit": "/console/audit",
         "account": "/console/account",
         "nothing": "/console/nothing",
+    }
+
+
+def stock_long_names(world: World) -> dict[str, str]:
+    """Add what has the longest names that are taken; returns addresses of pages."""
+    word, slug, version = (
+        "Donaudampfschifffahrt" * 9,
+        "a-slug-" * 8 + "long",
+        "2027.1+" + ".".join(["local"] * 9),
+    )
+    world.vendor.add_product(slug, word, has_support_policy=True)
+    world.publish(slug, version, "2026-11-01T09:00:00Z", f"<table><tr><td>{word}</td></tr></table>")
+    terms = LicenseTerms(
+        slots=2**31 - 1,
+        customer_email=f"{'name.' * 20}@{'sub.' * 20}example.org",
+        note=word,
+        subscription_id="s" * 255,
+        allowed=(f"*.{'long-' * 10}.example.org", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
+    )
+    issued, _ = world.vendor.issue_one(slug, terms)
+    world.activate(issued.id, Environment("0123456789abcdef" * 15, "2001:db8:ffff:ffff:ffff:ffff:ffff:1"))
+    revoked, _ = world.vendor.issue_one(slug, LicenseTerms())
+    world.vendor.revoke(revoked.id.hex(), word)
+    busy = {Counted("verify", "", "valid"): 123_456_789, Counted("update", slug, version): 98_765_432}
+    add_counts(world.vendor.database, world.clock().date(), busy)
+    return {
+        "overview": "/console",
+        "licenses": "/console/licenses",
+        "license": f"/console/licenses/{issued.id.hex()}",
+        "revoked": f"/console/licenses/{revoked.id.hex()}",
+        "products": "/console/products",
+        "product": f"/console/products/{slug}",
+        "release": f"/console/products/{slug}/releases/{quote(version)}",
+        "audit": "/console/audit",
     }
 
 

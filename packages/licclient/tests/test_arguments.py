@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from licclient import AsyncLicenseClient, LicenseClient
+from licclient import AsyncLicenseClient, Installation, LicenseClient
 
 
 @pytest.fixture(params=[LicenseClient, AsyncLicenseClient])
@@ -73,6 +73,34 @@ async def test_a_download_to_nowhere(client, store, key):
     """The working folder is no place that an app has chosen."""
     with pytest.raises(ValueError, match="to must be the path of a folder"):
         await client.download(await client.check_for_update(key), "")
+
+
+@pytest.mark.parametrize("method", ["skip_update", "is_skipped"])
+async def test_nothing_is_skipped_that_is_no_update(client, method):
+    """What `check_for_update` did not offer, or the version alone."""
+    for update in (None, "2.0"):
+        with pytest.raises(TypeError, match="update must be what check_for_update returned"):
+            await getattr(client, method)(update)
+
+
+@pytest.mark.parametrize("folder", ["", " "])
+def test_an_app_is_never_installed_in_the_working_folder(folder):
+    """A launcher that hands on an argument which is not there."""
+    with pytest.raises(ValueError, match="folder must be the path of a folder"):
+        Installation(folder)
+
+
+def test_what_is_applied_was_downloaded(tmp_path):
+    """A path alone says neither which version it is nor what was verified."""
+    with pytest.raises(TypeError, match="downloaded must be what download returned"):
+        Installation(tmp_path).apply(tmp_path / "notes.zip")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_going_back_where_nothing_is_makes_nothing(tmp_path):
+    """No folders and no lock appear at a place that was mistyped."""
+    assert Installation(tmp_path / "nowhere").roll_back() is None
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

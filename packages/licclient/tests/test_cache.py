@@ -102,6 +102,29 @@ def test_a_lock_that_is_never_released_stops_nobody(tmp_path, monkeypatch):
         assert StateFolder(tmp_path).load("a") is None
 
 
+def test_a_key_that_a_held_lock_keeps_off_the_disk_is_in_the_log(tmp_path, monkeypatch, caplog):
+    """Behind a process that was stopped in the middle: else the next start would just ask for it again."""
+    from filelock import FileLock  # noqa: PLC0415
+
+    monkeypatch.setattr(cache_room, "LOCK_SECONDS", 0.05)
+    with FileLock(tmp_path / "licclient.lock", thread_local=False):
+        StateFolder(tmp_path).change("activation-a", lambda _: {"n": 1})
+    assert "its lock is not given back" in caplog.text
+    assert "the license key will have to be entered again" in caplog.text
+
+
+def test_no_draft_stays_behind(tmp_path, monkeypatch):
+    """What an activation writes holds the key: neither a full disk nor a kill leaves it beside the record."""
+    state = StateFolder(tmp_path)
+    state.change("activation-a", lambda _: {"key": "CP-1"})
+    monkeypatch.setattr(cache_room.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "full")))
+    state.change("activation-a", lambda _: {"key": "CP-2"})
+    assert not list(tmp_path.glob("*.draft"))
+    (tmp_path / "activation-a.draft").write_text("CP-3")  # of a process that was killed
+    state.change("activation-a", lambda _: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["licclient.lock"]
+
+
 def test_a_draft_that_a_killed_process_left_is_no_trouble(tmp_path):
     """The next write takes it over, also when something else has its name."""
     (tmp_path / "a.draft").write_bytes(b"half")

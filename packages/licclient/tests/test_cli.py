@@ -164,6 +164,30 @@ def test_the_key_can_come_from_the_standard_input(run, shop, key, monkeypatch):
     assert shop.requests[0].json["license_key"] == key
 
 
+@pytest.mark.parametrize(
+    ("stdin", "message"),
+    [
+        (None, "there is no standard input to read the key from"),
+        (
+            io.TextIOWrapper(io.BytesIO(b"\xff\xfeC\0P\0"), encoding="utf-8"),
+            "the standard input is no text in utf-8",
+        ),
+    ],
+)
+def test_a_standard_input_without_a_key_is_wrong_use(run, service, monkeypatch, stdin, message):
+    """Closed, or in UTF-16 as an old PowerShell writes it: two words instead of a traceback."""
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert run("verify", "-") == (2, "", f"licclient: {message}\n")
+    assert service.requests == []
+
+
+def test_an_address_in_the_clear_is_warned_of_in_one_line(run, key):
+    """Whoever types a command does not want to read a line of our code."""
+    _, _, err = run("verify", key, server="http://nowhere.invalid")
+    assert err.splitlines()[0].startswith("licclient: base_url is http: license keys travel in the clear")
+    assert "_cli.py" not in err
+
+
 def test_check_offers(run, shop, key):
     """An update is exit 0, with its changelog."""
     status, out, _ = run("check", key, "notes", "1.0")

@@ -155,7 +155,7 @@ def test_the_product_is_in_the_title_if_it_is_known():
 
 def test_an_update_is_offered_downloaded_and_handed_over():
     """The story of a download: facts, changelog as text, how far it is, and the file however it is closed."""
-    offer = Offer("en", UPDATE, "1.0.0")
+    offer = Offer("en", UPDATE, "1.0.0", changelog="- Export.")
     view = offer.view()
     assert view.heading == "Notes 1.1.0 is available"
     assert view.intro == "Installed: 1.0.0 · Published: 2026-11-21 · Size: 4.2 MB"

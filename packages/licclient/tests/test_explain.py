@@ -32,6 +32,8 @@ EVERYTHING = [
     UntrustedAnswer(),
     UnusableArchive(),
     DownloadCancelled(),
+    OSError(28, "No space left on device"),
+    OSError(),
     NoUpdate("Version 2.0 is up to date."),
     *(LicenseStatus(state) for state in LicenseState),
 ]
@@ -55,6 +57,19 @@ def test_translations_are_complete(code):
     assert len(blanks) == 1
 
 
+def test_what_a_download_says_of_the_disk_is_explained_too():
+    """`download` and `apply` raise `OSError` as it is, and an app shows it like everything else."""
+    told = explain(OSError(28, "No space left on device", "/home/eva/secret"), "en")
+    assert told == "The file could not be saved. No space left on device"
+
+
+@pytest.mark.parametrize("what", [None, "revoked", ValueError("x")])
+def test_what_cannot_be_explained_is_a_slip(what):
+    """It was None, which a label shows as "None", or not at all."""
+    with pytest.raises(TypeError, match="nothing that licclient says"):
+        explain(what)
+
+
 def test_who_cancels_is_not_told_of_an_outage():
     """A download that the app itself stopped went as it should."""
     assert explain(DownloadCancelled(), "de") == "Der Download wurde abgebrochen."
@@ -65,7 +80,7 @@ def test_no_line_is_left_over():
     codes = {f"reason.{reason.value}" for reason in Reason} | {f"flaw.{flaw.value}" for flaw in KeyFlaw}
     kinds = ("not_activated", "invalid_request", "unavailable", "untrusted", "unusable_archive", "cancelled")
     codes |= {f"error.{kind}" for kind in kinds}
-    assert set(TEXTS) == codes | {"state.valid", "state.grace", "update.none"}
+    assert set(TEXTS) == codes | {"state.valid", "state.grace", "update.none", "error.disk"}
 
 
 @pytest.mark.parametrize(

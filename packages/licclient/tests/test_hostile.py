@@ -1,6 +1,5 @@
 """Everything that is not the service's word: each row is an outage, quickly, and leaves nothing behind."""
 
-import contextlib
 import itertools
 import threading
 import time
@@ -194,39 +193,3 @@ async def test_the_app_learns_when_to_come_back(make_client, service, key):
     with pytest.raises(ServiceUnavailable) as caught:
         await make_client().verify(key)
     assert caught.value.retry_after == 120
-
-
-# --- proxies ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def proxied(monkeypatch):
-    """Sets the environment's proxy, as a system does."""
-
-    def set_proxy(url):
-        for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy"):
-            with contextlib.suppress(KeyError):
-                monkeypatch.delenv(name)
-        monkeypatch.setenv("HTTP_PROXY", url)
-        monkeypatch.setenv("NO_PROXY", "")
-
-    return set_proxy
-
-
-@pytest.mark.filterwarnings("ignore:base_url is http")
-async def test_the_systems_proxy_is_used(make_client, service, proxied, key):
-    """Behind a company's proxy the call goes to it, and the license comes through it."""
-    service.grants()
-    proxied(service.url)
-    assert (await make_client("http://store.invalid").verify(key)).product == "Notes"
-    assert service.requests[0].headers["host"] == "store.invalid"
-
-
-@pytest.mark.filterwarnings("ignore:base_url is http")
-@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "nonsense://x", "http://[", "socks5://127.0.0.1:1"])
-async def test_a_bad_proxy_setting_is_an_outage(make_client, proxied, key, proxy):
-    """Whatever the environment says, only our own errors get out."""
-    proxied(proxy)
-    with pytest.raises(ServiceUnavailable) as caught:
-        await make_client("http://store.invalid", timeout=2).verify(key)
-    assert key not in repr(caught.value)

@@ -7,7 +7,7 @@ import sys
 from time import monotonic
 
 import pytest
-from stage.keyrings import Broken, Forgetful, Keyring
+from stage.keyrings import Broken, Chain, Forgetful, Keyring
 from stage.signing import SIGNER, grants_signed
 
 from licclient import LicenseState, NotActivated, ServiceUnavailable, Source
@@ -56,6 +56,21 @@ async def test_a_keyring_that_does_not_work_is_no_obstacle(client, service, key,
     service.grants()
     await client.activate(key)
     assert (await client.verify(recheck=True)).source is Source.SERVER
+
+
+@pytest.mark.parametrize(("module", "is_used"), [("stage.keyrings", True), ("keyrings.alt.file", False)])
+async def test_a_chain_of_keyrings_is_as_good_as_its_first(
+    client, service, key, use_keyring, monkeypatch, tmp_path, module, is_used
+):
+    """Where there are several, they are put into a chain: also plain-text files, where nothing is better."""
+    first = Keyring()
+    monkeypatch.setattr(Keyring, "__module__", module)
+    use_keyring(Chain(first, Keyring()))
+    service.grants()
+    await client.activate(key)
+    assert bool(first.kept) is is_used
+    [record] = (tmp_path / "state").glob("activation-*.state")
+    assert (key in record.read_text()) is not is_used
 
 
 async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_keyring, monkeypatch):

@@ -7,12 +7,15 @@ import pytest
 from licclient import LicenseRefused, Reason, ServiceUnavailable
 from licclient._model import Settings, Verified
 from licclient._outcome import (
+    Note,
     Outcome,
     forget_begun,
     note_begun,
     outcome_of,
+    read_note,
     read_outcome,
     refused_lately,
+    write_note,
     write_outcome,
 )
 
@@ -97,3 +100,25 @@ def test_a_count_stays_within_reason():
     for told in (-5, 10**30):
         _, cut = note_begun({"begun": {"at": NOW.isoformat(), "cut": told}}, NOW + LONGEST, LONGEST)
         assert 0 < cut < 10_000
+
+
+# --- calls that were put off (D-137) ----------------------------------------------------------
+
+
+def test_what_was_put_off_is_still_so_after_a_call():
+    """The note is about update checks as well; it disturbs neither an outcome nor what was begun."""
+    ended = Outcome("call", NOW, SILENCE)
+    document, _ = note_begun(write_note(None, Note(NOW, cut=3)), NOW, LONGEST)
+    document = write_outcome(ended, forget_begun(document))
+    assert read_note(document) == Note(NOW, cut=3)
+    assert read_outcome(write_note(document, Note(NOW))).call == "call"
+
+
+@pytest.mark.parametrize(
+    "put_off",
+    [None, {}, {"at": "yesterday", "cut": 1}, {"at": NOW.isoformat(), "cut": "often"}, [NOW.isoformat()]],
+)
+def test_a_note_that_makes_no_sense_is_none(put_off):
+    """Whoever edits the file gets the policy of a first start."""
+    assert read_note({"put_off": put_off}) is None
+    assert read_note({"put_off": {"at": NOW.isoformat(), "cut": 10**30}}).cut <= 1000

@@ -301,15 +301,15 @@ LISTING = Listing("Notes", "notes", "2.0", "", START, "https://x.example/f", "wo
     [
         (LISTING, True, "2.0"),
         (Listing("Notes", "notes", "2.0", "", START, None), True, None),
-        (Listing("Notes", "notes", "0.9", "", START, "https://x.example/f"), True, None),
+        (Listing("Notes", "notes", "0.9", "", START, "https://x.example/f"), True, "0.9"),
         (LicenseRefused(Reason.OTHER, "No."), True, None),
         (OUTAGE, False, "1.5"),
     ],
 )
 def test_what_is_remembered_of_a_check(answer, answered, kept):
-    """An offer replaces, a no forgets, an outage keeps; the link is never kept."""
+    """What can be had replaces, a no forgets, an outage keeps; the link is never kept."""
     before = Round(START, 0.0, answered=True, listing=Listing("Notes", "notes", "1.5", "", START, None))
-    after = end_round(begin_round(before, START + HOUR, 0.5), answer, "1.0")
+    after = end_round(begin_round(before, START + HOUR, 0.5), answer)
     assert after.answered is answered
     assert (after.listing and after.listing.version) == kept
     assert after.listing is None or (after.listing.download_url, after.listing.vouched) == (None, None)

@@ -56,6 +56,7 @@ def test_the_public_door():
         "explain",
     ]
     assert all(hasattr(licclient, name) for name in licclient.__all__)
+    assert set(licclient.__all__) <= set(dir(licclient)), "who explores it does not find them"
 
 
 def _exported(source: Path) -> list[str]:

@@ -117,6 +117,21 @@ async def test_no_misbehaviour_is_an_answer(app, license_service, how):
     assert (await app.activate(key)).source is Source.SERVER
 
 
+async def test_a_report_for_support_looks_at_nothing_real(app, license_service, monkeypatch, tmp_path):
+    """An app tests its button "Copy diagnosis" without a network, and without its developer's own state."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "licclient").mkdir()
+    (tmp_path / "licclient" / "license-1.state").write_text("the developer's own")
+    license_service.issue("Notes Pro", activated=True)
+    await app.verify()
+    report = await app.diagnose()
+    assert "ok service:       answers" in report
+    assert "ok license:       valid; key CP-…" in report
+    for name in ("name", "proxy", "tls", "state folder", "keyring"):
+        assert f"   {name + ':':14} not looked at: this is a test" in report
+    assert report.endswith("Nothing wrong was found.")
+
+
 async def test_an_update_is_offered_and_downloaded(app, license_service, license_clock, tmp_path):
     """With changelog and file; the link runs out after an hour, and nobody notices."""
     license_service.issue("Notes Pro", slug="notes-pro", activated=True)

@@ -129,7 +129,7 @@ def test_a_removal_that_the_disk_refuses_is_kept_in_mind(tmp_path, monkeypatch):
     monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 4)
     state = StateFolder(tmp_path)
     state.change("license-1", lambda _: {"n": 1})
-    monkeypatch.setattr(state, "_remove", lambda _name: None)
+    monkeypatch.setattr(state, "_remove", lambda _name, **_told: None)
     state.change("license-1", lambda _: None)
     for number in range(20):
         state.load(f"other-{number}")

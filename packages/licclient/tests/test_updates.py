@@ -137,6 +137,16 @@ async def test_a_remembered_offer_ends_with_its_installation(make_client, servic
     assert service.count() == 1
 
 
+async def test_a_newer_installation_does_not_hide_the_offer_from_an_older_one(make_client, service, key):
+    """Two versions of an app share what is remembered: what is no news to one is an update for the other."""
+    service.offers()
+    older, newer = make_client(version="1.0"), make_client(version="2.0")
+    offer = await older.check_for_update(key)
+    assert await newer.check_for_update(key, force=True) is None
+    assert await older.check_for_update(key) == offer
+    assert service.count() == 2
+
+
 @pytest.mark.parametrize("status", [401, 500])
 async def test_attempts_count_whatever_came_of_them(client, service, clock, key, status):
     """A refusal or an outage does not make the client ask more often."""

@@ -6,6 +6,7 @@ from licclient import (
     InvalidRequest,
     License,
     LicenseRefused,
+    LicenseState,
     Reason,
     ServiceUnavailable,
     Source,
@@ -84,6 +85,36 @@ async def test_another_product_is_refused_and_not_remembered(make_client, servic
         await make_client(product="Notes").verify(key)
     assert caught.value.reason is Reason.OTHER_PRODUCT
     assert not list((tmp_path / "state").glob("license-*"))
+
+
+async def test_a_key_that_has_become_another_products_is_no_license(make_client, service, clock, key):
+    """The service's newest word counts (D-41, D-44): what it said before holds neither fresh nor in grace."""
+    service.grants("Notes")
+    client = make_client(product="Notes")
+    await client.activate(key)
+    service.grants("Paint")
+    with pytest.raises(LicenseRefused):
+        await client.verify(recheck=True)
+    service.goes_down()
+    for call in (client.verify, client.require):
+        with pytest.raises((LicenseRefused, ServiceUnavailable)):
+            await call()
+    clock.move(hours=30)
+    with pytest.raises(ServiceUnavailable):
+        await client.verify()
+
+
+async def test_a_settings_page_says_that_the_key_is_for_another_product(make_client, service, key):
+    """It said that nobody could be asked, and sent the person online."""
+    service.grants("Notes")
+    client = make_client(product="Notes")
+    await client.activate(key)
+    service.grants("Paint")
+    with pytest.raises(LicenseRefused):
+        await client.verify(recheck=True)
+    status = await client.status()
+    assert (status.state, status.reason) == (LicenseState.REFUSED, Reason.OTHER_PRODUCT)
+    assert status.message == "This license is for Paint, not for Notes."
 
 
 async def test_another_products_success_is_neither_used_nor_lost(make_client, service, key):

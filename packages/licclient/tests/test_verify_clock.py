@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -70,3 +70,17 @@ async def test_reading_the_cache_does_not_write_the_disk(client, service, clock,
     clock.move(minutes=2)
     await client.verify(key)
     assert record.read_bytes() != before
+
+
+@pytest.mark.parametrize("now", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+async def test_in_the_first_and_in_the_last_year_nothing_breaks(make_client, service, clock, key, now):
+    """A clock without a battery, or a record that somebody forged: answers and our own errors, as ever."""
+    service.grants()
+    clock.now = now
+    client = make_client()
+    await client.activate(key)
+    assert (await client.verify()).source is Source.CACHE
+    assert (await client.require()).source is Source.CACHE
+    assert (await client.status()).source is Source.CACHE
+    assert await client.check_for_update() is None
+    assert await client.check_for_update() is None

@@ -221,6 +221,16 @@ async def test_a_callback_that_fails_ends_nothing(
 # --- on whose thread --------------------------------------------------------------------------
 
 
+class _ClosedJustNow:
+    """An event loop that closes between the question and the call."""
+
+    def is_closed(self):
+        return False
+
+    def call_soon_threadsafe(self, _):
+        raise RuntimeError("Event loop is closed")
+
+
 async def test_in_an_event_loop(license_service, eventually):
     """`to_loop` brings the synchronous client's callbacks into the loop."""
     license_service.issue("Notes", activated=True)
@@ -235,6 +245,7 @@ async def test_in_an_event_loop(license_service, eventually):
     closed = asyncio.new_event_loop()
     closed.close()
     to_loop(closed)(lambda: 1 / 0)  # too late, and no mistake
+    to_loop(_ClosedJustNow())(lambda: 1 / 0)
 
 
 def test_in_tk(license_service):

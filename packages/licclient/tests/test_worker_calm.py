@@ -135,6 +135,49 @@ async def test_a_check_that_cannot_be_made_is_not_tried_in_a_circle(
     assert (len(tries), keyring.woken, service.count("update-check")) == (2, 1, 0)
 
 
+# --- everybody starts at nine (D-137) ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("begins", ["woken", "restarted"])
+async def test_the_morning_after(make_client, service, clock, key, turns, begins):
+    """A computer that woke up, and an app that was started anew: within four hours, and not at once."""
+    service.grants()
+    client = make_client()
+    await client.activate(key)
+    worker = client.client.start()
+    await turns(client, 3)
+    assert service.count("update-check") == 1, "a new key looks for updates at once"
+    if begins == "restarted":
+        await _stop(worker)
+    clock.move(hours=30)
+    if begins == "restarted":
+        client = make_client()
+        worker = client.client.start()
+    await turns(client, 3)
+    assert service.count() == 2
+    for _ in range(27):
+        clock.move(minutes=9)  # nobody sleeps for less than ten
+        await turns(client, 2)
+    await _stop(worker)
+    assert (service.count("verify"), service.count("update-check")) == (2, 2)
+
+
+async def test_a_few_minutes_a_day(make_client, service, clock, key, turns):
+    """An app that is always ended too soon: the next worker finds that on the disk, and asks sooner."""
+    service.grants()
+    await make_client().activate(key)
+    for _ in range(4):
+        client = make_client()
+        worker = client.client.start()
+        for _ in range(2):
+            await turns(client, 3)
+            clock.move(minutes=9)
+        await turns(client, 3)
+        await _stop(worker)
+        clock.move(hours=23, minutes=42)
+    assert service.count("update-check") >= 2, "four hours on the second day, one, and then a quarter of one"
+
+
 # --- one of it --------------------------------------------------------------------------------
 
 

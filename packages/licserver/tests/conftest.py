@@ -1,15 +1,15 @@
-"""What the tests share: a clock that is moved by hand, a stocked vendor, servers and processes."""
+"""What the tests share: a clock that is moved by hand, a stocked vendor, servers.
+
+What only some of them need is in those modules of `tests/harness` that the root's `conftest.py` names:
+databases (`engines`), the command line (`commands`), the console's visitors (`console`), users of the
+admin API (`admin`), S3 (`bucket`) and Redis.
+"""
 
 import asyncio
 import io
 import os
-import re
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from harness.console import NAME, PASSWORD, Browser
 from harness.engines import Meddler
-from licserver.cli import main
 from licserver.environment import parse_ip
 from licserver.model import Environment, EnvironmentPolicy, Release
 from licserver.rules import draw_key, judge_verify, version_key
@@ -239,37 +237,6 @@ async def site(open_site: Callable[[World], Any], world: World) -> Site:
 
 
 @pytest.fixture
-def users(world: World) -> Vendor:
-    """Who knows the console's users: alice."""
-    world.vendor.add_user(NAME, PASSWORD)
-    return world.vendor
-
-
-@pytest.fixture
-async def open_browser(site: Site) -> AsyncIterator[Callable[..., Any]]:
-    """Open a browser at the site, nobody signed in; it may come from any loopback address."""
-    async with AsyncExitStack() as stack:
-
-        async def open_one(source: str = "127.0.0.1") -> Browser:
-            session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(local_addr=(source, 0)),
-                cookie_jar=aiohttp.CookieJar(unsafe=True),
-            )
-            return Browser(await stack.enter_async_context(session), site.url)
-
-        yield open_one
-
-
-@pytest.fixture
-async def alice(users: Vendor, open_browser: Callable[..., Any]) -> Browser:
-    """Alice's browser; she is signed in, and looks at the overview."""
-    browser: Browser = await open_browser()
-    await browser.sign_in()
-    assert browser.status == 200, browser.text
-    return browser
-
-
-@pytest.fixture
 def new_key() -> Callable[[], str]:
     """Draw a key that nobody was sold."""
     return draw_key
@@ -283,172 +250,3 @@ def environment() -> Callable[..., Environment]:
         return Environment(domain, ip)
 
     return make
-
-
-class Cli:
-    """The command line in this process, on an empty data folder."""
-
-    def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        self.folder = folder
-        self._monkeypatch, self._capsys = monkeypatch, capsys
-        monkeypatch.setenv("LICSERVER_DATA_DIR", str(folder))
-        # What steps back for a server does so for good, and here it would be the whole run that does.
-        monkeypatch.setattr("os.nice", lambda step: step, raising=False)
-
-    def use(self, url: str | None) -> None:
-        """Name another database than the file in the folder."""
-        if url is not None:
-            self._monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
-
-    def __call__(self, *arguments: str, stdin: str = "", expect: int = 0) -> str:
-        """Run a command; gives what it printed, or what it complained of when it is to fail."""
-        self._monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        out, err = self._capsys.readouterr()
-        assert ended.value.code == expect, out + err
-        return str(out if expect == 0 else err)
-
-
-@pytest.fixture
-def bare_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line with nothing set up."""
-    return Cli(tmp_path / "vendor", monkeypatch, capsys)
-
-
-@pytest.fixture
-def cli(bare_cli: Cli, make_database_url: Callable[[], str | None]) -> Cli:
-    """The command line on either engine."""
-    bare_cli.use(make_database_url())
-    return bare_cli
-
-
-class Program:
-    """The installed command line as a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environ = {**os.environ, "LICSERVER_DATA_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
-        # gunicorn leaves a socket to the collector
-        self.command = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-m", "licserver"]
-
-    def run(self, *arguments: str, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        more.setdefault("env", self.environ)
-        done = subprocess.run(
-            [*self.command, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            encoding="utf-8",
-            **more,
-        )
-        assert not check or done.returncode == 0, done.stderr
-        return done
-
-    @contextmanager
-    def start(self, *arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
-        """Start a command; it is ended, if need be, with the test."""
-        more.setdefault("env", self.environ)
-        process = subprocess.Popen(
-            [*self.command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
-        )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-
-    @contextmanager
-    def serve(self, *arguments: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
-        """Start `licserver serve` on a free port; gives the process and its address once it answers."""
-        with self.start("serve", "--port", "0", *arguments, **more) as process:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith("listening on http://"), (line, process.stderr and process.stderr.read())
-            yield process, line.removeprefix("listening on ").strip()
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    """The command line on an empty data folder."""
-    return Program(tmp_path / "vendor")
-
-
-class Bucket:
-    """A bucket on an S3 server (moto) that is a process of its own, on loopback.
-
-    moto checks no signatures and no policies: what is asserted here is what is sent and what comes.
-    """
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output)
-        self.url = f"http://127.0.0.1:{self._read_port()}"
-        self.environ = {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "AKIDOFTESTS",
-            "AWS_SECRET_ACCESS_KEY": "the-bucket-secret",
-            "AWS_REGION": "us-east-1",
-        }
-        self.names = 0
-
-    def _read_port(self) -> str:
-        deadline = time.monotonic() + 30
-        while (
-            found := re.search(rb"Running on http://127\.0\.0\.1:([0-9]+)", self._log.read_bytes())
-        ) is None:
-            assert self.process.poll() is None, self._log.read_text()
-            assert time.monotonic() < deadline, self._log.read_text()
-            time.sleep(0.01)  # a log file cannot be waited for
-        return found[1].decode()
-
-    def new(self) -> str:
-        """Make an empty bucket; returns the setting that names it."""
-        self.names += 1
-        name = f"bucket-{self.names}"
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/{name}", method="PUT")).close()  # noqa: S310
-        return f"s3://{name}/releases"
-
-    def stop(self) -> None:
-        """End the server; everything in it is gone."""
-        self.process.kill()
-        self.process.wait()
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
-    """An S3 server for the whole run."""
-    server = Bucket(tmp_path_factory.mktemp("s3") / "log")
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def own_s3(tmp_path: Path) -> Iterator[Bucket]:
-    """An S3 server that this test may stop."""
-    server = Bucket(tmp_path / "s3.log")
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def bucket(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The setting that names an empty bucket, with all that is needed to get at it in the environment."""
-    for name, value in s3.environ.items():
-        monkeypatch.setenv(name, value)
-    return s3.new()
-
-
-@pytest.fixture
-def sold(world, activate):
-    """A license of a customer on one machine; its key and its page."""
-    key = world.key(slots=2, customer_email="jo@studio.example", note="Order 4711")
-    activate(key, "a.example", "192.0.2.1")
-    return key, f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"

@@ -162,3 +162,16 @@ async def test_with_an_address_of_its_own_it_is_not_at_the_public_one(make_world
         "GET", f"{ROOT}/products", headers={"Authorization": f"Bearer {text}"}
     )
     assert (status, headers["Content-Type"]) == (404, "application/json")
+
+
+async def test_a_change_is_what_was_sent_and_nothing_else(api, site):
+    """An empty one changes nothing; null is refused where nothing can be taken away, in words of our own."""
+    before = (await api("GET", "/products/app"))[1]
+    assert await api("PATCH", "/products/app", {}) == (200, before)
+    for field in ("name", "environment", "support_policy"):
+        status, problem = await api("PATCH", "/products/app", {field: None})
+        assert (status, list(problem["errors"])) == (422, [field])
+    status, problem = await api("GET", "/licenses", params={"expires_from": "1.2.2027"})
+    assert (status, problem["errors"]) == (422, {"expires_from": ["write a day as 2027-01-31"]})
+    status, problem = await api("GET", "/audit", params={"object_kind": "license"})
+    assert (status, problem["detail"]) == (422, "object_kind and object_id go together.")

@@ -1,6 +1,8 @@
 """An admission in steps: begun and committed where waiting does no harm, judged in between (D-08)."""
 
 import asyncio
+import sqlite3
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +12,7 @@ from licserver.desk import Desk
 from licserver.errors import StoreUnavailable
 from licserver.model import Environment
 from licserver.rules import Valid, VerifyRefusal, judge_verify
-from licserver.store import BatchStore, Claim, Sighting
+from licserver.store import Admission, BatchStore, Claim, Sighting
 
 pytestmark = sqlite_only
 
@@ -77,11 +79,140 @@ def test_who_cannot_begin_holds_nothing(world, store, claim):
     assert isinstance(store.admit([claim(key, 1)])[0], Valid)
 
 
-@pytest.mark.parametrize("step", ["begin", "judge", "commit"])
-async def test_a_step_that_fails_grants_nobody_anything(world, claim, step):
-    """Whichever step fails, all who wait learn of it, nothing is noted, and the next batch is served."""
-    key = world.key(slots=5)
+@pytest.fixture
+async def desk(world):
+    """A desk before the default world's database."""
     desk = Desk(BatchStore(world.vendor.database))
+    yield desk
+    await desk.close()
+
+
+@pytest.fixture
+async def quick(world, desk, claim, monkeypatch):
+    """The same, which has found the disk to be quick."""
+    monkeypatch.setattr("licserver.desk.QUICK", 60.0)
+    await desk.admit(claim(world.key(), 1))
+    return desk
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Which steps of admissions were done in the event loop's thread, and which were not."""
+    done: list[tuple[str, bool]] = []
+
+    def note(step):
+        do = getattr(Admission, step)
+
+        def noting(admission, *claims: object):
+            done.append((step, threading.current_thread() is threading.main_thread()))
+            return do(admission, *claims)
+
+        monkeypatch.setattr(Admission, step, noting)
+
+    for step in ("begin_at_once", "begin", "judge", "commit"):
+        note(step)
+    return done
+
+
+HERE, BESIDE = True, False
+
+
+async def test_on_a_quick_disk_all_is_done_in_the_loop(world, quick, claim, steps):
+    """Where the last commit was confirmed at once, the next one is waited for where it is judged."""
+    key = world.key(slots=1)
+    assert isinstance(await quick.admit(claim(key, 1)), Valid)
+    assert steps == [("begin_at_once", HERE), ("judge", HERE), ("commit", HERE)]
+    assert len(world.held(key)) == 1
+
+
+async def test_a_slow_disk_is_waited_for_beside_the_loop(world, desk, claim, steps, monkeypatch):
+    """A disk that took long, or was not seen yet, keeps its own callers waiting and nobody else."""
+    monkeypatch.setattr("licserver.desk.QUICK", 0.0)
+    key = world.key(slots=2)
+    for number in range(2):
+        assert isinstance(await desk.admit(claim(key, number)), Valid)
+    assert steps == [("begin", BESIDE), ("judge", HERE), ("commit", BESIDE)] * 2
+
+
+async def test_whoever_writes_is_waited_for_beside_the_loop(world, quick, claim, steps):
+    """While a vendor's command writes, who claims a slot waits, and who is known gets an answer."""
+    key = world.key(slots=2)
+    known = claim(key, 1)
+    await quick.admit(known)
+    del steps[:]
+    with world.vendor.database.writing() as connection:
+        connection.exec_driver_sql("SELECT 1")
+        waits = quick.admit(claim(key, 2))
+        await asyncio.sleep(0.05)
+        assert not waits.done()
+        assert (await quick.look_up(known.sighting)).activated.domain
+    assert isinstance(await waits, Valid)
+    assert steps == [("begin_at_once", HERE), ("begin", BESIDE), ("judge", HERE), ("commit", BESIDE)]
+
+
+async def test_nobody_sees_a_slot_that_the_disk_has_not_confirmed(world, desk, claim, monkeypatch):
+    """Between judging and the disk's word, a taken slot is not there for who looks it up."""
+    key = world.key(slots=1)
+    one = claim(key, 1)
+    judged, go = threading.Event(), threading.Event()
+    commit = Admission.commit
+
+    def held(admission):
+        judged.set()
+        assert go.wait(10)
+        commit(admission)
+
+    monkeypatch.setattr(Admission, "commit", held)
+    asked = desk.admit(one)
+    await asyncio.to_thread(judged.wait)
+    assert (await desk.look_up(one.sighting)).slots_used == 0
+    go.set()
+    assert isinstance(await asked, Valid)
+    assert (await desk.look_up(one.sighting)).activated.domain
+
+
+async def test_the_log_is_moved_beside_the_loop_and_does_not_grow(world, quick, claim, monkeypatch):
+    """No commit moves SQLite's log; it is done now and then by itself, and the log begins anew."""
+    monkeypatch.setattr("licserver.store.batch.MOVE_LOG_AFTER", 20)
+    log = world.vendor.settings.data_dir / "licserver.sqlite3-wal"
+    key = world.key(slots=None)
+    sizes = []
+    for round_ in range(30):
+        await asyncio.gather(*(quick.admit(claim(key, 10 * round_ + number)) for number in range(10)))
+        sizes.append(log.stat().st_size)
+    assert sizes[10:] == sizes[10:11] * 20
+
+
+async def test_a_log_that_cannot_be_moved_refuses_nobody(world, quick, claim, monkeypatch):
+    """The log may grow for a while; slots are given all the same, and the next one tries again."""
+    monkeypatch.setattr("licserver.store.batch.MOVE_LOG_AFTER", 1)
+    tried = []
+
+    def fail(connection):
+        tried.append(connection)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr("licserver.store.batch.move_log", fail)
+    key = world.key(slots=3)
+    for number in range(3):
+        assert isinstance(await quick.admit(claim(key, number)), Valid)
+    assert len(tried) == 3
+
+
+@pytest.mark.parametrize("step", ["begin", "judge", "commit"])
+async def test_a_step_that_fails_grants_nobody_anything(world, claim, desk, step):
+    """Whichever step fails, all who wait learn of it, nothing is noted, and the next batch is served."""
+    await fails(step, desk, world.key(slots=5), world, claim)
+
+
+@pytest.mark.parametrize("step", ["begin_at_once", "judge", "commit"])
+async def test_a_step_that_fails_in_the_loop_grants_nobody_anything(world, claim, quick, step):
+    """The same where nothing was to be waited for."""
+    await fails(step, quick, world.key(slots=5), world, claim)
+
+
+async def fails(step, desk, key, world, claim):
+    """Have a step fail once."""
 
     def fail(*_: object):
         raise StoreUnavailable("no disk")
@@ -94,7 +225,6 @@ async def test_a_step_that_fails_grants_nobody_anything(world, claim, step):
     assert [type(reply) for reply in replies] == [StoreUnavailable] * 3
     assert world.held(key) == []
     assert isinstance(await desk.admit(claim(key, 1)), Valid)
-    await desk.close()
 
 
 async def test_closing_lets_an_admission_come_to_its_end(world, claim):

@@ -378,7 +378,7 @@ def test_the_commands(program, tmp_path):
     file = tmp_path / "all.backup"
     with program.serve():
         told = program.run("backup", str(file)).stdout
-        assert "1 products, 1 licenses" in told
+        assert "1 product, 1 license" in told
     assert os.name == "nt" or file.stat().st_mode & 0o777 == 0o600
     assert "backup.write" in program.run("audit").stdout
     refused = program.run("backup", str(file), check=False)

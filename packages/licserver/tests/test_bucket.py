@@ -239,7 +239,7 @@ async def test_a_bucket_that_is_away_is_503(make_world, open_site, own_s3, monke
     """Hanging or gone: told within three seconds, nothing signed, no secret in the log; then well again."""
     for name, value in own_s3.environ.items():
         monkeypatch.setenv(name, value)
-    world = make_world(artifacts_url=own_s3.new(), artifacts_redirect=redirect)
+    world = make_world(artifacts_url=own_s3.new_bucket(), artifacts_redirect=redirect)
     world.publish("1.0", CONTENT)
     site = await open_site(world)
     link = await site.link(world.key())
@@ -269,7 +269,7 @@ async def test_a_bucket_that_goes_away_half_way_breaks_the_connection(
     """What has begun and cannot be ended is broken off: nothing half looks whole."""
     for name, value in own_s3.environ.items():
         monkeypatch.setenv(name, value)
-    world = make_world(artifacts_url=own_s3.new(), artifacts_redirect=False)
+    world = make_world(artifacts_url=own_s3.new_bucket(), artifacts_redirect=False)
     world.publish("1.0", LARGE)
     site = await open_site(world)
     link = await site.link(world.key())
@@ -305,7 +305,7 @@ def test_publishing_without_the_bucket_is_one_clear_line(program, own_s3, kind, 
     assert not [secret for secret in own_s3.environ.values() if secret in done.stderr]
     assert "no versions" in program.run("release", "list", "app").stdout
     if kind == "no bucket":
-        program.environ["LICSERVER_ARTIFACTS_URL"] = own_s3.new()
+        program.environ["LICSERVER_ARTIFACTS_URL"] = own_s3.new_bucket()
         program.run("release", "publish", "app", "1.0", str(file))
 
 
@@ -340,7 +340,7 @@ def test_http_is_allowed_when_it_is_asked_for(make_world, monkeypatch):
 
 def test_without_credentials_it_is_said_what_to_set(program, own_s3, tmp_path):
     """Nothing in the environment, and no role of the machine: the line names the variables."""
-    program.environ |= {"AWS_ENDPOINT_URL": own_s3.url, "LICSERVER_ARTIFACTS_URL": own_s3.new()}
+    program.environ |= {"AWS_ENDPOINT_URL": own_s3.url, "LICSERVER_ARTIFACTS_URL": own_s3.new_bucket()}
     program.environ["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:1"
     program.run("product", "add", "app", "--name", "App")
     file = tmp_path / "app.zip"
@@ -364,7 +364,10 @@ def test_without_the_extra_it_is_said_what_to_install(program):
 async def test_several_processes_share_a_bucket(program, own_s3, tmp_path):
     """Each worker reaches the bucket after its fork."""
     program.environ |= own_s3.environ
-    program.environ |= {"LICSERVER_ARTIFACTS_URL": own_s3.new(), "LICSERVER_ARTIFACTS_REDIRECT": "false"}
+    program.environ |= {
+        "LICSERVER_ARTIFACTS_URL": own_s3.new_bucket(),
+        "LICSERVER_ARTIFACTS_REDIRECT": "false",
+    }
     program.run("product", "add", "app", "--name", "App")
     file = tmp_path / "app.zip"
     file.write_bytes(CONTENT)

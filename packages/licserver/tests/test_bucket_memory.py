@@ -68,7 +68,10 @@ async def download(address, key):
 async def test_a_large_file_passes_through_the_bucket_in_pieces(program, publish, own_s3):
     """Published and streamed, 128 MiB need about what a few kilobytes need."""
     program.environ |= own_s3.environ
-    program.environ |= {"LICSERVER_ARTIFACTS_URL": own_s3.new(), "LICSERVER_ARTIFACTS_REDIRECT": "false"}
+    program.environ |= {
+        "LICSERVER_ARTIFACTS_URL": own_s3.new_bucket(),
+        "LICSERVER_ARTIFACTS_REDIRECT": "false",
+    }
     program.run("product", "add", "app", "--name", "App")
     key = program.run("license", "issue", "app").stdout.strip()
     small, _ = publish("1.0", 64 << 10)

@@ -118,6 +118,12 @@ def _no_database_there(world: Any) -> Settings:
     return Settings(data_dir=world.settings.data_dir, database_url=url, **BASE)
 
 
+def _endless_name(world: Any) -> Settings:
+    # What the system refuses to look at; a folder that may not be entered would not stop root.
+    url = f"sqlite+pysqlite:///{world.settings.data_dir / ('x' * 300)}"
+    return Settings(data_dir=world.settings.data_dir, database_url=url, **BASE)
+
+
 WRONG: dict[str, tuple[Callable[[Any], Settings], str, Level, str]] = {
     "no base URL": (_without_base_url, "settings", Level.WARNING, "LICSERVER_BASE_URL is not set"),
     "a base URL of http": (_http, "settings", Level.WARNING, "in the clear"),
@@ -133,6 +139,7 @@ WRONG: dict[str, tuple[Callable[[Any], Settings], str, Level, str]] = {
         lambda world: _manifest(world, timedelta(days=20)), "manifests", Level.WARNING, "out on 2026-07-05",
     ),
     "signing keys without a URL": (_keys_without_url, "signing keys", Level.FAILED, "part of what is signed"),
+    "a database file out of reach": (_endless_name, "database", Level.FAILED, "cannot look at"),
     "a database that is away": (_no_database_there, "database", Level.FAILED, "the database failed"),
 }  # fmt: skip
 

@@ -72,6 +72,21 @@ async def test_who_asks_in_the_same_moment_is_one_call(queue, counter):
     assert len(counter.batches) == 1
 
 
+async def test_while_each_turn_brings_more_they_come_first(queue, counter):
+    """Who asks a turn of the loop after others is in their call, as long as every turn brings somebody."""
+    tasks = [queue.ask("a"), queue.ask("b")]
+    for late in ("c", "d"):
+        await asyncio.sleep(0)
+        tasks.append(queue.ask(late))
+    await asyncio.gather(*tasks)
+    assert counter.batches == [list("abcd")]
+    alone = queue.ask("e")
+    await asyncio.sleep(0)  # nobody came with it: it is being served
+    later = queue.ask("f")
+    assert [await alone, await later] == ["ee", "ff"]
+    assert counter.batches == [list("abcd"), ["e"], ["f"]]
+
+
 async def test_who_waits_while_it_is_busy_is_the_next_call(queue, counter):
     """Whatever gathers behind a running call is served by one more."""
     first = await busy(queue, counter)

@@ -208,3 +208,17 @@ def test_an_idle_connection_does_not_hold_up_the_end(program):
             process.terminate()
             assert process.wait(20) == 0
             assert time.monotonic() - began < 15  # and not the 30 s that running requests get
+
+
+def test_who_only_answers_customers_carries_no_console(program):
+    """A process that was asked for nothing but verdicts has not loaded what only the vendor's side needs."""
+    program.run("product", "add", "app", "--name", "App")
+    key = program.run("license", "issue", "app").stdout.strip()
+    with program.serve() as (process, address):
+        assert asyncio.run(call_at_once(address, key, ["a.example"])) == [200]
+        mapped = Path(f"/proc/{process.pid}/maps")
+        if not mapped.exists():
+            pytest.skip("reads from /proc what a process has loaded")
+        loaded = mapped.read_text(encoding="utf-8")
+        assert "nacl" in loaded
+        assert [name for name in ("/cryptography/", "/nh3/", "argon2") if name in loaded] == []

@@ -1,11 +1,17 @@
-"""`licserver serve` with an address for the vendor's side: both sides end together."""
+"""The end of `licserver serve`: both sides end together, and who was just accepted is answered."""
 
 import asyncio
 import json
 import os
 import re
+import socket
 
 import pytest
+from aiohttp import web
+
+from harness.engines import sqlite_only
+from licserver.web.app import create_app
+from licserver.web.serving import DrainingRunner, bind
 
 forking = pytest.mark.skipif(os.name == "nt", reason="workers need fork, which Windows does not have")
 
@@ -83,3 +89,27 @@ async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, b
             caller.close()
         assert await asyncio.to_thread(process.wait, 30) == 0
         assert "Traceback" not in process.stderr.read()
+
+
+@sqlite_only
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_is_accepted_in_the_moment_of_the_end_is_answered(world, turns):
+    """However many turns of the loop before the end: accepted is answered, not reset."""
+    app = create_app(world.vendor, world.clock)
+    runner = DrainingRunner(app, world.settings, shutdown_timeout=2)
+    await runner.setup()
+    listening = bind("127.0.0.1", 0)
+    address, kept = listening.getsockname(), listening.dup()  # as another worker would keep it
+    await web.SockSite(runner, listening).start()
+    with kept, socket.create_connection(address, timeout=5) as caller:
+        caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await runner.cleanup()
+        kept.settimeout(0)
+        try:
+            kept.accept()[0].close()
+        except BlockingIOError:  # it was ours
+            assert caller.recv(1000).startswith(b"HTTP/1.1 ")
+        else:
+            assert turns < 2  # it is the next one's

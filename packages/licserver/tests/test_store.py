@@ -93,7 +93,7 @@ def test_a_key_without_a_limit_is_found_as_soon_with_a_thousand_activations(worl
     keys = [world.key(world.product(f"of-{count}", policy), slots=None) for count in (10, 1000)]
     for key, count in zip(keys, (10, 1000), strict=True):
         store.admit([claim(key, Environment(f"{n}.example", f"192.0.{n % 250}.1")) for n in range(count)])
-    driver = store._verify_lane.run(lambda connection: connection.connection.driver_connection)
+    driver = store._claim_lane._connection.connection.driver_connection
     steps = []
     for key in keys:
         taken = []

@@ -324,6 +324,26 @@ def test_a_sale_that_meets_the_end_of_its_subscription(world):
         assert held == [world.clock()] * 2
 
 
+def test_two_who_change_one_product_both_have_their_way(world):
+    """One renames it while the other sets its support policy, forty times: neither writes over the other."""
+    for number in range(40):
+        name, policy, start = f"App {number}", number % 2 == 0, threading.Barrier(2)
+
+        def rename(name=name, start=start):
+            start.wait()
+            world.vendor.change_product("app", name=name)
+
+        def support(policy=policy, start=start):
+            start.wait()
+            world.vendor.change_product("app", has_support_policy=policy)
+
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(rename), pool.submit(support)]:
+                done.result()
+        product = world.vendor.product("app")
+        assert (product.name, product.has_support_policy) == (name, policy)
+
+
 @pytest.mark.parametrize("name", ["", " ", "nope", "\udcff", "a\x00"], ids=repr)
 def test_an_unknown_subscription_is_told(world, name):
     """Whatever is typed, nothing ends by accident."""

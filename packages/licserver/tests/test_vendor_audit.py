@@ -183,6 +183,39 @@ def test_the_log_is_read_by_object_actor_and_time(world, vendor):
         world.vendor.audit(AuditFilter(object=("product", "a\x00")))
 
 
+@pytest.mark.parametrize(
+    "which",
+    [
+        {"name": "ann"},
+        {"name": "nobody"},
+        {"kind": ActorKind.USER},
+        {"kind": ActorKind.CLI},
+        {"kind": ActorKind.USER, "name": "ben"},
+        {"name": "ann", "object": ("product", "p3")},
+    ],
+    ids=str,
+)
+def test_the_lines_of_some_actors_are_read_in_order_page_by_page(world, which):
+    """By a name whichever way it came, by a way whoever took it: the same lines as from the whole log."""
+    actors = [ANN, Actor(ActorKind.TOKEN, "ann"), Actor(ActorKind.USER, "ben"), Actor(ActorKind.USER, "")]
+    for number in range(12):
+        world.vendor.acting_as(actors[number % 4]).add_product(f"p{number}", "P")
+    wanted = [
+        one
+        for one in world.vendor.audit(limit=200).items
+        if which.get("name") in {None, one.actor.name}
+        and which.get("kind") in {None, one.actor.kind}
+        and which.get("object") in {None, (one.object_kind, one.object_id)}
+    ]
+    seen, cursor = [], None
+    while True:
+        page = world.vendor.audit(AuditFilter(**which), cursor, 2)
+        seen += page.items
+        if (cursor := page.cursor) is None:
+            break
+    assert seen == wanted
+
+
 def test_a_line_of_the_log_says_who_did_it(world):
     """Only the four kinds of actors are taken, whoever writes."""
     row = {"at": world.clock(), "actor_kind": "ghost", "actor_name": "x", "action": "x", "details": "{}"}

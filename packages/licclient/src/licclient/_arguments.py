@@ -27,6 +27,16 @@ def read_folder(name: str, value: str | PathLike[str]) -> Path:
     return path.absolute()
 
 
+def check_update(update: object) -> None:
+    """Check what is to be downloaded or skipped.
+
+    Raises:
+        TypeError: No `Update`.
+    """
+    if not isinstance(update, Update):
+        raise TypeError(f"update must be what check_for_update returned, not {type(update).__name__}")
+
+
 def check_download(update: object, progress: object, cancel: object) -> None:
     """Check what a download is asked with.
 
@@ -34,8 +44,7 @@ def check_download(update: object, progress: object, cancel: object) -> None:
         TypeError: No `Update`, a `progress` that cannot be called or is a coroutine function, or a `cancel`
             that cannot be asked whether it `is_set`.
     """
-    if not isinstance(update, Update):
-        raise TypeError(f"update must be what check_for_update returned, not {type(update).__name__}")
+    check_update(update)
     _check_call("progress", progress)
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise TypeError("cancel must have is_set(), such as threading.Event has")

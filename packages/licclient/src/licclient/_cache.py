@@ -90,10 +90,12 @@ class StateFolder:
             if after is before:
                 return after
             if after is None:
-                self._remove(name)  # also without the lock: a refusal must not be lost to a busy disk
+                self._remove(name, draft_too=may_write)
                 is_done = _signature(self._path(name)) is None
             else:
                 is_done = may_write and self._write(name, after)
+                if not may_write:
+                    self._complain(name, f"its lock is not given back: {self.folder()}")
             (self._unwritten.discard if is_done else self._unwritten.add)(name)
             self._remember(name, _signature(self._path(name)), after)
             return after
@@ -182,6 +184,7 @@ class StateFolder:
                 os.fsync(file.fileno())
             replace_file(draft, path)
         except OSError as problem:
+            _discard(draft)
             self._complain(name, f"{problem.strerror or type(problem).__name__}: {path.parent}")
             return False
         return True
@@ -197,11 +200,23 @@ class StateFolder:
 
         logging.getLogger("licclient").warning("The state cannot be written (%s): %s.", reason, lost)
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str, *, draft_too: bool) -> None:
+        """Remove a record, also without the lock: a refusal must not be lost to a busy disk.
+
+        With the lock the draft as well that a killed process left: a key may stand in it.
+        """
         path = self._path(name)
-        if path is not None:
-            with suppress(OSError):
-                _patiently(path.unlink)
+        if path is None:
+            return
+        with suppress(OSError):
+            _patiently(path.unlink)
+        if draft_too:
+            _discard(path.with_suffix(".draft"))
+
+
+def _discard(draft: Path) -> None:
+    with suppress(OSError):
+        draft.unlink()
 
 
 def replace_file(source: Path, target: Path) -> None:

@@ -1,27 +1,36 @@
-"""Pure: when a background worker asks again (D-59). `verify` and `check_for_update` do not depend on it.
+"""Pure: when a worker asks again (D-59, D-137). `verify` and `check_for_update` know nothing of it.
 
 Installations that started in the same minute, such as at nine o'clock, must not ask in the same minute for
 ever after. So every due time is put off by a part that differs among installations and from day to day, yet
 is the same for all processes of one and after a restart: a digest decides, not a die.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
 from licclient._model import Held, Round, Settings
-from licclient._outcome import Outcome
-from licclient._policy import CLOCK_TOLERANCE, Standing, judge_held
+from licclient._outcome import Note, Outcome
+from licclient._policy import CLOCK_TOLERANCE, Standing, holds_until, judge_held
 
 WIDE: Final = timedelta(hours=12)
-"""How far, at most, the first calls after a worker's start are put off: who started together comes apart."""
+"""How far, at most, what follows a call at a worker's start is put off: who started together comes apart."""
 
 NARROW: Final = 0.1
-"""By which part of its wait, at most, every later call is put off."""
+"""By which part of its wait, at most, every other call is put off."""
 
-START_WITHIN: Final = timedelta(minutes=10)
-"""In what time after its start a worker makes up for what is overdue, while the license holds meanwhile."""
+NEAR_START: Final = timedelta(minutes=15)
+"""What falls due so soon after a start does so for everybody who starts at that hour every day."""
+
+START_WITHIN: Final = timedelta(hours=4)
+"""In what time after its start a worker makes up for what is due, while the license holds meanwhile."""
+
+START_WITHIN_LEAST: Final = timedelta(minutes=10)
+"""The same for an app that never runs for as long; each time that it ended too soon quarters the time."""
+
+OF_WHAT_IS_LEFT: Final = 6
+"""The closer the end of the grace, the sooner: within this part of what is left of it."""
 
 RETRY_FIRST: Final = timedelta(minutes=2)
 RETRY_MOST: Final = timedelta(minutes=45)
@@ -47,21 +56,78 @@ class Course:
     """What a worker has been through.
 
     Attributes:
-        started_at: Aware, UTC.
+        started_at: When it began, or when its computer woke up last; aware, UTC.
         failures: How many verifies in a row left nothing that holds.
+        note: That something which was due was put off, by this worker or one before it.
     """
 
     started_at: datetime
     failures: int = 0
+    note: Note | None = None
 
-    def put_off(self, name: str, since: datetime, wait: timedelta) -> timedelta:
-        """Say by how much a call is put off that is due a wait after an instant."""
-        most = wait * NARROW if since > self.started_at else WIDE
-        return most * spread(name, since)
+    def is_due_at_start(self, due_at: datetime) -> bool:
+        """Tell whether a call is due when the worker starts, or so soon after that it makes no difference."""
+        return due_at <= self.started_at + NEAR_START
 
-    def made_up(self, name: str, at: datetime) -> datetime:
-        """Put off what is overdue when the worker starts: at nine o'clock it is so for many."""
-        return max(at, self.started_at + START_WITHIN * spread(name, self.started_at))
+    def note_of(self, name: str, due_at: datetime, most: timedelta) -> Note:
+        """Say since when a call is put off that is due at the start: an app that ended meanwhile counts on.
+
+        Args:
+            name: Of the record.
+            due_at: When the call became due.
+            most: By how much it may be put off.
+        """
+        note = self.note
+        if note is None or note.at > self.started_at:
+            return Note(self.started_at)
+        if note.at < due_at - NEAR_START:
+            # Of what was due before this: it says how long this app tends to run.
+            return Note(self.started_at, max(note.cut - 1, 0))
+        if note.at == self.started_at or _made_up_at(name, note, most) > self.started_at:
+            return note
+        return Note(self.started_at, note.cut + 1)
+
+    def apart(
+        self, name: str, since: datetime, due_at: datetime, wait: timedelta, most: timedelta
+    ) -> datetime:
+        """Say when to make a call that is due at an instant, so that installations come apart.
+
+        Args:
+            name: Of the record.
+            since: When the call before it was made.
+            due_at: When it becomes due.
+            wait: What lies between calls of this kind.
+            most: By how much it may be put off.
+        """
+        if self.is_due_at_start(due_at):
+            return max(due_at, _made_up_at(name, self.note_of(name, due_at, most), most))
+        room = WIDE if abs(since - self.started_at) <= NEAR_START else wait * NARROW
+        return due_at + min(room * spread(name, since), most)
+
+
+def _made_up_at(name: str, note: Note, most: timedelta) -> datetime:
+    within = max(START_WITHIN / (1 << 2 * min(note.cut, _DOUBLINGS)), START_WITHIN_LEAST)
+    return note.at + min(within, most) * spread(name, note.at)
+
+
+def noting(
+    name: str, held: Held | None, last: Round | None, course: Course, now: datetime, settings: Settings
+) -> Course:
+    """Note what is put off at a worker's start: an app that ends too soon must not put it off for ever.
+
+    Returns:
+        The very same object when there is nothing to be written.
+    """
+    dues = []
+    if held is not None and (due := _verify_due(held, now, settings)) is not None:
+        dues.append((name, due, _most(held, course, settings)))
+    if (due := _check_due(last, now, settings)) is not None:
+        dues.append((_checks(name), due, WIDE))
+    found = [course.note_of(name, due, most) for name, due, most in dues if course.is_due_at_start(due)]
+    if not found:
+        return course
+    note = max(found, key=lambda note: (note.at, note.cut))  # one serves both: the more urgent one
+    return course if note == course.note else replace(course, note=note)
 
 
 def next_verify(
@@ -77,7 +143,7 @@ def next_verify(
         now: Aware, UTC.
         settings: `cache_for` and `grace`.
     """
-    due_at = max(now, _runs_out(name, held, course, now, settings))
+    due_at = max(now, _runs_out(name, held, last, course, now, settings))
     if last is None or last.ended_at > now + CLOCK_TOLERANCE:
         return due_at
     if due_at > now:
@@ -91,24 +157,50 @@ def next_verify(
     return max(due_at, last.ended_at + wait * (1 + NARROW * spread(name, last.ended_at)))
 
 
-def _runs_out(name: str, held: Held | None, course: Course, now: datetime, settings: Settings) -> datetime:
+def _runs_out(
+    name: str, held: Held | None, last: Outcome | None, course: Course, now: datetime, settings: Settings
+) -> datetime:
     """Say when what is remembered has to be confirmed, by this computer's clock."""
-    if held is None or judge_held(held, now, settings) not in (Standing.FRESH, Standing.GRACE):
+    due_at = _verify_due(held, now, settings)
+    if held is None or due_at is None:
         return now
+    if last is not None and last.ended_at >= max(due_at, course.started_at):
+        return due_at  # asked already, to no avail: that is not put off once more
     checked_at = held.checked_at - held.slow_by
-    # Half of the grace is left for an outage; without any, the call is made when the cache runs out.
-    room = course.put_off(name, checked_at, settings.cache_for)
-    due_at = checked_at + settings.cache_for + min(room, settings.grace / 2)
-    return course.made_up(name, due_at) if settings.grace else due_at
+    return course.apart(name, checked_at, due_at, settings.cache_for, _most(held, course, settings))
+
+
+def _verify_due(held: Held | None, now: datetime, settings: Settings) -> datetime | None:
+    """Say when the cache runs out of a success that holds, grace included, by this computer's clock."""
+    if held is None or judge_held(held, now, settings) not in (Standing.FRESH, Standing.GRACE):
+        return None
+    return held.checked_at - held.slow_by + settings.cache_for
+
+
+def _most(held: Held, course: Course, settings: Settings) -> timedelta:
+    """Say by how much a verify may be put off: most of the grace is left for an outage."""
+    left = holds_until(held, settings) - held.slow_by - course.started_at
+    return max(min(left / OF_WHAT_IS_LEFT, settings.grace / 2), timedelta(0))
 
 
 def next_check(name: str, last: Round | None, course: Course, now: datetime, settings: Settings) -> datetime:
     """Say when to look for an update next, never before one is due (D-46)."""
-    if last is None or now < last.checked_at - CLOCK_TOLERANCE:
+    due_at = _check_due(last, now, settings)
+    if last is None or due_at is None:
         return now
-    due_at = last.checked_at + settings.check_every * (1 + last.spread)
-    later = due_at + course.put_off(name, last.checked_at, settings.check_every)
-    return course.made_up(name, later)
+    return course.apart(_checks(name), last.checked_at, due_at, settings.check_every, WIDE)
+
+
+def _checks(name: str) -> str:
+    """Name what is drawn for checks: at another time than verifies, or the peaks of both would be one."""
+    return f"{name} check"
+
+
+def _check_due(last: Round | None, now: datetime, settings: Settings) -> datetime | None:
+    """Say when an update check is due again; None: now, because there was none, or one in the future."""
+    if last is None or now < last.checked_at - CLOCK_TOLERANCE:
+        return None
+    return last.checked_at + settings.check_every * (1 + last.spread)
 
 
 def spread(name: str, at: datetime) -> float:

@@ -9,6 +9,7 @@ import argparse
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -52,11 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         told = parser.parse_args(argv)
         if not told.local and told.server is None:
             parser.error("the following arguments are required: --server")
-        if told.key == _STDIN:
-            told.key = sys.stdin.readline()
     except KeyboardInterrupt:
         return INTERRUPTED
     try:
+        if told.key == _STDIN:
+            told.key = _typed_in()
         if told.local:
             change: Callable[[argparse.Namespace], int] = told.run
             return change(told)
@@ -70,6 +71,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("licclient: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _typed_in() -> str:
+    """Read the key from the standard input.
+
+    Raises:
+        ValueError: There is no standard input, or no text in it.
+    """
+    if sys.stdin is None:
+        raise ValueError("there is no standard input to read the key from")
+    try:
+        return sys.stdin.readline()
+    except UnicodeDecodeError:
+        # Its own words are about bytes, and hold some of them.
+        raise ValueError(f"the standard input is no text in {sys.stdin.encoding}") from None
 
 
 # --- the commands -----------------------------------------------------------------------------
@@ -241,16 +257,21 @@ def _printable(text: str) -> str:
 
 
 def _client(told: argparse.Namespace) -> LicenseClient:
-    return LicenseClient(
-        told.server,
-        product=told.product,
-        slug=told.slug,
-        version=told.installed,
-        domain=told.domain,
-        state_dir=told.state_dir,
-        public_keys=told.public_key,
-        release_keys=told.release_key,
-    )
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", UserWarning)
+        client = LicenseClient(
+            told.server,
+            product=told.product,
+            slug=told.slug,
+            version=told.installed,
+            domain=told.domain,
+            state_dir=told.state_dir,
+            public_keys=told.public_key,
+            release_keys=told.release_key,
+        )
+    for one in warned:  # without the line of our code that Python would show
+        print(f"licclient: {_printable(str(one.message))}", file=sys.stderr)
+    return client
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,7 +16,6 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from licclient import _keyring
 from licclient._errors import ServiceUnavailable
@@ -24,6 +23,7 @@ from licclient._key_steps import KeySteps
 from licclient._links import is_in_the_clear
 from licclient._model import Settings
 from licclient._policy import is_version
+from licclient._proxies import system_proxy
 from licclient._sockets import within
 from licclient._status import LicenseState, LicenseStatus
 from licclient._wire import MAX_UPDATE_BYTES, REDIRECTS, UPDATE_CHECK_PATH, Call, Reply
@@ -118,28 +118,27 @@ def _name(server: str) -> Iterator[Finding]:
         yield _wrong("name", f"looking up {host} took longer than {SECONDS:.0f} s")
     except (OSError, UnicodeError) as problem:
         # Behind a proxy names are often looked up by the proxy alone.
-        is_fine = None if _proxy_of(server) else False
+        is_fine = None if system_proxy(server) else False
         yield Finding("name", is_fine, f"{host} cannot be looked up ({problem})")
     else:
         addresses = dict.fromkeys(str(one[4][0]) for one in found)
         yield _fine("name", f"{host} is {', '.join(addresses)}")
 
 
-def _proxy_of(server: str) -> str | None:
-    parts = urlsplit(server)
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return None if not proxy or proxy_bypass(parts.hostname or "") else proxy
-
-
 def _proxy(server: str) -> Iterator[Finding]:
-    proxy = _proxy_of(server)
+    proxy = system_proxy(server)
     if proxy is None:
         yield _noted("proxy", "none")
         return
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    try:
+        parts = urlsplit(proxy)
+        place = f"{parts.hostname}:{parts.port or ''}"
+    except ValueError:  # its words may hold the password
+        yield _wrong("proxy", "its address cannot be read")
+        return
     password = " (with a password)" if parts.username else ""
-    yield _noted("proxy", f"{parts.hostname}:{parts.port or ''}{password}")
+    kind = "" if parts.scheme == "http" else f"{parts.scheme}, "
+    yield _noted("proxy", f"{kind}{place}{password}")
 
 
 def _tls(server: str) -> Iterator[Finding]:
@@ -149,7 +148,7 @@ def _tls(server: str) -> Iterator[Finding]:
         words = "not used: the address is http" + (", so keys travel in the clear" if clear else "")
         yield _wrong("tls", words) if clear else _noted("tls", words)
         return
-    if _proxy_of(server):
+    if system_proxy(server):
         yield _noted("tls", "goes through the proxy; see service")
         return
     host = parts.hostname or ""

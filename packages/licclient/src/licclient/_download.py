@@ -13,7 +13,6 @@ What lies on the disk meanwhile is told in `_part`. `OSError` from the target fo
 escapes.
 """
 
-import errno
 import os
 import random
 from collections.abc import Generator
@@ -39,13 +38,11 @@ from licclient._part import (
     read_sealed_note,
 )
 from licclient._records import seal
+from licclient._room import demand_room
 from licclient._wire import Head, Reply, no_word, read_refusal
 
 MAX_TRIES: Final = 20
 """How many tries there are at all: a server that cuts after every byte must not keep us forever."""
-
-SPARE_BYTES: Final = 16 * 1024 * 1024
-"""What a download leaves free on the disk: filling it to the last byte would harm everything else."""
 
 _HASH_BLOCK: Final = 1024 * 1024
 
@@ -233,7 +230,7 @@ class Job:
             # Without the one nothing shows where it ends, without the other not that it is the file (D-55).
             raise ServiceUnavailable("The file came without its length or its digest.")
         self._start_over()
-        self._demand_room(told.size)
+        demand_room(self._folder, told.size, "the download")
         self._note = told
         self._file = make_part(self._part)
         if told.resumable:
@@ -250,20 +247,8 @@ class Job:
         if not same or note is None or span != (self.done, (note.size or 0) - 1, note.size):
             self._start_over()
             raise ServiceUnavailable("The service sent another part of the file than was asked for.")
-        self._demand_room((note.size or 0) - self.done)
+        demand_room(self._folder, (note.size or 0) - self.done, "the rest of the download")
         self._receiving = True
-
-    def _demand_room(self, needed: int) -> None:
-        """See that the disk has room for the rest, before the first byte of it (D-55)."""
-        from shutil import disk_usage  # noqa: PLC0415 - loads every archive format there is
-
-        disk = disk_usage(self._folder)
-        if disk.total and disk.free < needed + SPARE_BYTES:
-            raise OSError(
-                errno.ENOSPC,
-                f"No room for the download: it needs {needed} bytes more, and {disk.free} are free",
-                str(self._folder),
-            )
 
     def _judge_refusal(self, head: Head) -> None:
         """Ask for a fresh link, once; again only when the last one brought the file further."""

@@ -19,16 +19,21 @@ if TYPE_CHECKING:
     from licclient._update_steps import NoUpdate
 
 
-def explain(what: "LicclientError | Reason | LicenseStatus | NoUpdate", language: str | None = None) -> str:
+def explain(
+    what: "LicclientError | OSError | Reason | LicenseStatus | NoUpdate", language: str | None = None
+) -> str:
     """Say in a person's language what an error, a reason or a status means.
 
     The server's own words stay where they are: `LicenseRefused.message`.
 
     Args:
-        what: What `verify`, `activate`, `require`, `download` or `apply` raised; a reason; a status; or what
-            `look_for_update` found instead of an update.
+        what: What `verify`, `activate`, `require`, `download` or `apply` raised, an `OSError` of the last two
+            included; a reason; a status; or what `look_for_update` found instead of an update.
         language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
             the system. English stands in for others.
+
+    Raises:
+        TypeError: `what` is none of these.
     """
     from licclient._language import system_languages  # noqa: PLC0415 - most starts have nothing to say
     from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
@@ -49,6 +54,10 @@ def explain(what: "LicclientError | Reason | LicenseStatus | NoUpdate", language
             return text_of(f"flaw.{what.flaw.value}", tongue, what.detail)
         case LicclientError():
             return text_of(f"error.{_kind(what)}", tongue)
+        case OSError():
+            return text_of("error.disk", tongue, what.strerror or "").rstrip()
+        case _:
+            raise TypeError(f"{type(what).__name__} is nothing that licclient says")
 
 
 def _kind(error: LicclientError) -> str:

@@ -21,6 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from licclient._arguments import read_folder
 from licclient._cache import read_private, replace_file
 from licclient._versions import (
     DISCARDED,
@@ -66,10 +67,14 @@ class Installation:
 
     Args:
         folder: The app's own folder, which the user may write to. `apply` makes it if it is missing.
+
+    Raises:
+        TypeError: `folder` is no path, or one of bytes.
+        ValueError: `folder` is blank, which would be the working folder.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
-        self._folder = Path(folder).absolute()  # whatever folder the app works in later
+        self._folder = read_folder("folder", folder)
         self._versions = self._folder / VERSIONS
 
     def __repr__(self) -> str:
@@ -104,8 +109,13 @@ class Installation:
             UntrustedAnswer: The file is not the one that was verified.
             UnusableArchive: It is no zip, or holds what may not be unpacked (D-80). Nothing has changed.
             OSError: The folder cannot be written, has no room, or another process holds it for two minutes.
+            TypeError: `downloaded` is no `Downloaded`, but a path, say.
             ValueError: `downloaded.version` is no version that PEP 440 can read.
         """
+        from licclient._download import Downloaded  # noqa: PLC0415 - a launcher applies nothing
+
+        if not isinstance(downloaded, Downloaded):
+            raise TypeError(f"downloaded must be what download returned, not {type(downloaded).__name__}")
         name = folder_name(downloaded.version, downloaded.sha256)
         with self._alone():
             before = self._pointer()
@@ -128,6 +138,8 @@ class Installation:
         Raises:
             OSError: The folder cannot be written, or another process holds it for two minutes.
         """
+        if not self._folder.is_dir():  # none is made by going back
+            return None
         with self._alone():
             before = self._pointer()
             after = None if before is None else rolled_back(before)

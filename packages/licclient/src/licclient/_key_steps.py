@@ -3,6 +3,7 @@
 The calls themselves are in `_steps` and `_update_steps`; nothing here needs the network.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -147,19 +148,26 @@ class KeySteps(UpdateSteps):
         Args:
             course: What the worker has been through.
         """
-        from licclient._cadence import Plan, next_check, next_verify  # noqa: PLC0415 - for workers alone
+        from licclient._cadence import Plan, next_check, next_verify, noting  # noqa: PLC0415 - for workers alone
+        from licclient._outcome import read_note, read_outcome, write_note  # noqa: PLC0415 - as above
 
         found = self._activations.find()
         if found is None:
             return Plan(None, None)
         subject = self._subject(None, found, self._domain(), 0)
         now, held = self.now(), self._successes.find(subject)
-        verify_at = next_verify(subject.name, held, self._outcome(subject), course, now, self.settings)
-        round_name = self._round_of(found)
-        if held is None or self.settings.version is None or round_name is None:
+        round_name = None if self.settings.version is None else self._round_of(found)
+        last = None if round_name is None else read_round(self._state.load(round_name))
+        name, call = subject.name, call_name(subject.name)
+        document = self._state.load(call)
+        known = replace(course, note=read_note(document))
+        course = noting(name, held, last, known, now, self.settings)
+        if (note := course.note) is not None and course is not known:
+            self._state.change(call, lambda document: write_note(document, note))
+        verify_at = next_verify(name, held, read_outcome(document), course, now, self.settings)
+        if held is None or round_name is None:
             return Plan(verify_at, None)
-        last = read_round(self._state.load(round_name))
-        return Plan(verify_at, next_check(subject.name, last, course, now, self.settings))
+        return Plan(verify_at, next_check(name, last, course, now, self.settings))
 
     def _offered(self, found: Activation) -> Update | None:
         """Return the update that was offered last, as it is remembered."""

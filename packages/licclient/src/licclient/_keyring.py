@@ -97,6 +97,8 @@ def _patiently(work: Callable[[], _T]) -> _T:
 
 def _is_safe(backend: object) -> bool:
     """Tell a real keyring from the stand-ins: "fail", "null", and the plain-text files of keyrings.alt."""
+    if chained := getattr(backend, "backends", None):
+        return _is_safe(chained[0])  # a chain of several; the first one is where it keeps things
     module = type(backend).__module__
     priority = getattr(backend, "priority", 0)
     return not module.startswith(("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")) and (

@@ -111,6 +111,9 @@ class Life(_Parts["Worker"]):
         """Remember that a person does not want this version; in place of the one skipped before (D-87).
 
         It changes nothing but what `is_skipped` says: it is for windows that offer updates unasked.
+
+        Raises:
+            TypeError: No `Update`.
         """
         self._steps.skip(update)
 
@@ -128,8 +131,10 @@ class Life(_Parts["Worker"]):
         """Run one background worker: re-verifies the activated key and looks for updates when they are due.
 
         It tells the status at once, as it is remembered, and then whenever it changes; an update is told
-        once. A computer that was suspended is caught up with within half a minute. It ends with `close`, with
-        its own `stop`, or as a context manager, within a second, and then calls nobody back any more (D-59).
+        once. What no longer holds at its start, or when a suspended computer wakes up, is asked about within
+        half a minute; what holds and is due within four hours, so that not all apps ask at nine (D-137). It
+        ends with `close`, with its own `stop`, or as a context manager, within a second, and then calls
+        nobody back any more (D-59).
 
         Args:
             on_status: Called with a `LicenseStatus`; its `update` is left to `on_update`.

@@ -65,8 +65,8 @@ def refused_lately(last: Outcome | None, now: datetime, settings: Settings) -> L
     return last.refusal(settings)
 
 
-def write_outcome(outcome: Outcome) -> Document:
-    """Write the end of a call; what `note_begun` noted is thereby gone."""
+def write_outcome(outcome: Outcome, before: Document | None = None) -> Document:
+    """Write the end of a call; what `note_begun` noted is thereby gone, what `write_note` noted is not."""
     answer = outcome.answer
     told: dict[str, object] = {}
     if isinstance(answer, LicenseRefused):
@@ -77,7 +77,8 @@ def write_outcome(outcome: Outcome) -> Document:
         told = {"private": True}
     elif outcome.product is not None:
         told = {"product": outcome.product}
-    return {"call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "told": told}
+    kept = {} if before is None or "put_off" not in before else {"put_off": before["put_off"]}
+    return {**kept, "call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "told": told}
 
 
 def read_outcome(document: Document | None) -> Outcome | None:
@@ -143,3 +144,33 @@ def forget_begun(document: Document | None) -> Document | None:
         return document
     rest = {name: value for name, value in document.items() if name not in ("begun", "schema")}
     return rest or None
+
+
+# --- calls that were put off ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """That a worker has put off what was due when it started (D-137).
+
+    Attributes:
+        at: When that start was; aware, UTC.
+        cut: How often before that the app had ended too soon.
+    """
+
+    at: datetime
+    cut: int = 0
+
+
+def write_note(document: Document | None, note: Note) -> Document:
+    """Note that something was put off: not only a verify, so it stays when a call ends."""
+    return {**(document or {}), "put_off": {"at": note.at.isoformat(), "cut": min(note.cut, _MOST_CUT)}}
+
+
+def read_note(document: Document | None) -> Note | None:
+    """Read what was put off; None when there is nothing that makes sense."""
+    match document:
+        case {"put_off": {"at": str(at), "cut": int(cut)}} if (began := read_instant(at)) is not None:
+            return Note(began, min(max(cut, 0), _MOST_CUT))
+        case _:
+            return None

@@ -59,12 +59,12 @@ def judge_held(held: Held, now: datetime, settings: Settings) -> Standing:
         Within the tolerance the ends are judged by that latest instant, so a clock set back never brings a
         success back.
     """
-    return _judge(held, now + held.slow_by, settings)
+    return _judge(held, later(now, held.slow_by), settings)
 
 
 def _judge(held: Held, now: datetime, settings: Settings) -> Standing:
     """As `judge_held`, by a clock that is not slow."""
-    if now < held.seen_at - CLOCK_TOLERANCE:
+    if held.seen_at - now > CLOCK_TOLERANCE:
         return Standing.CLOCK_SET_BACK
     at = max(now, held.seen_at)
     if held.verified.expiry is not None and at.date() > held.verified.expiry:
@@ -77,20 +77,25 @@ def _judge(held: Held, now: datetime, settings: Settings) -> Standing:
 
 def next_check(held: Held, settings: Settings) -> datetime:
     """Say when a success has been held for so long that the service is asked again (D-41)."""
-    return _later(held.checked_at, settings.cache_for)
+    return later(held.checked_at, settings.cache_for)
 
 
 def holds_until(held: Held, settings: Settings) -> datetime:
     """Say until when a success holds without an answer: cache and grace, and never past its last day."""
-    end = _later(held.checked_at, settings.cache_for + settings.grace)
+    end = later(held.checked_at, settings.cache_for + settings.grace)
     expiry = held.verified.expiry
     return end if expiry is None else min(end, datetime.combine(expiry, time(23, 59, 59), UTC))
 
 
-def _later(at: datetime, span: timedelta) -> datetime:
+def later(at: datetime, span: timedelta) -> datetime:
+    """Return what the clock shows a span later, or the last instant that there is.
+
+    A clock may stand in the first or the last year, and so may what a forged record says. So instants are
+    compared by the time between them, which there always is, and put off by this.
+    """
     try:
         return at + span
-    except OverflowError:  # a clock that stood in the last years that there are
+    except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
 
 
@@ -114,7 +119,7 @@ def mark(held: Held, now: datetime, settings: Settings) -> Held:
     Returns:
         The very same object when nothing is to be written.
     """
-    at = now + held.slow_by
+    at = later(now, held.slow_by)
     if at <= held.seen_at:
         return held
     moved = replace(held, seen_at=at)
@@ -136,9 +141,9 @@ def settle(
     """Decide what an answer to a verify means, given what is remembered.
 
     A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
-    clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). Another product is
-    refused and nothing changes (D-44): the success may belong to another app. A 422 says nothing about the
-    key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
+    clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). So does another product
+    (D-44), if what was remembered was for this one: else it belongs to another app. A 422 says nothing about
+    the key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
     either: nothing holds through it (D-62). Without an answer the last success holds through cache and grace
     (D-42).
 
@@ -153,7 +158,8 @@ def settle(
     """
     match answer:
         case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
-            return Settled(wrong, held)
+            was_ours = held is not None and not _other_product(held.verified, settings)
+            return Settled(wrong, None if was_ours else held)
         case Verified():
             confirmed_at = answer.proof.signed_at if answer.proof else now
             seen_at = max(now, confirmed_at)
@@ -210,7 +216,7 @@ def is_due(last: Round | None, now: datetime, settings: Settings) -> bool:
     It is due when there was none, when the wait is over, and when the last one lies in the future: a clock
     that was ahead must not silence checks until it gets there again.
     """
-    if last is None or now < last.checked_at - CLOCK_TOLERANCE:
+    if last is None or last.checked_at - now > CLOCK_TOLERANCE:
         return True
     return now - last.checked_at >= settings.check_every * (1 + last.spread)
 
@@ -226,14 +232,15 @@ def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
     return Round(now, spread * MAX_SPREAD, answered=False, listing=last.listing if last else None)
 
 
-def end_round(claimed: Round, answer: Listing | LicclientError, installed: str) -> Round:
+def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
     """Say what is remembered of an update check (D-46, D-48).
 
-    An offer is remembered, the server's no forgets the one before, and no answer (nor a 422) leaves it.
+    What can be had is remembered, the server's no forgets what was before, and no answer (nor a 422) leaves
+    it. Whether it is newer is asked when it is read: two versions of an app may look into one folder.
     """
     match answer:
         case Listing():
-            kept = replace(answer, download_url=None, vouched=None) if is_offer(answer, installed) else None
+            kept = None if answer.download_url is None else replace(answer, download_url=None, vouched=None)
             return replace(claimed, answered=True, listing=kept)
         case LicenseRefused():
             return replace(claimed, answered=True, listing=None)

@@ -15,7 +15,8 @@ from licclient._model import Held, Listing, Round, Verified
 from licclient._wire import read_date
 
 SCHEMA: Final = 1
-"""Raised when the content changes its meaning; records of another schema read as nothing."""
+"""Records of another schema read as nothing. Raising it costs every customer the key and the id, so a slot;
+what a later version adds is a field that may be missing, as `slow_by` is."""
 
 Document = Mapping[str, Any]
 
@@ -24,7 +25,7 @@ def record_name(kind: str, *belongs_to: str) -> str:
     """Name a record after what it belongs to, without telling any of it.
 
     Args:
-        kind: `license`, `update`, `installation`, `download`.
+        kind: What the file's name begins with, such as `license`; docs/client.md lists them.
         belongs_to: Server, license key, domain, slug …: whatever sets this record apart.
 
     Returns:

@@ -84,16 +84,12 @@ def judge_status(
         key_hint: The end of the key.
         update: What is offered.
     """
-    answer = last.answer if last is not None else None
+    answer = (last.refusal(settings) or last.answer) if last is not None else None
     message = str(answer) if answer is not None else None
     if held is None:
-        refused = isinstance(answer, LicenseRefused)
-        return LicenseStatus(
-            LicenseState.REFUSED if refused else LicenseState.UNCONFIRMED,
-            key_hint,
-            reason=answer.reason if isinstance(answer, LicenseRefused) else None,
-            message=message,
-        )
+        if isinstance(answer, LicenseRefused):
+            return LicenseStatus(LicenseState.REFUSED, key_hint, reason=answer.reason, message=message)
+        return LicenseStatus(LicenseState.UNCONFIRMED, key_hint, message=message)
     state, source, reason = _standing(held, last, now, settings)
     told = held.verified
     return LicenseStatus(

@@ -203,7 +203,7 @@ class Steps:
         if not (closed and isinstance(reply, ServiceUnavailable)):
             # Last: who finds it must find the rest.
             ended = outcome_of(answer, _random_name(), now)
-            self._state.change(call_name(subject.name), lambda _: write_outcome(ended))
+            self._state.change(call_name(subject.name), lambda before: write_outcome(ended, before))
         if asking.activation is not None and not self._is_activated(asking.activation):
             self._forget_records(subject.name)
         return raised(settled.result)

@@ -170,6 +170,15 @@ TEXTS: Final[dict[str, Row]] = {
         "ダウンロードはキャンセルされました。",
         "下载已取消。",
     ),
+    # {detail} is the system's own sentence
+    "error.disk": (
+        "The file could not be saved. {detail}",
+        "Die Datei konnte nicht gespeichert werden. {detail}",
+        "Le fichier n’a pas pu être enregistré. {detail}",
+        "No se pudo guardar el archivo. {detail}",
+        "ファイルを保存できませんでした。{detail}",
+        "无法保存文件。{detail}",
+    ),
     "update.none": (
         "There is no update.",
         "Es gibt keine Aktualisierung.",

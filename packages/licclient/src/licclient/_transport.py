@@ -11,12 +11,13 @@ limits per read only, so it works on a thread of its own, and whoever waits cuts
 
 import random
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import truststore
@@ -26,6 +27,7 @@ from licclient._headers import add_promises, read_retry_after
 from licclient._links import redirect_target
 from licclient._model import Settings
 from licclient._pace import PASSING, retry_pause
+from licclient._proxies import system_proxy
 from licclient._quiet import unlogged
 from licclient._sockets import Line, nap, own_ip, within
 from licclient._wire import REDIRECTS, Call, Reply, no_word, shown_ip
@@ -48,17 +50,6 @@ class _Outcome:
     @property
     def told(self) -> float | None:
         return self.result.retry_after
-
-
-def _options(settings: Settings, agent: str) -> dict[str, Any]:
-    return {
-        "verify": _trust(),
-        "timeout": settings.timeout.total_seconds(),
-        "follow_redirects": False,
-        # One call or two a day: a kept connection would only be stale.
-        "limits": httpx.Limits(max_keepalive_connections=0),
-        "headers": {"User-Agent": agent, "Accept-Encoding": "identity"},
-    }
 
 
 def _trust() -> ssl.SSLContext | bool:
@@ -90,6 +81,8 @@ def failure(problem: BaseException) -> ServiceUnavailable:
             return ServiceUnavailable("The license service did not answer in time.")
         case httpx.ConnectError():
             return ServiceUnavailable("The license service could not be reached.")
+        case httpx.ProxyError():
+            return ServiceUnavailable("The proxy in this computer's settings did not let the call through.")
         case _:
             return ServiceUnavailable(
                 f"The license service gave no usable answer ({type(problem).__name__})."
@@ -146,14 +139,48 @@ class _Unveiling(httpx.BaseTransport):
 
 
 class Http(httpx.Client):
-    """httpx's client for veiled requests; proxies and all else as ever, so that there is one rule for them.
+    """httpx's client for veiled requests, on the way that the system's settings name for each (D-143).
 
-    httpx has no public way to wrap the transports that it makes for the system's proxies. Its versions are
-    bounded in `pyproject.toml`; should one not ask here any more, the bare endpoint is called, with no key.
+    httpx has no public way to choose a transport by request. Its versions are bounded in `pyproject.toml`;
+    should one not ask here any more, the bare endpoint is called, with no key.
+
+    Args:
+        make: Makes what sends requests: through a proxy, or directly for None.
+        agent: What we call ourselves.
+        seconds: Limit of each read and write.
     """
 
+    def __init__(self, make: Callable[[str | None], httpx.BaseTransport], agent: str, seconds: float) -> None:
+        headers = {"User-Agent": agent, "Accept-Encoding": "identity"}
+        super().__init__(transport=make(None), headers=headers, timeout=seconds, follow_redirects=False)
+        self._make = make
+        self._making = threading.Lock()
+        self._proxied: dict[str, httpx.BaseTransport] = {}
+
     def _transport_for_url(self, url: httpx.URL) -> httpx.BaseTransport:
-        return _Unveiling(super()._transport_for_url(url))
+        proxy = system_proxy(str(url))
+        return _Unveiling(self._transport if proxy is None else self._through(proxy))
+
+    def _through(self, proxy: str) -> httpx.BaseTransport:
+        with self._making:
+            if proxy not in self._proxied:
+                try:
+                    self._proxied[proxy] = self._make(proxy)
+                except ImportError:
+                    raise ServiceUnavailable(
+                        "The proxy in this computer's settings is a SOCKS proxy, which this app cannot use."
+                    ) from None
+                except (httpx.InvalidURL, ValueError):  # its words may hold a password
+                    raise ServiceUnavailable(
+                        "The proxy in this computer's settings has an address that cannot be read."
+                    ) from None
+            return self._proxied[proxy]
+
+    def close(self) -> None:
+        """Close what is open."""
+        super().close()
+        for transport in self._proxied.values():
+            transport.close()
 
 
 # --- calls ------------------------------------------------------------------------------------
@@ -174,7 +201,14 @@ class Transport:
 
     @cached_property
     def _http(self) -> Http:
-        return Http(**_options(self._settings, self._agent))
+        trust = _trust()
+        # One call or two a day: a kept connection would only be stale.
+        limits = httpx.Limits(max_keepalive_connections=0)
+
+        def make(proxy: str | None) -> httpx.BaseTransport:
+            return httpx.HTTPTransport(verify=trust, limits=limits, proxy=proxy)
+
+        return Http(make, self._agent, self._seconds)
 
     def own_ip(self, is_off: Callable[[], bool] | None = None) -> str:
         """Return our address on the way to the service, without waiting long for it (D-45).

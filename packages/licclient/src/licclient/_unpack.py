@@ -4,7 +4,6 @@ What the zip says is judged by `_archive` before anything is made. What it then 
 said: neither a byte more nor one less. Only stored and deflated entries come this far, so memory stays small.
 """
 
-import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,12 +13,10 @@ from typing import IO, TYPE_CHECKING, Final
 
 from licclient._archive import Entry, Plan, read_plan
 from licclient._errors import UntrustedAnswer, UnusableArchive
+from licclient._room import demand_room
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
-
-SPARE_BYTES: Final = 16 * 1024 * 1024
-"""What unpacking leaves free on the disk, as a download does (D-55)."""
 
 _BLOCK: Final = 256 * 1024
 _FLAGS: Final = (
@@ -45,7 +42,7 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
         _demand_verified(file, size, sha256)
         with _opened(file) as zipped:
             plan = read_plan(zipped.infolist())
-            _demand_room(plan, folder.parent)
+            demand_room(folder.parent, plan.size, "the new version")
             _fill(folder, plan, zipped)
 
 
@@ -64,18 +61,6 @@ def _demand_verified(file: BufferedReader, size: int, sha256: str) -> None:
 
     if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
         raise UntrustedAnswer("The file is not the one that was downloaded and verified: its digest differs.")
-
-
-def _demand_room(plan: Plan, where: Path) -> None:
-    from shutil import disk_usage  # noqa: PLC0415 - as above
-
-    disk = disk_usage(where)
-    if disk.total and disk.free < plan.size + SPARE_BYTES:
-        raise OSError(
-            errno.ENOSPC,
-            f"No room for the new version: it needs {plan.size} bytes, and {disk.free} are free",
-            str(where),
-        )
 
 
 @contextmanager

@@ -157,7 +157,7 @@ class UpdateSteps(Steps):
 
         def remember(document: Document | None) -> Document | None:
             claimed = read_round(document) or begin_round(None, now, _spread())
-            return write_round(end_round(claimed, answer, asking.installed))
+            return write_round(end_round(claimed, answer))
 
         self._state.change(self._round_name(asking.key, asking.slug), remember)
         return answer
@@ -202,6 +202,9 @@ class UpdateSteps(Steps):
         return document is not None and document.get("version") == update.version
 
     def _skipped_name(self, update: Update) -> str:
+        from licclient._arguments import check_update  # noqa: PLC0415 - as above
+
+        check_update(update)
         return record_name("skipped", self.settings.server, update.slug)
 
     # --- download -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
@@ -32,6 +32,9 @@ SLICE: Final = 30.0
 
 LEAST_PAUSE: Final = 0.5
 """Seconds between two looks, whatever the plan says."""
+
+ASLEEP: Final = timedelta(minutes=10)
+"""When nobody has looked for so long, the computer was suspended: its waking is a start like any (D-137)."""
 
 STOP_SECONDS: Final = 0.8
 """How long `stop` waits for a call on its way; then it is left alone: it tells nobody any more."""
@@ -83,12 +86,17 @@ class _Pace:
 
     def __init__(self, steps: KeySteps) -> None:
         self._steps = steps
-        self._course = Course(steps.now())
+        self._looked_at = steps.now()
+        self._course = Course(self._looked_at)
         self._verify_after: datetime | None = None
         self._check_after: datetime | None = None
 
     def plan(self) -> Plan:
         """Say when to do what; what went wrong and left no trace is not tried at once again."""
+        now = self._steps.now()
+        if now - self._looked_at > ASLEEP:
+            self._course = replace(self._course, started_at=now)
+        self._looked_at = now
         plan, now = self._steps.plan(self._course), self._steps.now()
         return Plan(
             _put_off(plan.verify_at, self._verify_after, now), _put_off(plan.check_at, self._check_after, now)

@@ -89,7 +89,7 @@ def to_loop(loop: "AbstractEventLoop") -> Deliver:
     """
 
     def deliver(call: Callable[[], object]) -> None:
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed, maybe just now
             loop.call_soon_threadsafe(call)
 
     return deliver

@@ -35,6 +35,7 @@ except ModuleNotFoundError as problem:
         raise
     raise ImportError("licclient.qt needs PySide6: pip install 'licclient[qt]'") from problem
 
+from licclient._arguments import read_folder
 from licclient._dialogs.activation import Activation
 from licclient._dialogs.driver import Driver, State, begin_activation, begin_offer
 from licclient._dialogs.update import Offer
@@ -306,7 +307,7 @@ class UpdateDialog(_Dialog):
         *,
         language: str | None = None,
     ) -> None:
-        super().__init__(parent, client, begin_offer(client, update, language), Path(to))
+        super().__init__(parent, client, begin_offer(client, update, language), read_folder("to", to))
         self._buttons[Action.GO].setFocus()
 
     @property

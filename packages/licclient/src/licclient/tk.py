@@ -21,6 +21,7 @@ from tkinter import font as tkfont
 from tkinter import ttk
 from typing import TYPE_CHECKING, Any, Final
 
+from licclient._arguments import read_folder
 from licclient._dialogs.activation import Activation
 from licclient._dialogs.driver import Driver, State, begin_activation, begin_offer
 from licclient._dialogs.update import Offer
@@ -354,7 +355,7 @@ class UpdateDialog(_Dialog):
         *,
         language: str | None = None,
     ) -> None:
-        super().__init__(parent, client, begin_offer(client, update, language), Path(to))
+        super().__init__(parent, client, begin_offer(client, update, language), read_folder("to", to))
         self._frame.rowconfigure(3, weight=1)
         self._buttons[Action.GO].focus_set()
 

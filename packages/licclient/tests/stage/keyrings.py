@@ -65,3 +65,19 @@ class Forgetful(Keyring):
 
     def set_password(self, service, username, password):
         """Keep it, or not."""
+
+
+class Chain(Keyring):
+    """Several keyrings in a row, as keyring makes one of all that it finds: the first one keeps things."""
+
+    def __init__(self, *backends: Keyring) -> None:
+        super().__init__()
+        self.backends = backends
+
+    def get_password(self, service, username):
+        """Ask the first one."""
+        return self.backends[0].get_password(service, username)
+
+    def set_password(self, service, username, password):
+        """Leave it to the first one."""
+        self.backends[0].set_password(service, username, password)

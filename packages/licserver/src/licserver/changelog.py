@@ -1,9 +1,11 @@
 """What of a changelog is kept: plain text as it is, of HTML the harmless part. Pure."""
 
 import re
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
-import nh3
+if TYPE_CHECKING:
+    import nh3
 
 _TAG: Final = re.compile(r"<[A-Za-z/!?]")
 """What a browser takes for the beginning of a tag or a comment, also when it never ends."""
@@ -13,12 +15,6 @@ _TAGS: Final = {
     *("ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"),
     *("a", "b", "strong", "i", "em", "u", "s", "ins", "del", "small", "sub", "sup", "span", "code", "kbd"),
 }
-_CLEANER: Final = nh3.Cleaner(
-    tags=_TAGS,
-    attributes={"a": {"href", "title"}},
-    url_schemes={"http", "https", "mailto"},
-    url_relative="deny",  # relative to what, in an app?
-)
 
 
 def is_html(changelog: str) -> bool:
@@ -39,5 +35,17 @@ def clean(changelog: str) -> str:
     """
     if not is_html(changelog):
         return changelog
-    cleaned = _CLEANER.clean(changelog).strip()
+    cleaned = _cleaner().clean(changelog).strip()
     return cleaned if not cleaned or is_html(cleaned) else f"<p>{cleaned}</p>"
+
+
+@cache
+def _cleaner() -> "nh3.Cleaner":
+    import nh3  # noqa: PLC0415 - only who publishes pays for it
+
+    return nh3.Cleaner(
+        tags=_TAGS,
+        attributes={"a": {"href", "title"}},
+        url_schemes={"http", "https", "mailto"},
+        url_relative="deny",  # relative to what, in an app?
+    )

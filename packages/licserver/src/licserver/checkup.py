@@ -210,11 +210,11 @@ def _check_database(settings: Settings, vault: Vault | None, now: datetime) -> I
     try:
         database = engine.connect(settings.database)
     except LicserverError as problem:
-        yield _bad("database", str(problem), "mend LICSERVER_DATABASE_URL")
+        yield _bad("database", str(problem), _mend_address(settings))
         return
     try:
         file = None if database.is_remote else Path(str(database.engine.url.database))
-        if file is not None and not file.exists():
+        if file is not None and not _is_there(file):
             yield _bad(
                 "database",
                 f"there is no {file} yet",
@@ -228,9 +228,35 @@ def _check_database(settings: Settings, vault: Vault | None, now: datetime) -> I
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         yield from _check_releases(settings, Records(database), now)
     except LicserverError as problem:
-        yield _bad("database", str(problem), "see docs/server.md, or restore a backup")
+        away = "see that it runs, that this machine may reach it, and that LICSERVER_DATABASE_URL is right"
+        yield _bad(
+            "database",
+            str(problem),
+            away if database.is_remote else "do what it says, as the server's user; else restore a backup",
+        )
+    except OSError as problem:  # of the file, or of the folder around it
+        yield _bad(
+            "database",
+            f"cannot look at {problem.filename}: {problem.strerror}",
+            "run this as the server's user",
+        )
     finally:
         database.close()
+
+
+def _mend_address(settings: Settings) -> str:
+    if settings.database_url is None:
+        return "it is made in the data folder by the first command"
+    return "mend LICSERVER_DATABASE_URL"
+
+
+def _is_there(file: Path) -> bool:
+    """Tell whether there is a file; `Path.exists` may take one that is out of reach for missing."""
+    try:
+        file.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Iterator[Finding]:
@@ -272,7 +298,12 @@ def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Iter
         some = ", ".join(lacking[:_SHOWN]) + ("…" if len(lacking) > _SHOWN else "")
         yield _bad("files", f"{where} lacks the file of {some}", "put it back from your backup")
     else:
-        yield Finding("files", Level.OK, f"{where} has the file of each of {len(offered)} latest releases")
+        yield Finding("files", Level.OK, f"{where} has the file of {_every(len(offered))}")
+
+
+def _every(count: int) -> str:
+    """All the latest releases, of which there are so many."""
+    return "the latest release" if count == 1 else f"each of {count} latest releases"
 
 
 def _check_manifest(slug: str, release: Release, now: datetime) -> Iterator[Finding]:

@@ -1,23 +1,30 @@
 """asyncio in front of the synchronous store: everybody who waits is served by one statement.
 
-A queue that is idle serves, at the next turn of the event loop, whoever came in this one. There is no
-timer: somebody alone is served at once. Where serving has to wait, for another machine or for the disk
-to confirm a write, that happens on a thread, and those who come meanwhile are the next batch.
+A queue that is idle serves, at the next turn of the event loop, whoever came in this one; while each turn
+brings more, it lets them come first. There is no timer: somebody alone is served at once. Where serving
+has to wait, for another machine or for the disk to confirm a write, that happens on a thread, and those
+who come meanwhile are the next batch.
 """
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from licserver.errors import StoreUnavailable
 from licserver.model import License, Product, Release
 from licserver.rules import VerifyVerdict
 from licserver.signing import LinkSubject
-from licserver.store import BatchStore, Claim, Sighting, UpdateAsk
+from licserver.store import Admission, BatchStore, Claim, Sighting, UpdateAsk
 
 MAX_BATCH: Final = 256
 """Asks answered by one statement; bounds the statement's length and the wait of the last in line."""
+
+QUICK: Final = 0.002
+"""Seconds. A disk that has confirmed a commit in less is waited for in the event loop the next time."""
 
 Ask = TypeVar("Ask")
 Reply = TypeVar("Reply")
@@ -40,6 +47,7 @@ class BatchQueue(Generic[Ask, Reply]):
         self._waiting: list[tuple[Ask, asyncio.Future[Reply]]] = []
         self._serving: asyncio.Future[Replies[Reply]] | None = None
         self._busy = False
+        self._come = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def ask(self, ask: Ask) -> asyncio.Future[Reply]:
@@ -50,10 +58,23 @@ class BatchQueue(Generic[Ask, Reply]):
         self._waiting.append((ask, future))
         if not self._busy:
             self._busy = True
+            self._come = 1
             loop.call_soon(self._begin)
         return future
 
     def _begin(self) -> None:
+        """Serve whoever waits, unless more are just coming.
+
+        A statement costs almost as much for one as for ten, and what a turn of the loop brings is
+        seldom more than ten: they came while the turn before was at work.
+        """
+        if self._come < len(self._waiting) < MAX_BATCH:
+            self._come = len(self._waiting)
+            asyncio.get_running_loop().call_soon(self._begin)
+        else:
+            self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
         """Serve whoever waits, until that itself takes waiting for."""
         while self._waiting:
             # Who was cancelled meanwhile is not served. A caller who hangs up is not cancelled: his slot is
@@ -82,7 +103,7 @@ class BatchQueue(Generic[Ask, Reply]):
         else:
             error = serving.exception()
         _hand_out(batch, serving.result() if error is None else [error] * len(batch))
-        self._begin()
+        self._serve_waiting()
 
     async def finish(self) -> None:
         """Let what is being served come to its end."""
@@ -104,6 +125,62 @@ def _hand_out(
             future.set_exception(reply)
         else:
             future.set_result(reply)
+
+
+class LocalAdmissions:
+    """Admits on a file of this machine; on a thread is only what waits for others, or for a slow disk.
+
+    The way to a thread and back costs more than a quick disk does, and who commits in the loop goes on
+    reading with the page cache that he has. Judged on a thread, a batch would pass the interpreter to and
+    fro with the loop at each of its rows, and take four times as long.
+
+    Args:
+        store: The batch side of a database of this machine.
+        thread: For what waits.
+    """
+
+    def __init__(self, store: BatchStore, thread: ThreadPoolExecutor) -> None:
+        self._store = store
+        self._thread = thread
+        self._is_disk_quick = False  # until it was seen to be
+
+    def admit(self, claims: Sequence[Claim]) -> Replies[VerifyVerdict] | Awaitable[Replies[VerifyVerdict]]:
+        """Admit a batch; at once, if nothing has to be waited for."""
+        if not self._is_disk_quick or self._store.is_log_long:
+            return self._admit_beside(claims)
+        admission = self._store.admission()
+        if not admission.begin_at_once():
+            return self._admit_beside(claims)
+        try:
+            verdicts = admission.judge(claims)
+            self._commit(admission)
+        except BaseException:
+            admission.abandon()
+            raise
+        return verdicts
+
+    async def _admit_beside(self, claims: Sequence[Claim]) -> Replies[VerifyVerdict]:
+        loop = asyncio.get_running_loop()
+        admission = self._store.admission()
+        try:
+            await loop.run_in_executor(self._thread, self._begin, admission)
+            verdicts = admission.judge(claims)
+            await loop.run_in_executor(self._thread, self._commit, admission)
+        except BaseException:
+            admission.abandon()
+            raise
+        return verdicts
+
+    def _begin(self, admission: Admission) -> None:
+        if self._store.is_log_long:
+            with contextlib.suppress(StoreUnavailable):  # whoever is next tries again
+                self._store.move_log()
+        admission.begin()
+
+    def _commit(self, admission: Admission) -> None:
+        began = time.perf_counter()
+        admission.commit()
+        self._is_disk_quick = time.perf_counter() - began < QUICK
 
 
 class Desk:
@@ -129,8 +206,7 @@ class Desk:
             # A read of a local file never waits for a lock, and costs less than the hop to a thread.
             self._sightings = BatchQueue(store.look_up)
             self._updates = BatchQueue(store.look_up_updates)
-            self._writer = self._thread("desk-claim")
-            self._claims = BatchQueue(self._admit_beside)
+            self._claims = BatchQueue(LocalAdmissions(store, self._thread("desk-claim")).admit)
 
     def _thread(self, name: str) -> ThreadPoolExecutor:
         self._threads.append(thread := ThreadPoolExecutor(1, name))
@@ -142,23 +218,6 @@ class Desk:
         """Serve on a thread of its own: the answer comes from another machine."""
         thread = self._thread(name)
         return lambda asks: asyncio.get_running_loop().run_in_executor(thread, serve, asks)
-
-    async def _admit_beside(self, claims: Sequence[Claim]) -> Replies[VerifyVerdict]:
-        """Admit on a local file: what waits for a lock or for the disk is on the thread, and nothing else.
-
-        Judged on the thread, a batch would pass the interpreter to and fro with the event loop at
-        each of its rows, and take four times as long.
-        """
-        loop = asyncio.get_running_loop()
-        admission = self._store.admission()
-        try:
-            await loop.run_in_executor(self._writer, admission.begin)
-            verdicts = admission.judge(claims)
-            await loop.run_in_executor(self._writer, admission.commit)
-        except BaseException:
-            admission.abandon()
-            raise
-        return verdicts
 
     def look_up(self, sighting: Sighting) -> Awaitable[License | None]:
         """Load the license that is asked for."""

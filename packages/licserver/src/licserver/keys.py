@@ -5,6 +5,7 @@ key. A key's id is its RFC 7638 thumbprint, so that everybody who has the public
 """
 
 import json
+import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,15 +13,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from nacl.bindings import crypto_sign
+from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
+from nacl.exceptions import BadSignatureError
 
 from licserver.errors import WrongUse
 
@@ -71,9 +65,11 @@ class PublicKey:
 
     def verify(self, signature: bytes, message: bytes) -> bool:
         """Tell whether the private half of this key signed `message`."""
+        if len(signature) != _SIGNATURE_BYTES:  # libsodium takes both as one
+            return False
         try:
-            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
-        except InvalidSignature:
+            crypto_sign_open(signature + message, self.raw)
+        except BadSignatureError:
             return False
         return True
 
@@ -91,14 +87,20 @@ class PrivateKey:
 
     seed: bytes = field(repr=False)
     public: PublicKey = field(init=False)
+    _expanded: bytes = field(init=False, repr=False, compare=False)
+    """The key as libsodium wants it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "public", PublicKey(self._key.public_key().public_bytes_raw()))
+        if len(self.seed) != KEY_BYTES:
+            raise ValueError(f"an Ed25519 seed has {KEY_BYTES} bytes")
+        public, expanded = crypto_sign_seed_keypair(self.seed)
+        object.__setattr__(self, "public", PublicKey(public))
+        object.__setattr__(self, "_expanded", expanded)
 
     @classmethod
     def generate(cls) -> Self:
         """Draw a new key."""
-        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+        return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     def from_pem(cls, pem: bytes, source: str) -> Self:
@@ -111,6 +113,11 @@ class PrivateKey:
         Raises:
             WrongUse: naming `source`, and nothing of what stands in it, for anything else.
         """
+        # Here, as in `vault`: who has no PEM to read or to write does not pay for it.
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
         try:
             found = load_pem_private_key(pem, None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -124,7 +131,15 @@ class PrivateKey:
 
     def to_pem(self) -> bytes:
         """Write what `from_pem` reads. A secret: for a file of mode 0600, and for nothing else."""
-        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+
+        key = Ed25519PrivateKey.from_private_bytes(self.seed)
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, message: bytes) -> bytes:
         """Sign: 64 bytes (RFC 8032).
@@ -133,15 +148,6 @@ class PrivateKey:
         a signed answer costs.
         """
         return crypto_sign(message, self._expanded)[:_SIGNATURE_BYTES]
-
-    @cached_property
-    def _expanded(self) -> bytes:
-        """The key as libsodium wants it."""
-        return self.seed + self.public.raw
-
-    @cached_property
-    def _key(self) -> Ed25519PrivateKey:
-        return Ed25519PrivateKey.from_private_bytes(self.seed)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,16 @@
 """Passwords of the console's users: what they must be like, and how they are kept (D-96)."""
 
 from functools import cache
-from typing import Final
-
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
+from typing import TYPE_CHECKING, Final
 
 from licserver.errors import WrongUse
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
 
 MIN_LENGTH: Final = 12
 MAX_LENGTH: Final = 1024
 """Characters; without an upper end a megabyte could be given to the hash."""
-
-_HASHER: Final = PasswordHasher()
-"""Argon2id as RFC 9106 recommends where memory is scarce: 64 MiB and three passes, some 0.1 s."""
 
 
 def check_password(name: str, password: str) -> None:
@@ -36,7 +33,7 @@ def check_password(name: str, password: str) -> None:
 
 def hash_password(password: str) -> str:
     """Make what is kept of a password; takes some 0.1 s and 64 MiB, so never in an event loop."""
-    return _HASHER.hash(password)
+    return _hasher().hash(password)
 
 
 def is_password(kept: str | None, password: str) -> bool:
@@ -48,8 +45,10 @@ def is_password(kept: str | None, password: str) -> bool:
     """
     if len(password) > MAX_LENGTH:
         return False
+    from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415 - as `_hasher`
+
     try:
-        _HASHER.verify(kept or _nobodys(), password)
+        _hasher().verify(kept or _nobodys(), password)
         return kept is not None
     except (VerificationError, InvalidHashError):
         return False
@@ -57,9 +56,17 @@ def is_password(kept: str | None, password: str) -> bool:
 
 def is_dated(kept: str) -> bool:
     """Tell whether a hash was made with other parameters than those of today."""
-    return _HASHER.check_needs_rehash(kept)
+    return _hasher().check_needs_rehash(kept)
 
 
 @cache
 def _nobodys() -> str:
-    return _HASHER.hash("nobody's password")
+    return _hasher().hash("nobody's password")
+
+
+@cache
+def _hasher() -> "PasswordHasher":
+    """Argon2id as RFC 9106 recommends where memory is scarce: 64 MiB and three passes, some 0.1 s."""
+    from argon2 import PasswordHasher  # noqa: PLC0415 - a process without a console does without
+
+    return PasswordHasher()

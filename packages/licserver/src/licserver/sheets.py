@@ -6,6 +6,7 @@ a new license would have.
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
@@ -17,6 +18,12 @@ FORMATS: Final = ("csv", "jsonl")
 
 MAX_LINE: Final = 16 << 20
 """Characters of a line: a license may have a hundred thousand activations."""
+
+
+_MARK: Final = "\N{BYTE ORDER MARK}"
+"""Spreadsheets write it where a file of UTF-8 begins."""
+
+_NO_NAMES: Final = "the first line must name the fields, and 'product' among them"
 
 
 class ActivationRow(NamedTuple):
@@ -174,13 +181,17 @@ def read_rows(form: str, lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow
 
 def _read_csv(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]]:
     csv.field_size_limit(MAX_LINE)
-    reader = csv.reader(lines, strict=True)
+    lines = iter(lines)
+    first = next(lines, "").removeprefix(_MARK)
+    reader = csv.reader(itertools.chain([first], lines), delimiter=_delimiter(first), strict=True)
     names: list[str] | None = None
     begins = 1
     while True:
         try:
             cells = next(reader)
         except StopIteration:
+            if names is None:
+                yield 1, Problem(1, _NO_NAMES)
             return
         except csv.Error as problem:
             yield begins, Problem(begins, f"this is no CSV: {problem}")
@@ -195,12 +206,17 @@ def _read_csv(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]
             yield line, _read_cells(line, names, cells)
 
 
+def _delimiter(first: str) -> str:
+    """What stands between cells: spreadsheets write what their country is used to (D-148)."""
+    return next((one for one in ";\t" if one in first and "," not in first), ",")
+
+
 def _wrong_names(names: list[str]) -> str | None:
     if unknown := [name for name in names if name not in FIELDS]:
         return f"there is no field {unknown[0]!r}; there are: {', '.join(FIELDS)}"
     if len(set(names)) < len(names):
         return "a field is named twice"
-    return None if "product" in names else "the first line must name the fields, and 'product' among them"
+    return None if "product" in names else _NO_NAMES
 
 
 def _read_cells(line: int, names: list[str], cells: list[str]) -> LicenseRow | Problem:
@@ -224,7 +240,8 @@ def _read_cells(line: int, names: list[str], cells: list[str]) -> LicenseRow | P
 
 
 def _read_json_lines(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]]:
-    for line, text in enumerate(lines, 1):
+    for line, read in enumerate(lines, 1):
+        text = read.removeprefix(_MARK) if line == 1 else read
         if not text.strip():
             continue
         try:

@@ -18,9 +18,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from licserver.errors import VaultError, WrongUse
 from licserver.files import hand_over, sweep, sync_folder
 from licserver.keys import PrivateKey, SigningKey
@@ -71,8 +68,7 @@ class Vault:
 
     def seal(self, key: str) -> bytes:
         """Encrypt a key for the database, bound to its own row."""
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + AESGCM(self.seal_secret).encrypt(nonce, key.encode(), self.license_id(key))
+        return _encrypt(self.seal_secret, key.encode(), self.license_id(key))
 
     def open(self, sealed: bytes, license_id: bytes) -> str:
         """Decrypt a key from the database.
@@ -80,13 +76,10 @@ class Vault:
         Raises:
             VaultError: when it was sealed with other secrets, altered, or belongs to another row.
         """
-        nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-        try:
-            return AESGCM(self.seal_secret).decrypt(nonce, ciphertext, license_id).decode()
-        except (InvalidTag, ValueError):  # ValueError: cut so short that not even the nonce is left
-            raise VaultError(
-                "a license key in the database was altered or sealed with other secrets"
-            ) from None
+        key = _decrypt(self.seal_secret, sealed, license_id)
+        if key is None:
+            raise VaultError("a license key in the database was altered or sealed with other secrets")
+        return key.decode()
 
     def lock(self, content: bytes, label: bytes) -> bytes:
         """Encrypt what only this vendor is to read again, bound to what it is for.
@@ -95,8 +88,7 @@ class Vault:
             content: Whatever it is.
             label: Says what for; `unlock` must be told the same. Not secret.
         """
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + AESGCM(self.seal_secret).encrypt(nonce, content, _LOCKED + label)
+        return _encrypt(self.seal_secret, content, _LOCKED + label)
 
     def unlock(self, locked: bytes, label: bytes) -> bytes:
         """Decrypt what `lock` made.
@@ -104,11 +96,10 @@ class Vault:
         Raises:
             VaultError: when it was made with other secrets, altered, or made for something else.
         """
-        nonce, ciphertext = locked[:_NONCE_BYTES], locked[_NONCE_BYTES:]
-        try:
-            return AESGCM(self.seal_secret).decrypt(nonce, ciphertext, _LOCKED + label)
-        except (InvalidTag, ValueError):
-            raise VaultError("what was kept in the database was altered or made with other secrets") from None
+        content = _decrypt(self.seal_secret, locked, _LOCKED + label)
+        if content is None:
+            raise VaultError("what was kept in the database was altered or made with other secrets")
+        return content
 
     @property
     def fingerprint(self) -> bytes:
@@ -116,6 +107,26 @@ class Vault:
         return hmac.digest(self.index_secret, b"licserver vault fingerprint", "sha256") + hmac.digest(
             self.seal_secret, b"licserver vault fingerprint", "sha256"
         )
+
+
+def _encrypt(secret: bytes, content: bytes, bound_to: bytes) -> bytes:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see `_decrypt`
+
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return nonce + AESGCM(secret).encrypt(nonce, content, bound_to)
+
+
+def _decrypt(secret: bytes, sealed: bytes, bound_to: bytes) -> bytes | None:
+    """Undo `_encrypt`; None for what it did not make."""
+    # Here, because a process that only answers customers needs none of it, and it takes 7 MiB.
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+    try:
+        return AESGCM(secret).decrypt(nonce, ciphertext, bound_to)
+    except (InvalidTag, ValueError):  # ValueError: cut so short that not even the nonce is left
+        return None
 
 
 def new_secrets() -> dict[str, Any]:
@@ -223,7 +234,7 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
     try:
         return read_vault(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as problem:
-        raise VaultError(f"cannot read {path}: {type(problem).__name__}") from None
+        raise _unreadable(path, problem) from None
 
 
 def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> Vault:
@@ -323,7 +334,7 @@ def read_secrets(settings: Settings) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        raise VaultError(f"cannot read {path}: {type(problem).__name__}") from None
+        raise _unreadable(path, problem) from None
 
 
 def _create_secrets(path: Path) -> None:
@@ -380,3 +391,8 @@ def _link_once(temporary: Path, path: Path) -> None:
         temporary.rename(path)  # on Windows a rename never overwrites
     else:
         os.link(temporary, path)
+
+
+def _unreadable(path: Path, problem: OSError | UnicodeDecodeError) -> VaultError:
+    why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+    return VaultError(f"cannot read {path}: {why}")

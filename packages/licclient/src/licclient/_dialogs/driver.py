@@ -24,6 +24,7 @@ from licclient._dialogs.view import (
     Typed,
     View,
     Work,
+    in_short_lines,
 )
 from licclient._errors import LicclientError
 from licclient._language import system_languages
@@ -192,7 +193,8 @@ def begin_offer(client: "LicenseClient", update: "Update", language: str | None)
     settings = client._steps.settings  # noqa: SLF001 - of the house
     if settings.slug is None or settings.version is None:
         raise ValueError("updates need slug= and version= when the client is made")
-    return Offer(_tongue(language), update, settings.version)
+    changelog = in_short_lines(update.changelog_text)
+    return Offer(_tongue(language), update, settings.version, changelog=changelog)
 
 
 def _tongue(language: str | None) -> str:

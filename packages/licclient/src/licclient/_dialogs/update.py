@@ -1,6 +1,6 @@
 """Pure: the dialog that offers an update and shows its download (D-85, D-87)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from licclient._dialogs.view import (
@@ -18,6 +18,7 @@ from licclient._dialogs.view import (
     Stop,
     Tone,
     View,
+    cut_short,
 )
 from licclient._dialogs.words import say, say_problem
 from licclient._download import Downloaded
@@ -45,6 +46,7 @@ class Offer:
         problem: Why the last download did not arrive.
         far: How far the download is.
         outcome: What has arrived.
+        changelog: What is new, as a window shows it; read once, because a view is made for each step.
     """
 
     language: str
@@ -54,6 +56,7 @@ class Offer:
     far: Progressed | None = None
     outcome: Downloaded | None = None
     phase: _Phase = _Phase.OFFERED
+    changelog: str = field(default="", repr=False)
 
     def step(self, event: Event) -> tuple["Offer", Command | None]:
         """Take what has happened; say where the dialog stands now, and what it wants done."""
@@ -83,10 +86,10 @@ class Offer:
         speak, update = self.language, self.update
         view = View(
             title=say("update.title", speak),
-            heading=say("update.heading", speak, f"{update.name} {update.version}"),
+            heading=say("update.heading", speak, f"{cut_short(update.name)} {update.version}"),
             intro=self._facts(),
             label=say("update.label", speak),
-            body=update.changelog_text,
+            body=self.changelog,
         )
         match self.phase:
             case _Phase.OFFERED:

@@ -160,6 +160,33 @@ Work = Activate | Download | Skip
 Command = Work | Stop | Close
 
 
+# --- how much of it is shown -------------------------------------------------------------------
+
+MOST_LETTERS: Final = 100_000
+"""How much of a changelog is shown; nobody reads more in a window."""
+
+LONGEST_LINE: Final = 1_000
+"""Letters after which a line is broken: toolkits need minutes to lay out one of a million."""
+
+MOST_WORDS: Final = 500
+"""How much of a name or a sentence of the server is shown: the window must fit the screen."""
+
+
+def in_short_lines(text: str) -> str:
+    """Cut a text so that a window shows it at once, however long it is and however long its lines are."""
+    pieces = [
+        line[at : at + LONGEST_LINE]
+        for line in text[:MOST_LETTERS].split("\n")
+        for at in range(0, len(line) or 1, LONGEST_LINE)
+    ]
+    return "\n".join(pieces) + ("\n…" if len(text) > MOST_LETTERS else "")
+
+
+def cut_short(text: str) -> str:
+    """Cut what stands in a label."""
+    return text if len(text) <= MOST_WORDS else text[:MOST_WORDS] + "…"
+
+
 # --- how it looks -----------------------------------------------------------------------------
 
 # On light and on dark ground; each has a contrast of at least 4.5 to white or to black.

@@ -6,6 +6,7 @@ letter is there twice, which a test holds. Japanese and Chinese windows write th
 
 from typing import Final
 
+from licclient._dialogs.view import cut_short
 from licclient._errors import LicclientError
 from licclient._explain import explain
 from licclient._texts import LANGUAGES, Row
@@ -241,15 +242,7 @@ WORDS: Final[dict[str, Row]] = {
         "続ける(&C)",
         "继续(&C)",
     ),
-    # --- what no error of licclient says; {0} is the system's own sentence ---
-    "problem.disk": (
-        "The file could not be saved. {0}",
-        "Die Datei konnte nicht gespeichert werden. {0}",
-        "Le fichier n’a pas pu être enregistré. {0}",
-        "No se pudo guardar el archivo. {0}",
-        "ファイルを保存できませんでした。{0}",
-        "无法保存文件。{0}",
-    ),
+    # --- what nobody expected ---
     "problem.unexpected": (
         "Something went wrong that should not have. Please contact support.",
         "Etwas Unerwartetes ist schiefgegangen. Bitte wenden Sie sich an den Support.",
@@ -275,9 +268,7 @@ def say(code: str, language: str, *details: str) -> str:
 def say_problem(problem: BaseException, language: str) -> str:
     """Say what went wrong; what nobody expected is not quoted: it may hold anything."""
     match problem:
-        case LicclientError():
-            return explain(problem, language)
-        case OSError():
-            return say("problem.disk", language, problem.strerror or "").rstrip()
+        case LicclientError() | OSError():
+            return cut_short(explain(problem, language))
         case _:
             return say("problem.unexpected", language)

@@ -6,14 +6,14 @@ they are used, not where clients are made: so an app's client that was made at i
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
 import httpx
 
-from licclient import _keyring, _steps, _transport, _worker
+from licclient import _doctor, _keyring, _steps, _transport, _worker
 from licclient._cache import StateFolder
 from licclient._ed25519 import PublicKey
 from licclient._life import AsyncLife, Life
@@ -45,7 +45,7 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
     def led_here(transport: Any) -> _transport.Http:
         settings: Settings = transport._settings  # noqa: SLF001 - it is ours
         mock = httpx.MockTransport(lambda request: _respond(service, request, settings, clock()))
-        return _transport.Http(transport=mock, trust_env=False, headers={"User-Agent": "licclient"})
+        return _transport.Http(lambda _proxy: mock, "licclient", settings.timeout.total_seconds())
 
     workers: list[Worker | AsyncWorker] = []
 
@@ -70,9 +70,16 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             (_keyring, "store", lambda _account, _key: False),
             (_keyring, "fetch", lambda _account: None),
             (_keyring, "drop", lambda _account: None),
+            # A report for support looks at this computer, its name server and its network.
+            (_keyring, "describe", lambda: _NOT_LOOKED),
+            (_doctor, "_name", _unseen("name")),
+            (_doctor, "_proxy", _unseen("proxy")),
+            (_doctor, "_tls", _unseen("tls")),
+            (_doctor, "_folder", _unseen("state folder")),
             # A worker looks at the clock so often that it keeps up with a test that moves it.
             (_worker, "SLICE", 0.02),
             (_worker, "LEAST_PAUSE", 0.02),
+            (_worker, "ASLEEP", timedelta.max),  # whoever moves the clock means that time passes
             (_steps, "read_clock", lambda _clock: clock()),
         ):
             stack.enter_context(patch.object(where, name, stand_in))
@@ -81,6 +88,13 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
         finally:
             for worker in workers:  # none may outlive the fake, and go on with the real service
                 worker.stop() if isinstance(worker, Worker) else worker.retire()
+
+
+_NOT_LOOKED: Final = "not looked at: this is a test"
+
+
+def _unseen(name: str) -> Callable[..., Iterator[_doctor.Finding]]:
+    return lambda *_: iter([_doctor.Finding(name, None, _NOT_LOOKED)])
 
 
 class _State:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from licserver.cli.common import Printer, vendor_command
+from licserver.phrases import say_details
 from licserver.store import Entry
 from licserver.vendor import MAX_PAGE, AuditFilter, Vendor
 
@@ -19,7 +20,12 @@ def audit(vendor: Vendor, printer: Printer, license_: str | None, limit: int) ->
     """Show who changed what, the latest first."""
     object_ = None if license_ is None else ("license", vendor.license(license_).id.hex())
     page = vendor.audit(AuditFilter(object=object_), limit=limit)
-    printer.rows(map(_record, page.items), (24, 16, 20, 12, 32, 0), "nothing has been done yet")
+    record = _record if printer.as_json else _in_words
+    printer.rows(map(record, page.items), (24, 16, 20, 12, 32, 0), "nothing has been done yet")
+
+
+def _in_words(line: Entry) -> dict[str, Any]:
+    return {**_record(line), "details": say_details(line.details)}
 
 
 def _record(line: Entry) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from licserver.backup import Summary, restore_backup, write_backup
-from licserver.cli.common import Printer, data_dir_option, step_back, vendor_command
+from licserver.cli.common import Printer, data_dir_option, standing_aside, vendor_command
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.files import new_file
+from licserver.phrases import plural
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
@@ -26,18 +27,19 @@ def backup(vendor: Vendor, printer: Printer, file: Path, *, replace: bool, witho
     FILE holds every secret: it is made with mode 0600, and belongs encrypted onto another machine. A - writes
     to standard output, so that nothing is ever on the disk in the clear.
     """
-    step_back()
-    if str(file) == "-":
-        if sys.stdout.isatty():
-            raise WrongUse("a backup is no text; send it into a file or a program")
-        vendor.note_taken("backup.write", ("installation", "-"))
-        summary = write_backup(vendor, sys.stdout.buffer, system_clock(), artifacts=not without_artifacts)
-        sys.stdout.buffer.flush()
+    is_piped = str(file) == "-"
+    if is_piped and sys.stdout.isatty():
+        raise WrongUse("a backup is no text; send it into a file or a program")
+    with (
+        standing_aside() as upright,
+        nullcontext(sys.stdout.buffer) if is_piped else new_file(file, replace=replace) as target,
+    ):
+        upright(lambda: vendor.note_taken("backup.write", ("installation", "-")))
+        summary = write_backup(vendor, target, system_clock(), artifacts=not without_artifacts)
+        target.flush()
+    if is_piped:
         click.echo(_sentence("backed up", summary), err=True)
         return
-    with new_file(file, replace=replace) as target:
-        vendor.note_taken("backup.write", ("installation", "-"))
-        summary = write_backup(vendor, target, system_clock(), artifacts=not without_artifacts)
     printer.one({"file": str(file), **_record(summary)}, f"{_sentence('backed up', summary)} in {file}")
 
 
@@ -79,8 +81,8 @@ def _record(summary: Summary) -> dict[str, object]:
 
 
 def _sentence(done: str, summary: Summary) -> str:
-    rows = summary.rows
-    return (
-        f"{done} {rows.get('products', 0)} products, {rows.get('licenses', 0)} licenses, "
-        f"{rows.get('activations', 0)} activations, {summary.artifacts} files; {summary.size:,} bytes"
+    counts = [(name, summary.rows.get(f"{name}s", 0)) for name in ("product", "license", "activation")]
+    told = ", ".join(
+        f"{count} {plural(count, name)}" for name, count in [*counts, ("file", summary.artifacts)]
     )
+    return f"{done} {told}; {summary.size:,} bytes"

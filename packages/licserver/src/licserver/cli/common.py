@@ -1,12 +1,14 @@
 """What the commands share: the options that all of them take, and how they print."""
 
+import contextlib
 import functools
 import getpass
 import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,16 +22,31 @@ from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
 _STEP: Final = 10
+_WHOLE: Final = 1000
+_BUSY: Final = 2
+"""Of those who want a processor there are so many to each, on average over a minute."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
+
+
+class _Folder(click.Path):
+    """A folder; an empty name is a script's variable that is not set, not the folder that one stands in."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Read the name."""
+        if value == "":
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def data_dir_option(command: F) -> F:
     """Add ``--data-dir``."""
     return click.option(
         "--data-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_Folder(file_okay=False, path_type=Path),
         help="Folder of the database, the secrets and the files.  [LICSERVER_DATA_DIR]",
     )(command)
 
@@ -67,13 +84,42 @@ def vendor_command(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def step_back() -> None:
-    """Let the server beside us go first: what takes minutes must not cost its customers anything.
+    """Let the server beside us go first: what takes minutes must not cost its customers anything."""
+    # Not on Windows; and a service whose system calls are filtered may not.
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(_STEP)
 
-    Where a supervisor forbids it (the filter of system calls in `deploy/`), it has seen to that itself.
+
+class Commands(click.Group):
+    """A group whose list of commands tells the whole first sentence of each; click cuts it off."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(limit=_WHOLE)) for name, one in commands.items() if one]
+            )
+
+
+@contextmanager
+def standing_aside() -> Iterator[Callable[[Callable[[], R]], R]]:
+    """Step back, and for the rest of the process work only while nobody else wants the processor (D-135).
+
+    Where the system knows no such rank (it is Linux's), or is so busy that this would be to stand still, it
+    is `step_back` alone.
+
+    Yields:
+        Does something that must not be kept waiting, because others wait for its locks: on a thread that
+        has stepped back and not aside.
     """
-    if hasattr(os, "nice"):  # not on Windows
-        with suppress(OSError):
-            os.nice(_STEP)
+    step_back()
+    with ThreadPoolExecutor(1, "licserver-upright") as upright:
+        upright.submit(int).result()  # begun now, because a thread has the rank of the one that begins it
+        with contextlib.suppress(AttributeError, OSError):
+            if os.getloadavg()[0] < _BUSY * (os.cpu_count() or 1):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        yield lambda work: upright.submit(work).result()
 
 
 class Printer:
@@ -167,7 +213,7 @@ class Slots(click.ParamType[Any]):
         """Read the text; None stands for unlimited, wrapped so that click takes it for given."""
         if isinstance(value, tuple):
             return value
-        if value == "unlimited":
+        if value.lower() == "unlimited":  # help shows it in capitals
             return (None,)
         if not (value.isascii() and value.isdecimal() and len(value) < 10):  # noqa: PLR2004 - fits 32 bits
             self.fail(f"{value!r} is neither a whole number nor 'unlimited'", param, ctx)
@@ -196,7 +242,7 @@ class DayOrNever(Day):
         """Read the text."""
         if isinstance(value, tuple):
             return value
-        return (None,) if value == "never" else (super().convert(value, param, ctx),)
+        return (None,) if value.lower() == "never" else (super().convert(value, param, ctx),)
 
 
 class Instant(click.ParamType[Any]):

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Printer, data_dir_option
+from licserver.cli.common import Commands, Printer, data_dir_option
 from licserver.errors import StoreError
 from licserver.settings import Settings, load_settings
 from licserver.store import Database, schema
 from licserver.store.engine import connect
 
 
-@click.group("db")
+@click.group("db", cls=Commands)
 def database_group() -> None:
     """Upgrade, check and count the database."""
 

@@ -11,15 +11,16 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from licserver.cli.common import Day, DayOrNever, Instant, Printer, Slots, plain, vendor_command
+from licserver.cli.common import Commands, Day, DayOrNever, Instant, Printer, Slots, vendor_command
 from licserver.errors import VaultError, WrongUse
 from licserver.model import LicenseTerms
+from licserver.phrases import plural
 from licserver.rules import mask_key
 from licserver.store import IssuedLicense
 from licserver.vendor import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Vendor
 from licserver.vendor.licenses import Changes
 
-_WIDTHS = (32, 10, 20, 9, 10, 10, 0)
+_WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
 
 
 def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -41,7 +42,7 @@ _NOT_ALL_PRINTED = (
 key_argument = click.argument("key", callback=_read_key)
 
 
-@click.group("license")
+@click.group("license", cls=Commands)
 def license_group() -> None:
     """Issue license keys, and change what they allow.
 
@@ -174,7 +175,7 @@ def change(
 def find(vendor: Vendor, printer: Printer, text: str, limit: int) -> None:
     """Find licenses by the beginnings of words of an e-mail or a note, of a domain, or by a key."""
     page = vendor.find_licenses(LicenseFilter(text), limit=limit)
-    printer.rows((_summary(vendor, one) for one in page.items), _WIDTHS, "found none")
+    printer.rows((_summary(vendor, printer, one) for one in page.items), _WIDTHS, "found none")
     if page.cursor is not None:
         click.echo("there may be more; search for more of the word", err=True)
 
@@ -185,7 +186,7 @@ def find(vendor: Vendor, printer: Printer, text: str, limit: int) -> None:
 def list_licenses(vendor: Vendor, printer: Printer, product: str | None) -> None:
     """List licenses, keys masked."""
     printer.rows(
-        (_summary(vendor, license_) for license_ in vendor.licenses(product)),
+        (_summary(vendor, printer, license_) for license_ in vendor.licenses(product)),
         _WIDTHS,
         "no licenses yet",
     )
@@ -215,7 +216,7 @@ def reinstate(vendor: Vendor, printer: Printer, key: str) -> None:
 def deactivate(vendor: Vendor, printer: Printer, key: str, domain_or_ip: str) -> None:
     """Free the slots that DOMAIN_OR_IP took."""
     freed = vendor.deactivate(key, domain_or_ip)
-    printer.one({"freed": freed}, f"freed {freed} {'slot' if freed == 1 else 'slots'}")
+    printer.one({"freed": freed}, f"freed {freed} {plural(freed, 'slot')}")
 
 
 @license_group.command("allow")
@@ -236,7 +237,7 @@ def disallow(vendor: Vendor, printer: Printer, key: str, entry: str) -> None:
     _changed(vendor, printer, vendor.disallow(key, entry), "changed")
 
 
-@click.group("subscription")
+@click.group("subscription", cls=Commands)
 def subscription_group() -> None:
     """End subscriptions, and take an end back."""
 
@@ -248,9 +249,10 @@ def subscription_group() -> None:
 def end(vendor: Vendor, printer: Printer, subscription_id: str, at: datetime | None) -> None:
     """End the subscription ID: its licenses expire at that instant."""
     count = vendor.end_subscription(subscription_id, at)
-    licenses = "1 license expires" if count == 1 else f"{count} licenses expire"
+    licenses = plural(count, "license expires", "licenses expire")
     printer.one(
-        {"subscription": subscription_id, "licenses": count}, f"ended {subscription_id}: {licenses} with it"
+        {"subscription": subscription_id, "licenses": count},
+        f"ended {subscription_id}: {count} {licenses} with it",
     )
 
 
@@ -260,9 +262,9 @@ def end(vendor: Vendor, printer: Printer, subscription_id: str, at: datetime | N
 def resume(vendor: Vendor, printer: Printer, subscription_id: str) -> None:
     """Take the end of the subscription ID back."""
     count = vendor.resume_subscription(subscription_id)
-    licenses = "1 license" if count == 1 else f"{count} licenses"
     printer.one(
-        {"subscription": subscription_id, "licenses": count}, f"resumed {subscription_id}: {licenses}"
+        {"subscription": subscription_id, "licenses": count},
+        f"resumed {subscription_id}: {count} {plural(count, 'license')}",
     )
 
 
@@ -281,19 +283,22 @@ def _masked(vendor: Vendor, license_: IssuedLicense) -> str:
         return "unreadable"
 
 
-def _summary(vendor: Vendor, license_: IssuedLicense) -> dict[str, Any]:
+def _summary(vendor: Vendor, printer: Printer, license_: IssuedLicense) -> dict[str, Any]:
+    """A license in a list; for programs each field has one kind of value, as `license show` has it."""
+    until: dict[str, Any] = {"expires_on": license_.expires_on}
+    if printer.as_json:
+        until["lifetime"] = license_.lifetime
+    elif license_.lifetime:
+        until["expires_on"] = "lifetime"
     return {
         "id": license_.id.hex(),
         "license_key": _masked(vendor, license_),
         "product": license_.product_slug,
         "slots": "unlimited" if license_.slots is None else license_.slots,
         "slots_used": license_.slots_used,
-        "expires_on": "lifetime"
-        if license_.lifetime
-        else plain(license_.expires_on)
-        if license_.expires_on
-        else None,
+        **until,
         "revoked_at": license_.revoked_at,
+        "customer_email": license_.customer_email,
     }
 
 

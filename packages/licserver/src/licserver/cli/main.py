@@ -34,7 +34,7 @@ All commands work while the server runs; its very next answer knows of the chang
 _COMMANDS: Final = {  # name → where it is, and what it is for
     "serve": ("licserver.cli.serve:serve", "Answer verify, update check and download."),
     "demo": ("licserver.cli.demo:demo", "Serve a throwaway store to play with."),
-    "product": ("licserver.cli.products:product_group", "Add, list and rename products."),
+    "product": ("licserver.cli.products:product_group", "Add, list, change and rename products."),
     "release": ("licserver.cli.releases:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
     "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions, and resume them."),

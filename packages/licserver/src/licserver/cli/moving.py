@@ -1,5 +1,6 @@
 """Commands that move whole lists of licenses, and the one that removes what is old."""
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -8,9 +9,10 @@ from typing import TextIO
 
 import click
 
-from licserver.cli.common import Printer, step_back, vendor_command
+from licserver.cli.common import Printer, standing_aside, step_back, vendor_command
 from licserver.errors import WrongUse
 from licserver.files import new_file
+from licserver.phrases import plural
 from licserver.sheets import FORMATS, read_rows, write_head, write_row
 from licserver.vendor import Vendor
 
@@ -33,16 +35,20 @@ def export(
     FILE holds every key: it is made with mode 0600. `licserver import` reads it again.
     """
     form = _form(file, form)
-    step_back()
     count = 0
-    with nullcontext(sys.stdout.buffer) if str(file) == "-" else new_file(file, replace=replace) as target:
+    with (
+        standing_aside() as upright,
+        nullcontext(sys.stdout.buffer) if str(file) == "-" else new_file(file, replace=replace) as target,
+    ):
         target.write(write_head(form).encode())
-        for row in vendor.export_licenses(product):
+        for row in upright(lambda: vendor.export_licenses(product)):  # which notes it, and then reads
             target.write(write_row(form, row).encode())
             count += 1
         target.flush()
     if str(file) != "-":
-        printer.one({"file": str(file), "licenses": count}, f"exported {count} licenses into {file}")
+        printer.one(
+            {"file": str(file), "licenses": count}, f"exported {count} {plural(count, 'license')} into {file}"
+        )
 
 
 @click.command("import")
@@ -57,25 +63,24 @@ def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, d
     the order of the file. `licserver export` shows the fields. The server may go on serving.
     """
     form = _form(file, form)
-    step_back()
-    with _opened(file) as lines, vendor.importing() as incoming:
+    with standing_aside() as upright, _opened(file) as lines, vendor.importing() as incoming:
         try:
             incoming.read(read_rows(form, lines))
         except UnicodeDecodeError:
-            raise WrongUse(f"{file} is no text in UTF-8") from None
+            raise WrongUse(f"{file} is no text in UTF-8; spreadsheets can save one as “CSV UTF-8”") from None
         for problem in incoming.problems:
             click.echo(f"line {problem.line}: {problem.said}", err=True)
         if incoming.wrong:
             more = incoming.wrong - len(incoming.problems)
             raise WrongUse(
-                f"nothing was imported: {incoming.wrong} of the lines cannot be"
+                f"nothing was imported: {incoming.wrong} {plural(incoming.wrong, 'line')} cannot be taken"
                 + (f" ({more} not shown)" if more else "")
             )
         if dry_run:
             record = {"licenses": incoming.count, "dry_run": True}
-            printer.one(record, f"{incoming.count} licenses can be imported")
+            printer.one(record, f"{incoming.count} {plural(incoming.count, 'license')} can be imported")
             return
-        count = incoming.commit()
+        count = upright(incoming.commit)
         drawn = incoming.drawn_keys()
         if printer.as_json:
             told = [{"line": line, "license_key": key} for line, key in drawn]
@@ -83,7 +88,7 @@ def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, d
             return
         for _, key in drawn:
             click.echo(key)
-        click.echo(f"imported {count} licenses", err=True)
+        click.echo(f"imported {count} {plural(count, 'license')}", err=True)
 
 
 @click.command("sweep")
@@ -97,7 +102,8 @@ def sweep(vendor: Vendor, printer: Printer, *, dry_run: bool) -> None:
     step_back()
     swept = vendor.sweep(dry_run=dry_run)
     free, remove = ("would free", "remove") if dry_run else ("freed", "removed")
-    sentence = f"{free} {swept.activations} slots and {remove} {swept.audit} lines of the audit log"
+    slots, lines = plural(swept.activations, "slot"), plural(swept.audit, "line")
+    sentence = f"{free} {swept.activations} {slots} and {remove} {swept.audit} {lines} of the audit log"
     printer.one(swept._asdict(), sentence)
 
 
@@ -111,10 +117,12 @@ def _form(file: Path, form: str | None) -> str:
 @contextmanager
 def _opened(file: Path) -> Iterator[TextIO]:
     if str(file) == "-":
+        if isinstance(sys.stdin, io.TextIOWrapper):  # as a file would be read, whatever the locale says
+            sys.stdin.reconfigure(encoding="utf-8", newline="")
         yield sys.stdin
         return
     try:
-        opened = file.open(encoding="utf-8-sig", newline="")
+        opened = file.open(encoding="utf-8", newline="")
     except OSError as problem:
         raise WrongUse(f"cannot read {file}: {problem.strerror}") from None
     with opened:

@@ -5,16 +5,18 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Printer, vendor_command
+from licserver.cli.common import Commands, Printer, vendor_command
 from licserver.cli.sealing import read_sealer, sealing_options, signed_until
 from licserver.errors import WrongUse
 from licserver.model import EnvironmentPolicy, Product, Release
 from licserver.vendor import Vendor
 
+_POLICIES = [policy.value for policy in EnvironmentPolicy]
 
-@click.group("product")
+
+@click.group("product", cls=Commands)
 def product_group() -> None:
-    """Add, list and rename products."""
+    """Add, list, change and rename products."""
 
 
 @product_group.command("add")
@@ -22,7 +24,7 @@ def product_group() -> None:
 @click.option("--name", required=True, help="What customers read.")
 @click.option(
     "--environment",
-    type=click.Choice([policy.value for policy in EnvironmentPolicy]),
+    type=click.Choice(_POLICIES),
     default=EnvironmentPolicy.STRICT.value,
     show_default=True,
     help="What makes a machine known to a key: domain and IP, the domain alone (desktop apps), or either.",
@@ -56,7 +58,40 @@ def rename(vendor: Vendor, printer: Printer, slug: str, name: str) -> None:
     printer.one(_product(product), f"renamed {product.slug}: {product.name}")
 
 
-@click.group("release")
+@product_group.command("change")
+@click.argument("slug")
+@click.option("--name", help="The new name; keys issued before keep the old one.")
+@click.option(
+    "--environment", type=click.Choice(_POLICIES), help="What makes a machine known to a key, from now on."
+)
+@click.option(
+    "--support-policy/--no-support-policy",
+    default=None,
+    help="Whether update downloads end with a license's support period.",
+)
+@vendor_command
+def change(
+    vendor: Vendor,
+    printer: Printer,
+    slug: str,
+    name: str | None,
+    environment: str | None,
+    *,
+    support_policy: bool | None,
+) -> None:
+    """Change what is said of the product SLUG; what is not named stays."""
+    if name is None and environment is None and support_policy is None:
+        raise WrongUse("say what is to change; `licserver product change --help` shows what can")
+    product = vendor.change_product(
+        slug,
+        name=name,
+        policy=None if environment is None else EnvironmentPolicy(environment),
+        has_support_policy=support_policy,
+    )
+    printer.one(_product(product), f"changed {product.slug}: {product.name}")
+
+
+@click.group("release", cls=Commands)
 def release_group() -> None:
     """Publish, sign, list and withdraw versions."""
 
@@ -91,7 +126,7 @@ def publish(
     record = _release(release)
     printer.one(
         record,
-        f"published {slug} {release.version}: {release.artifact.size} bytes, sha256 {record['sha256']}"
+        f"published {slug} {release.version}: {release.artifact.size:,} bytes, sha256 {record['sha256']}"
         + ("" if release.changelog == (changelog or "") else "; of the changelog, basic HTML was kept"),
     )
 

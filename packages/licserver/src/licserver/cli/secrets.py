@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from licserver.cli.common import Printer, data_dir_option
+from licserver.cli.common import Commands, Printer, data_dir_option
 from licserver.clock import system_clock
 from licserver.rotation import Standing, rotate, standings
 from licserver.settings import load_settings
 from licserver.vault import open_vault
 
 
-@click.group("secret")
+@click.group("secret", cls=Commands)
 def secret_group() -> None:
     """List and rotate the secrets that sign download links; the secrets themselves are never shown."""
 

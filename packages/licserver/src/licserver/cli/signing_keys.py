@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from licserver import keyring
-from licserver.cli.common import Printer, data_dir_option
+from licserver.cli.common import Commands, Printer, data_dir_option
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.keys import PrivateKey, SigningKey
@@ -33,7 +33,7 @@ def _command(function: Callable[..., R]) -> Callable[..., R]:
     return command
 
 
-@click.group("signing-key")
+@click.group("signing-key", cls=Commands)
 def signing_key_group() -> None:
     """Add, list and retire the keys that sign answers, and print what apps pin."""
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Day, Printer, plain, vendor_command
+from licserver.cli.common import Commands, Day, Printer, plain, vendor_command
 from licserver.model import Scope
 from licserver.store import Token
 from licserver.vendor import Vendor
 
 
-@click.group("token")
+@click.group("token", cls=Commands)
 def token_group() -> None:
     """Make, list and revoke tokens of the admin API."""
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Printer, vendor_command
+from licserver.cli.common import Commands, Printer, vendor_command
 from licserver.errors import WrongUse
 from licserver.store.users import UserRow
 from licserver.vendor import Vendor
 
 
-@click.group("user")
+@click.group("user", cls=Commands)
 def user_group() -> None:
     """Add, list and remove users of the console; change their passwords."""
 
@@ -62,9 +62,11 @@ def _ask_password(*, from_stdin: bool) -> str:
             return sys.stdin.readline().rstrip("\r\n")
         except UnicodeDecodeError:
             raise WrongUse("standard input is no text") from None
+    if sys.stdin is None or not sys.stdin.isatty():  # getpass would show what is typed, after a warning
+        raise WrongUse("there is no terminal to ask for the password; use --password-stdin")
     asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     return asked
 
 
 def _user(user: UserRow) -> dict[str, Any]:
-    return {"user": user.name, "added": user.created_at, "password changed": user.password_changed_at}
+    return {"user": user.name, "added_at": user.created_at, "password_changed_at": user.password_changed_at}

@@ -6,7 +6,7 @@ brings a database to the schema of this program, is imported by who needs it.
 """
 
 from licserver.store.audit import Entry
-from licserver.store.batch import BatchStore, Claim, Sighting, UpdateAsk
+from licserver.store.batch import Admission, BatchStore, Claim, Sighting, UpdateAsk
 from licserver.store.engine import Database
 from licserver.store.licenses import Activation, IssuedLicense, NewLicense, Subscription
 from licserver.store.records import Records
@@ -16,6 +16,7 @@ from licserver.store.tokens import Receipt, Token
 
 __all__ = [
     "Activation",
+    "Admission",
     "BatchStore",
     "Claim",
     "Database",

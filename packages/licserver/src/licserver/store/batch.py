@@ -6,7 +6,8 @@ has the last word on the locked record.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, literal_column, select
 
@@ -16,6 +17,7 @@ from licserver.store import statements
 from licserver.store.asks import Row
 from licserver.store.engine import Database
 from licserver.store.lanes import Lane
+from licserver.store.local import LocalLane, move_log
 from licserver.store.rows import newest_manifest, read_release, split_entries
 from licserver.store.tables import manifests, releases
 
@@ -48,8 +50,13 @@ class UpdateAsk(NamedTuple):
     slug: str
 
 
+Result = TypeVar("Result")
 _Latest = tuple[int, int | None]
 """Ids of a product's latest release, and of its manifest if it has one."""
+
+
+MOVE_LOG_AFTER: Final = 500
+"""New activations, each of them one or two pages in SQLite's log; its own measure is a thousand pages."""
 
 
 class BatchStore:
@@ -63,13 +70,29 @@ class BatchStore:
         self._database = database
         self._releases: dict[_Latest, Release] = {}
         self._verify_lane, self._update_lane, self._rare_lane = (database.reader() for _ in range(3))
-        self._claim_lane = database.writer()
+        self._local = None if database.is_remote else database.local_writer()
+        self._claim_lane = self._local or database.writer()
+        self._log_lane = database.reader()
+        self._since_moved = 0
         self.is_remote = database.is_remote
 
     def close(self) -> None:
         """Give the connections back."""
-        for lane in (self._verify_lane, self._update_lane, self._rare_lane, self._claim_lane):
+        for lane in (
+            self._verify_lane,
+            self._update_lane,
+            self._rare_lane,
+            self._log_lane,
+            self._claim_lane,
+        ):
             lane.close()
+
+    def _read(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
+        """Read on a lane; on a file of this machine, if it is free, on the connection that writes to it.
+
+        A commit empties the page caches of all connections but its own.
+        """
+        return lane.run(work) if self._local is None else self._local.look(work, instead=lane)
 
     def look_up(self, sightings: Sequence[Sighting]) -> list[License | None]:
         """Load the licenses that are asked for, in the order asked.
@@ -77,7 +100,7 @@ class BatchStore:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        return self._verify_lane.run(lambda connection: _look_up(connection, sightings))
+        return self._read(self._verify_lane, lambda connection: _look_up(connection, sightings))
 
     def admit(self, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
         """Judge claims on locked records and note the activations of those that are granted (D-08).
@@ -98,7 +121,9 @@ class BatchStore:
 
     def admission(self) -> "Admission":
         """Do what `admit` does in steps, of which only some have to wait; on an engine of this machine."""
-        return Admission(self._claim_lane, self._admit)
+        if self._local is None:
+            raise RuntimeError("only an admission on this machine has steps")
+        return Admission(self._local, self._admit)
 
     def _admit(self, connection: Connection, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
         """Do as `admit` says; done twice, it finds known whom the first time let in."""
@@ -120,7 +145,24 @@ class BatchStore:
                 granted.add(claim)
         if granted.rows:
             statements.ACTIVATIONS.write(connection, granted.rows)
+            self._since_moved += len(granted.rows)
         return verdicts
+
+    @property
+    def is_log_long(self) -> bool:
+        """Whether it is time for `move_log`."""
+        return self._local is not None and self._since_moved >= MOVE_LOG_AFTER
+
+    def move_log(self) -> None:
+        """Move what was committed from SQLite's log to its file, so that the log begins anew.
+
+        SQLite would do it within every so many commits, and keep that one's callers waiting.
+
+        Raises:
+            StoreUnavailable: when the database fails; nothing is lost then.
+        """
+        self._since_moved = 0
+        self._log_lane.run(move_log)
 
     def look_up_updates(self, asks: Sequence[UpdateAsk]) -> list[tuple[License | None, Product | None]]:
         """Load the licenses and the products that update checks name, in the order asked.
@@ -135,11 +177,11 @@ class BatchStore:
         if not keyed:
             return answers
 
-        def load(connection: Connection) -> tuple[list[Row], dict[_Latest, Release]]:
-            rows = statements.UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
-            return rows, self._load_releases(connection, {row[-2:] for row in rows if row[-2] is not None})
+        def load(connection: Connection) -> list[Row]:
+            return statements.UPDATE_ASKS.rows(connection, [(ask.license_id, ask.slug) for _, ask in keyed])
 
-        rows, latest = self._update_lane.run(load)
+        rows = self._read(self._update_lane, load)
+        latest = self._load_releases({row[-2:] for row in rows if row[-2] is not None})
         for row in rows:
             at, ask = keyed[row[0]]
             answers[at] = (_read_license(row), _read_product(row, ask.slug, latest))
@@ -169,25 +211,21 @@ class BatchStore:
         """
         self._rare_lane.run(lambda connection: connection.execute(select(literal_column("1"))).close())
 
-    def _load_releases(self, connection: Connection, wanted: set[_Latest]) -> dict[_Latest, Release]:
+    def _load_releases(self, wanted: set[_Latest]) -> dict[_Latest, Release]:
         """Load the latest releases; neither a release nor a manifest ever changes, so each pair is read once.
 
         A withdrawal is no exception: the release is then nobody's latest any more. A manifest that is
         renewed is another one, with an id of its own.
         """
-        for release_id, manifest_id in wanted - self._releases.keys():
-            query = select(releases, manifests.c.document.label("manifest")).where(
-                releases.c.id == release_id
-            )
-            row = connection.execute(query.outerjoin(manifests, manifests.c.id == manifest_id)).one()
-            self._releases[release_id, manifest_id] = read_release(row)
+        for latest in wanted - self._releases.keys():
+            self._releases[latest] = self._rare_lane.run(partial(_load_release, latest))
         return self._releases
 
 
 class Admission:
     """An admission in three steps: `begin` waits for writers, `commit` for the disk, `judge` for nobody.
 
-    One that does not get to the end of `commit` must be abandoned, except when `begin` failed.
+    One that does not get to the end of `commit` must be abandoned, except when it has not begun.
 
     Args:
         lane: Holds the transaction.
@@ -196,12 +234,21 @@ class Admission:
 
     def __init__(
         self,
-        lane: Lane,
+        lane: LocalLane,
         judge: Callable[[Connection, Sequence[Claim]], list[VerifyVerdict | Exception]],
     ) -> None:
         self._lane = lane
         self._judge = judge
         self._connection: Connection | None = None
+
+    def begin_at_once(self) -> bool:
+        """Begin unless somebody else writes, which is answered with False.
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        self._connection = self._lane.begin_at_once()
+        return self._connection is not None
 
     def begin(self) -> None:
         """Wait until nobody else writes.
@@ -271,6 +318,13 @@ def _look_up(connection: Connection, sightings: Sequence[Sighting]) -> list[Lice
     for row in statements.SIGHTINGS.rows(connection, [(license_id, *here) for license_id, here in sightings]):
         found[row[0]] = _read_license(row, row[-1] >> 2, _HALVES[row[-1] & 3])
     return found
+
+
+def _load_release(latest: _Latest, connection: Connection) -> Release:
+    release_id, manifest_id = latest
+    query = select(releases, manifests.c.document.label("manifest")).where(releases.c.id == release_id)
+    row = connection.execute(query.outerjoin(manifests, manifests.c.id == manifest_id)).one()
+    return read_release(row)
 
 
 _POLICIES: Final = {policy.value: policy for policy in EnvironmentPolicy}

@@ -33,7 +33,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from licserver.errors import StoreError
 from licserver.model import Artifact
-from licserver.store.asks import RowWriter
+from licserver.store.bulk import BulkWriter
 from licserver.store.engine import Database
 from licserver.store.migrate import make_config
 from licserver.store.retention import WATCHED
@@ -116,7 +116,7 @@ class Loading:
         there.reflect(connection, only=[layout.name for layout in layouts])
         self._connection = connection
         self._layouts = {layout.name: layout for layout in layouts}
-        self._writers = {layout.name: RowWriter(_ordered(there, layout)) for layout in layouts}
+        self._writers = {layout.name: BulkWriter(_ordered(there, layout)) for layout in layouts}
 
     def add(self, name: str, piece: bytes) -> int:
         """Write a piece of a table; returns its number of rows."""

@@ -14,6 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarni
 
 from licserver.errors import SettingsError, StoreUnavailable
 from licserver.store.lanes import RUN_LIMIT, Lane, Trouble
+from licserver.store.local import LocalLane, begin_in_turn
 
 if TYPE_CHECKING:
     from licserver.store.postgres import Door
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
 """Seconds that a vendor's operation waits for another writer of a SQLite file; a customer, `RUN_LIMIT`."""
-
-_LOOK_FOR_LOCK: Final = 0.003
 
 _POSTGRESQL: Final = "postgresql"
 
@@ -143,32 +142,9 @@ def _begin_sqlite(patience: float, connection: Connection) -> None:
     # A transaction that writes takes the lock at its first statement. A deferred one would read,
     # then fail with "locked" on the upgrade, and two could judge the same free slot.
     if connection.get_execution_options().get(WRITES, False):
-        _begin_in_turn(connection, patience)
+        begin_in_turn(connection, patience, usual=patience)
     else:
         connection.exec_driver_sql("BEGIN")
-
-
-def _begin_in_turn(connection: Connection, patience: float) -> None:
-    """Take the lock as soon as it is free.
-
-    SQLite's own waiting looks ten times a second in the end, and beside busy writers gets no turn for seconds
-    (D-129).
-    """
-    driver: Any = connection.connection.driver_connection
-    deadline = time.monotonic() + patience
-    driver.execute("PRAGMA busy_timeout = 0")
-    try:
-        while True:
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(_LOOK_FOR_LOCK)
-            else:
-                return
-    finally:
-        driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
 
 
 class Database:
@@ -206,6 +182,10 @@ class Database:
         """Make a lane whose every run is a transaction that writes."""
         hot = self._hot.execution_options(**{WRITES: True})
         return Lane(hot, self._named, self._trouble, writes=True)
+
+    def local_writer(self) -> LocalLane:
+        """Make a lane whose transactions are done in steps; for an engine of this machine."""
+        return LocalLane(self._hot.execution_options(**{WRITES: True}), self._named)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:

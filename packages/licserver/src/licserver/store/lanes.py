@@ -83,41 +83,6 @@ class Lane:
                         raise
             return self._try(work, began)
 
-    def begin(self) -> Connection:
-        """Open a transaction that `commit` or `abandon` ends, whichever thread calls them.
-
-        For an engine on this machine: nothing is tried twice.
-
-        Raises:
-            StoreUnavailable: when the database fails, or others write for too long.
-        """
-        self._lock.acquire()
-        try:
-            with self.named():
-                connection = self._connected(time.monotonic())
-                connection.begin()
-        except BaseException:
-            self.abandon()
-            raise
-        return connection
-
-    def commit(self) -> None:
-        """End the transaction for good.
-
-        Raises:
-            StoreUnavailable: when the database fails; the transaction is then still to be abandoned.
-        """
-        if self._connection is None:
-            raise RuntimeError("no transaction was begun")
-        with self.named():
-            self._connection.commit()
-        self._lock.release()
-
-    def abandon(self) -> None:
-        """End the transaction without a trace."""
-        self._drop()
-        self._lock.release()
-
     def _try(self, work: Callable[[Connection], Result], began: float) -> Result:
         try:
             connection = self._connected(began)

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, selec
 
 from licserver.model import Environment
 from licserver.search import words_of
-from licserver.store.asks import RowWriter
+from licserver.store.bulk import BulkWriter
 from licserver.store.rows import split_entries
 from licserver.store.shelf import Shelf
 from licserver.store.tables import activations, license_words, licenses, products
@@ -82,8 +82,8 @@ class Subscription(NamedTuple):
 
 
 # A vendor issues a million at once, and through Core half the time would be Core's.
-_LICENSES = RowWriter(licenses)
-_WORDS = RowWriter(license_words)
+_LICENSES = BulkWriter(licenses)
+_WORDS = BulkWriter(license_words)
 _in_order = itemgetter(*licenses.columns.keys())
 _ISSUED = select(
     licenses,

@@ -39,11 +39,21 @@ class ProductBooks(Shelf):
         return self._insert_unless_taken(products.insert().values(row))
 
     def change_product(
-        self, slug: str, name: str, policy: EnvironmentPolicy, *, has_support_policy: bool
+        self,
+        slug: str,
+        name: str | None,
+        policy: EnvironmentPolicy | None,
+        *,
+        has_support_policy: bool | None,
     ) -> None:
-        """Change what is said of a product."""
-        values = {"name": name, "environment_policy": policy.value, "has_support_policy": has_support_policy}
-        self._update(update(products).where(products.c.slug == slug).values(values))
+        """Change what is said of a product; what is None stays, whoever else is changing it."""
+        values = {
+            "name": name,
+            "environment_policy": None if policy is None else policy.value,
+            "has_support_policy": has_support_policy,
+        }
+        changed = {column: value for column, value in values.items() if value is not None}
+        self._update(update(products).where(products.c.slug == slug).values(changed))
 
     def product(self, slug: str) -> Product | None:
         """Load a product with its latest release."""

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select, update
 
-from licserver.store.asks import Row, RowWriter
+from licserver.store.asks import Row
+from licserver.store.bulk import BulkWriter
 from licserver.store.engine import WRITES, Database
 from licserver.store.licenses import MOVING
 from licserver.store.tables import activations, license_words, licenses
@@ -31,7 +32,7 @@ def _beside(table: Table, *more: Column[Any]) -> Table:
 _licenses: Final = _beside(licenses, Column(_LINE, Integer), Column(_DRAWN, Integer))
 _activations: Final = _beside(activations)
 _words: Final = _beside(license_words)
-_WRITERS: Final = {one: RowWriter(one) for one in (_licenses, _activations, _words)}
+_WRITERS: Final = {one: BulkWriter(one) for one in (_licenses, _activations, _words)}
 
 
 class Staging:

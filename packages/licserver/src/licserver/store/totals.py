@@ -5,7 +5,6 @@ from datetime import date
 from typing import NamedTuple
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from licserver.store.engine import Database
 from licserver.store.tables import licenses, products, releases, totals
@@ -43,8 +42,11 @@ def add_counts(database: Database, day: date, counts: Mapping[Counted, int]) -> 
     if not rows:
         return
     with database.writing() as connection:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        add = dialect.insert(totals)
+        if connection.dialect.name == "postgresql":
+            from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - 3 MiB that SQLite does not need
+        else:
+            from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment] # noqa: PLC0415
+        add = insert(totals)
         connection.execute(
             add.on_conflict_do_update(
                 index_elements=list(totals.primary_key.columns),

@@ -22,6 +22,10 @@ MAX_PROBLEMS: Final = 100
 """Problems that are told one by one; a file with more has one that is in all lines."""
 
 
+_NEEDED: Final = {"subscription_ended_at": "subscription", "revoked_reason": "revoked_at"}
+"""What means nothing alone (D-148): what ended without a subscription could never be resumed."""
+
+
 class Incoming:
     """Licenses that were read, and are in nobody's way until `commit`.
 
@@ -155,6 +159,9 @@ class Moving(Issuing):
         terms.check_slots(row.slots)
         if row.subscription is not None:
             terms.check_subscription(row.subscription)
+        for name, needed in _NEEDED.items():
+            if getattr(row, name) is not None and getattr(row, needed) is None:
+                raise WrongUse(f"{name}: needs {needed} beside it")
         for name in ("product_name", "revoked_reason"):
             text = getattr(row, name)
             if text is not None and not is_printable(text):

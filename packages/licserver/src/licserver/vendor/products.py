@@ -1,9 +1,12 @@
 """Products."""
 
+from typing import Any
+
 from licserver.environment import is_printable
 from licserver.errors import Conflict, Unknown, WrongUse
 from licserver.model import EnvironmentPolicy, Product
 from licserver.rules import has_slug_shape
+from licserver.store import Records
 from licserver.vendor.room import Room
 
 MAX_PRODUCT_NAME = 200
@@ -70,29 +73,28 @@ class Products(Room):
             Unknown: for an unknown slug.
             WrongUse: for a name that cannot be.
         """
-        before = self.product(slug)
-        after = before._replace(
-            name=before.name if name is None else _checked_name(name),
-            policy=before.policy if policy is None else policy,
-            has_support_policy=(
-                before.has_support_policy if has_support_policy is None else has_support_policy
-            ),
-        )
-        changes = {
-            label: [getattr(before, field), getattr(after, field)]
-            for label, field in (
-                ("name", "name"),
-                ("environment", "policy"),
-                ("support_policy", "has_support_policy"),
-            )
-            if getattr(before, field) != getattr(after, field)
+        wanted: dict[str, Any] = {
+            "name": None if name is None else _checked_name(name),
+            "environment": policy,
+            "support_policy": has_support_policy,
         }
-        if changes:
-            with self._records.together() as books:
+        with self._records.together() as books:  # what is told as the old value must still be that
+            before = self._product(books, slug)
+            held = {
+                "name": before.name,
+                "environment": before.policy,
+                "support_policy": before.has_support_policy,
+            }
+            new = {label: value for label, value in wanted.items() if value not in (None, held[label])}
+            if new:
                 books.change_product(
-                    slug, after.name, after.policy, has_support_policy=after.has_support_policy
+                    slug,
+                    new.get("name"),
+                    new.get("environment"),
+                    has_support_policy=new.get("support_policy"),
                 )
-                self._note(books, "product.change", ("product", slug), **changes)
+                told = {label: [held[label], value] for label, value in new.items()}
+                self._note(books, "product.change", ("product", slug), **told)
         return self.product(slug)
 
     def products(self) -> list[Product]:
@@ -105,8 +107,11 @@ class Products(Room):
         Raises:
             Unknown: for an unknown slug.
         """
+        return self._product(self._records, slug)
+
+    def _product(self, books: Records, slug: str) -> Product:
         # What is no slug is not asked for: it may not even be text that a database takes.
-        product = self._records.product(slug) if has_slug_shape(slug) else None
+        product = books.product(slug) if has_slug_shape(slug) else None
         if product is None:
             raise self._no_product(slug)
         return product

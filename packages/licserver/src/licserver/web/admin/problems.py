@@ -116,12 +116,15 @@ def _respond(refused: Refused) -> web.Response:
 
 def _sentence(problem: Exception) -> str:
     text = mask(str(problem))  # it may quote what was sent, and that may be a key in the wrong place
-    return text[:1].upper() + text[1:] + "."
+    name = text.partition(" ")[0]  # of a field stays as it is sent
+    return (text if "_" in name else text[:1].upper() + text[1:]) + "."
 
 
 def _by_field(invalid: ValidationError) -> dict[str, list[str]]:
     errors: dict[str, list[str]] = {}
     for one in invalid.errors(include_input=False, include_url=False, include_context=False):
         field = ".".join(str(part) for part in one["loc"][:2]) or "body"
-        errors.setdefault(mask(field)[:100].encode(errors="replace").decode(), []).append(one["msg"])
+        errors.setdefault(mask(field)[:100].encode(errors="replace").decode(), []).append(
+            one["msg"].removeprefix("Value error, ")
+        )
     return errors

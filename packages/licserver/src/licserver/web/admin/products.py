@@ -30,13 +30,13 @@ def get_product(call: Call) -> shapes.Product:
 @operation("PATCH", "/products/{slug}", WRITE, body=shapes.ProductChange)
 def change_product(call: Call) -> shapes.Product:
     """Change what is said of a product."""
-    wanted = call.body
+    wanted = {name: getattr(call.body, name) for name in call.body.model_fields_set}
     return showing.product(
         call.vendor.change_product(
             call.path["slug"],
-            name=wanted.name,
-            policy=wanted.environment,
-            has_support_policy=wanted.support_policy,
+            name=wanted.get("name"),
+            policy=wanted.get("environment"),
+            has_support_policy=wanted.get("support_policy"),
         )
     )
 

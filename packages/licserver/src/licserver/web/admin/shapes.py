@@ -56,6 +56,21 @@ class Given(BaseModel):
 # --- taken ------------------------------------------------------------------------------------
 
 
+def _hide_defaults(schema: dict[str, Any]) -> None:
+    for described in schema["properties"].values():
+        described.pop("default", None)
+
+
+class Change(Taken):
+    """What is to change: what was sent, which `model_fields_set` tells, and nothing else (D-149).
+
+    The document tells no defaults: a program that is made of it would send them, and `slots: null` is a
+    license without a limit.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_hide_defaults)
+
+
 class Nothing(Taken):
     """No field is taken."""
 
@@ -105,12 +120,12 @@ class NewProduct(Taken):
     support_policy: bool = False
 
 
-class ProductChange(Taken):
+class ProductChange(Change):
     """What is to change; what is left out stays."""
 
-    name: str | None = None
-    environment: EnvironmentPolicy | None = None
-    support_policy: bool | None = None
+    name: str = ""
+    environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
+    support_policy: bool = False
 
 
 class NewLicense(Taken):
@@ -127,7 +142,7 @@ class NewLicense(Taken):
     note: str | None = None
 
 
-class LicenseChange(Taken):
+class LicenseChange(Change):
     """What is to change; what is left out stays, and null takes a date, an e-mail or a note away."""
 
     slots: _Slots | None = None

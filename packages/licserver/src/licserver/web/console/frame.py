@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from licserver import __version__
 from licserver.web.console import words
 from licserver.web.console.assets import Asset
 from licserver.web.console.charts import share_bar
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 class Frame:
@@ -20,7 +22,14 @@ class Frame:
     """
 
     def __init__(self, assets: Mapping[str, Asset]) -> None:
-        self._templates = Environment(
+        self._assets = assets
+
+    @cached_property
+    def _templates(self) -> "Environment":
+        """Made when the first page is asked for: most processes are never asked."""
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+        templates = Environment(
             loader=PackageLoader("licserver.web.console"),
             autoescape=True,
             undefined=StrictUndefined,
@@ -28,15 +37,16 @@ class Frame:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._templates.filters.update(
-            day=_day, moment=_moment, stamp=_stamp, number=_number, bytes=words.file_size
+        templates.filters.update(
+            day=_day, moment=_moment, stamp=_stamp, number=words.number, bytes=words.file_size
         )
-        self._templates.globals.update(
-            asset={name: asset.path for name, asset in assets.items()},
+        templates.globals.update(
+            asset={name: asset.path for name, asset in self._assets.items()},
             share_bar=share_bar,
             version=__version__,
             words=words,
         )
+        return templates
 
     def write(self, template: str, **context: Any) -> bytes:
         """Write a page."""
@@ -53,7 +63,3 @@ def _moment(value: datetime | None) -> str:
 
 def _stamp(value: date | datetime) -> str:
     return value.isoformat()
-
-
-def _number(value: int) -> str:
-    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")

@@ -4,8 +4,10 @@ from datetime import date, datetime
 from typing import NamedTuple
 
 from licserver.model import LicenseState, Product
+from licserver.phrases import plural
 from licserver.rules import is_support_over, state_of
 from licserver.store import IssuedLicense
+from licserver.web.console import words
 
 
 class Standing(NamedTuple):
@@ -29,7 +31,7 @@ def describe(license_: IssuedLicense, now: datetime) -> Standing:
     match state_of(license_, now):
         case LicenseState.REVOKED:
             since = _on(license_.revoked_at)
-            reason = f" Reason: {license_.revoked_reason}." if license_.revoked_reason else ""
+            reason = f" Reason: {license_.revoked_reason.rstrip(' .')}." if license_.revoked_reason else ""
             told = "Verify and update check are refused, and links to files are dead."
             return Standing("revoked", "bad", since, f"Revoked{' ' + since if since else ''}.{reason} {told}")
         case LicenseState.EXPIRED:
@@ -87,4 +89,4 @@ def _on(when: date | None) -> str:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{words.number(number)} {plural(number, what)}"

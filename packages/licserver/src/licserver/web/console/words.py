@@ -5,6 +5,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+from licserver.phrases import plural
+
 DONE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "freed": "The slot is free: the customer can activate another machine right away.",
@@ -23,6 +25,11 @@ DONE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What a page says after something was done; the address carries the name, never the words."""
+
+
+def number(value: int) -> str:
+    """Write a number so that a million can be told from ten."""
+    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def file_size(count: int) -> str:
@@ -49,5 +56,5 @@ def ago(instant: datetime, now: datetime) -> str:
     ):
         count = round(seconds / length)
         if count < limit:
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+            return f"{count} {plural(count, unit)} ago"
     raise AssertionError

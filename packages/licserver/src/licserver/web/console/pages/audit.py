@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from licserver.model import ActorKind
+from licserver.phrases import say_details
 from licserver.store import Entry
 from licserver.vendor import MAX_PAGE, AuditFilter
 from licserver.vendor import Page as Some
@@ -52,10 +53,6 @@ _KINDS: Final = (
 )
 
 
-_PLAIN: Final = (("count", 1), ("freed", 1))
-"""Details that say nothing: one is what everybody takes for granted."""
-
-
 def show(visit: Visit) -> Page:
     """Show the log, the latest first."""
     which = _filter(visit)
@@ -96,7 +93,7 @@ def draw_entry(entry: Entry) -> dict[str, Any]:
         "action": ACTIONS.get(entry.action, entry.action),
         "subject": entry.object_id[:8] if entry.object_kind == "license" else entry.object_id,
         "link": _link(entry.object_kind, entry.object_id),
-        "details": _say(entry.details),
+        "details": say_details(entry.details),
     }
 
 
@@ -113,32 +110,17 @@ def _link(kind: str, name: str) -> str | None:
             return None
 
 
-def _say(details: Mapping[str, Any]) -> str:
-    """Write what else is known: ``slots: 1 → 3; reason: refund``."""
-    return "; ".join(
-        f"{name.replace('_', ' ')}: {_value(value)}"
-        for name, value in details.items()
-        if value not in (None, "") and (name, value) not in _PLAIN
-    )
-
-
-def _value(value: Any) -> str:
-    match value:
-        case [before, after]:
-            return f"{_value(before)} → {_value(after)}"
-        case None:
-            return "none"
-        case bool():
-            return "yes" if value else "no"
-        case list() | tuple():
-            return ", ".join(map(_value, value)) or "nothing"
-        case _:
-            return str(value)
-
-
 def _cells(entry: Entry) -> tuple[Any, ...]:
     kind, name = entry.actor
-    return (entry.at, kind.value, name, entry.action, entry.object_kind, entry.object_id, _say(entry.details))
+    return (
+        entry.at,
+        kind.value,
+        name,
+        entry.action,
+        entry.object_kind,
+        entry.object_id,
+        say_details(entry.details),
+    )
 
 
 def _filter(visit: Visit) -> AuditFilter:

@@ -1,0 +1,154 @@
+"""The command line in an operator's hands (issue 6): what is mistyped, what is read, what a program gets."""
+
+import json
+
+import pytest
+
+from licserver.cli.main import _COMMANDS, licserver
+
+GROUPS = ["product", "release", "license", "subscription", "secret", "signing-key", "user", "token", "db"]
+
+
+@pytest.fixture
+def shop(cli):
+    """A vendor with the product `app`."""
+    cli("product", "add", "app", "--name", "App")
+    return cli
+
+
+def said(record):
+    """What one command printed as JSON."""
+    return json.loads(record)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_lists_of_commands_are_whole_sentences(bare_cli, group):
+    """Nothing in a help is cut off: what a command is for is often in the second half of its sentence."""
+    _, heading, commands = bare_cli(group, "--help").partition("Commands:")
+    assert heading
+    assert "..." not in commands
+
+
+def test_every_group_of_commands_is_among_them():
+    """The table above knows all groups, so that a new one is looked at as well."""
+    groups = {
+        name
+        for name in _COMMANDS
+        if hasattr(licserver.get_command(None, name), "commands")  # type: ignore[arg-type]
+    }
+    assert groups == set(GROUPS)
+
+
+def test_an_empty_folder_name_is_no_folder(cli, tmp_path, monkeypatch):
+    """`--data-dir "$UNSET"` would make an installation, with secrets, in whatever folder one stands in."""
+    monkeypatch.chdir(tmp_path)
+    assert "the name is empty" in cli("product", "list", "--data-dir", "", expect=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_are_taken_as_help_shows_them(shop):
+    """Help writes `N|UNLIMITED` and `YYYY-MM-DD|NEVER`; so it may be typed."""
+    key = shop("license", "issue", "app", "--slots", "UNLIMITED", "--expires", "2027-01-31").strip()
+    shop("license", "change", key, "--expires", "NEVER")
+    shown = said(shop("license", "show", key, "--json"))
+    assert (shown["slots"], shown["expires_on"]) == ("unlimited", None)
+
+
+def test_the_audit_log_says_what_was_changed(shop):
+    """For people each detail has its name; a bare `[1, 3]` would be of anything."""
+    key = shop("license", "issue", "app").strip()
+    shop("license", "change", key, "--slots", "3")
+    text = shop("audit", "--license", key)
+    assert "slots: 1 → 3" in text
+    assert "product: app" in text
+    latest, *_ = said(shop("audit", "--license", key, "--json"))
+    assert latest["details"] == {"slots": [1, 3]}
+
+
+def test_a_list_names_the_customer_and_has_one_kind_of_value(shop):
+    """Who is found by a mail address is shown with it; for programs `expires_on` is a day or null."""
+    terms = ("--lifetime", "--email", "ann@shop.example")
+    shop("license", "issue", "app", *terms)
+    text = shop("license", "find", "ann")
+    assert "ann@shop.example" in text
+    assert "lifetime" in text
+    (found,) = said(shop("license", "find", "ann", "--json"))
+    (listed,) = said(shop("license", "list", "--json"))
+    assert found == listed
+    assert (found["expires_on"], found["lifetime"]) == (None, True)
+    assert found["customer_email"] == "ann@shop.example"
+
+
+def test_a_product_added_with_the_wrong_policy_is_mended(shop):
+    """`strict` is the default, and desktop apps want `domain`: who forgot says so later; the rest stays."""
+    told = shop("product", "change", "app", "--environment", "domain")
+    assert told == "changed app: App\n"
+    changed = said(shop("product", "change", "app", "--support-policy", "--name", "App II", "--json"))
+    assert (changed["environment"], changed["support_policy"]) == ("domain", True)
+    assert changed["name"] == "App II"
+    shop("product", "change", "app", "--no-support-policy")
+    (product,) = said(shop("product", "list", "--json"))
+    assert (product["environment"], product["support_policy"]) == ("domain", False)
+    assert "environment: strict → domain" in shop("audit")
+    assert "say what is to change" in shop("product", "change", "app", expect=2)
+    assert "no product 'nope'" in shop("product", "change", "nope", "--name", "X", expect=2)
+
+
+def test_a_password_needs_a_terminal_or_a_pipe_that_was_asked_for(shop, recwarn):
+    """In a script the way out is named, instead of a warning that what is typed can be seen."""
+    assert "--password-stdin" in shop("user", "add", "alice", expect=2)
+    assert not recwarn.list
+    shop("user", "add", "alice", "--password-stdin", stdin="four words of it\n")
+    (user,) = said(shop("user", "list", "--json"))
+    assert set(user) == {"user", "added_at", "password_changed_at"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffproduct,slots\r\napp,3\r\n",
+        "\ufeffproduct;slots\r\napp;3\r\n",
+        "product\tslots\napp\t3\n",
+        '"product";"slots"\r\n"app";"3"\r\n',
+    ],
+    ids=["comma", "semicolon", "tab", "quoted"],
+)
+@pytest.mark.parametrize("way", ["file", "pipe"])
+def test_what_a_spreadsheet_saves_is_taken(shop, tmp_path, way, text):
+    """With its byte order mark, its line ends and its country's separator; from a file and from a pipe."""
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_bytes(text.encode())
+    if way == "file":
+        shop("import", str(sheet))
+    else:
+        shop("import", "-", "--format", "csv", stdin=text)
+    (license_,) = said(shop("license", "list", "--json"))
+    assert license_["slots"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "line 1: the first line must name the fields"),
+        ("product,subscription_ended_at\napp,2026-01-01\n", "subscription_ended_at: needs subscription"),
+        ("product,revoked_reason\napp,refund\n", "revoked_reason: needs revoked_at"),
+        ("product\napp\nnope\n", "1 line cannot be taken"),
+        ("product\nx\nnope\n", "2 lines cannot be taken"),
+    ],
+)
+def test_what_means_nothing_is_not_imported(shop, tmp_path, text, complaint):
+    """An empty file is a slip; half of a pair would be dropped, or be an end that nobody can take back."""
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text(text, "utf-8")
+    assert complaint in shop("import", str(sheet), expect=2)
+    assert said(shop("license", "list", "--json")) == []
+
+
+def test_one_is_one(shop, tmp_path):
+    """Sentences count as people do."""
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text("product\napp\n", "utf-8")
+    assert shop("import", str(sheet), "--dry-run") == "1 license can be imported\n"
+    shop("import", str(sheet))
+    assert "exported 1 license into" in shop("export", str(tmp_path / "out.csv"))
+    assert "backed up 1 product, 1 license, 0 activations, 0 files;" in shop("backup", str(tmp_path / "b"))

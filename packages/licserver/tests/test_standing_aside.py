@@ -1,0 +1,50 @@
+"""Commands that take long give way to the server beside them (D-135)."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ASK = """
+import os, sys
+os.getloadavg = lambda: (float(sys.argv[1]) * os.cpu_count(), 0, 0)
+from licserver.cli.common import standing_aside
+
+def rank():
+    return os.sched_getscheduler(0), os.nice(0)
+
+with standing_aside() as upright:
+    print([rank(), upright(rank)])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="SCHED_IDLE is Linux's")
+@pytest.mark.parametrize(("load", "aside"), [(0.5, True), (2.5, False)])
+def test_the_rest_gives_way_to_all_and_the_commit_to_some(load, aside):
+    """What reads and prepares runs when nobody else wants to; what holds a lock never waits for that.
+
+    On a machine that never rests, where it would come to no end, it has stepped back and no more.
+    """
+    command = [sys.executable, "-c", ASK, str(load)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    stepped = min(19, os.nice(0) + 10)
+    rank = os.SCHED_IDLE if aside else os.SCHED_OTHER
+    assert told.strip() == str([(rank, stepped), (os.SCHED_OTHER, stepped)])
+
+
+def test_who_may_not_give_way_works_all_the_same(bare_cli, monkeypatch, tmp_path):
+    """As in a systemd unit that filters system calls: a backup is made, and keys go out and in."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    for name in ("nice", "sched_setscheduler"):
+        monkeypatch.setattr(f"os.{name}", refuse, raising=False)
+    bare_cli("product", "add", "app", "--name", "App")
+    new, keys, backup = (tmp_path / name for name in ("new.jsonl", "keys.jsonl", "all.backup"))
+    new.write_text('{"product": "app"}\n')
+    assert bare_cli("import", str(new)).startswith("CP-")
+    assert "exported 1 licenses" in bare_cli("export", str(keys))
+    assert "backed up" in bare_cli("backup", str(backup))
+    bare_cli("sweep")

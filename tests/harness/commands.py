@@ -1,0 +1,109 @@
+"""The server's command line: in this process, and as a process of its own."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from licserver.cli import main
+
+
+class Cli:
+    """The command line in this process, on an empty data folder."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.folder = folder
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        monkeypatch.setenv("LICSERVER_DATA_DIR", str(folder))
+        # What steps back for a server does so for good, and here it would be the whole run that does.
+        monkeypatch.setattr("os.nice", lambda step: step, raising=False)
+        monkeypatch.setattr("os.sched_setscheduler", lambda *_: None, raising=False)
+
+    def use(self, url: str | None) -> None:
+        """Name another database than the file in the folder."""
+        if url is not None:
+            self._monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
+
+    def __call__(self, *arguments: str, stdin: str = "", expect: int = 0) -> str:
+        """Run a command; gives what it printed, or what it complained of when it is to fail."""
+        self._monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = self._capsys.readouterr()
+        assert ended.value.code == expect, out + err
+        return str(out if expect == 0 else err)
+
+
+@pytest.fixture
+def bare_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line with nothing set up."""
+    return Cli(tmp_path / "vendor", monkeypatch, capsys)
+
+
+@pytest.fixture
+def cli(bare_cli: Cli, make_database_url: Callable[[], str | None]) -> Cli:
+    """The command line on either engine."""
+    bare_cli.use(make_database_url())
+    return bare_cli
+
+
+class Program:
+    """The installed command line as a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environ = {**os.environ, "LICSERVER_DATA_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        # gunicorn leaves a socket to the collector
+        self.command = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-m", "licserver"]
+
+    def run(self, *arguments: str, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        more.setdefault("env", self.environ)
+        done = subprocess.run(
+            [*self.command, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            encoding="utf-8",
+            **more,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    @contextmanager
+    def start(self, *arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
+        """Start a command; it is ended, if need be, with the test."""
+        more.setdefault("env", self.environ)
+        process = subprocess.Popen(
+            [*self.command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    @contextmanager
+    def serve(self, *arguments: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+        """Start `licserver serve` on a free port; gives the process and its address once it answers."""
+        with self.start("serve", "--port", "0", *arguments, **more) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on http://"), (line, process.stderr and process.stderr.read())
+            yield process, line.removeprefix("listening on ").strip()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """The command line on an empty data folder."""
+    return Program(tmp_path / "vendor")

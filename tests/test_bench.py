@@ -1,0 +1,29 @@
+"""What is measured by hand still works: each tool in its smallest form, whatever its figures are."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        (["beside", "quick"], "| licserver, SQLite | **median** |"),
+        (["console", "5000", "sqlite"], "| `/console/products/{slug}/releases/{version}` |"),
+        (["upgrade", "100", "sqlite"], "| SQLite | 0002 to 0003 |"),
+        (["issue", "100", "sqlite"], "sqlite: 100 keys"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_tool_measures_to_its_end(tool: list[str], told: str) -> None:
+    """With a handful of licenses: a page or a schema that it does not know would end it."""
+    name, *arguments = tool
+    command = [sys.executable, "-m", f"bench.{name}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    slow = name == "console" and "longer than 150 ms" in done.stderr  # on a machine that is busy with tests
+    assert done.returncode == 0 or slow, done.stdout + done.stderr
+    assert told in done.stdout
