@@ -1,5 +1,6 @@
 """What CI checks beside the tests, each in an environment of its own: `uv run --group dev nox -l`."""
 
+import os
 import shutil
 
 import nox
@@ -119,6 +120,17 @@ def frozen(session: nox.Session) -> None:
     """Freeze an app and both examples; see them activate over TLS, remember, and the app replace itself."""
     sync(session, "--group", "frozen")
     session.run("pytest", "tests/frozen", *session.posargs)
+
+
+@nox.session
+def deploy(session: nox.Session) -> None:
+    """A Debian under systemd, set up as `docs/deploy.md` says, and through an upgrade; as root, five minutes.
+
+    Needs `apt-get install systemd-container debootstrap`; what it has made of Debian it keeps below `.nox`.
+    """
+    sync(session, "--group", "dev", "--group", "deploy")
+    kept = {"LICENSING_MACHINE": os.environ.get("LICENSING_MACHINE", f"{session.cache_dir}/machine")}
+    session.run("pytest", "tests/test_deploy_machine.py", *session.posargs, env=kept)
 
 
 @nox.session

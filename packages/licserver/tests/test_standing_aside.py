@@ -45,6 +45,6 @@ def test_who_may_not_give_way_works_all_the_same(bare_cli, monkeypatch, tmp_path
     new, keys, backup = (tmp_path / name for name in ("new.jsonl", "keys.jsonl", "all.backup"))
     new.write_text('{"product": "app"}\n')
     assert bare_cli("import", str(new)).startswith("CP-")
-    assert "exported 1 licenses" in bare_cli("export", str(keys))
+    assert "exported 1 license " in bare_cli("export", str(keys))
     assert "backed up" in bare_cli("backup", str(backup))
     bare_cli("sweep")

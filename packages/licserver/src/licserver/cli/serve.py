@@ -34,7 +34,9 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     # Here, not at the top: they take half of the time that every other command needs.
     from licserver.web import serving  # noqa: PLC0415
     from licserver.web.logs import set_up_logging  # noqa: PLC0415
+    from licserver.web.supervisor import take_supervisor  # noqa: PLC0415
 
+    tell_supervisor = take_supervisor()
     set_up_logging(load_settings(data_dir=data_dir).log_format)
     with opened(data_dir) as vendor:
         settings = vendor.settings
@@ -46,6 +48,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
                 where["admin"] = serving.address_of(admin_sock)
 
             def announce() -> None:
+                tell_supervisor()
                 if as_json:
                     click.echo(json.dumps(where))
                     return

@@ -1,0 +1,63 @@
+"""What a supervisor is told, and what it forbids.
+
+The units of `deploy/` themselves run under a real systemd in `nox -s deploy`.
+"""
+
+import os
+import socket
+import sys
+import urllib.request
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
+
+
+@pytest.mark.parametrize(("workers", "abstract"), [("1", False), ("2", True)])
+def test_systemd_is_told_once_that_the_server_answers(program, tmp_path, workers, abstract):
+    """READY=1 comes when the first process answers, and from nobody else; nobody can answer before."""
+    name = f"\0{tmp_path}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(name)
+        systemd.settimeout(30)
+        waits = {"NOTIFY_SOCKET": name.replace("\0", "@")}
+        with program.start(
+            "serve", "--port", "0", "--workers", workers, env={**program.environ, **waits}
+        ) as process:
+            assert systemd.recv(100) == b"READY=1"
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            assert urllib.request.urlopen(f"{address}/readyz", timeout=20).status == 200  # noqa: S310 - ours
+            process.terminate()
+            assert process.wait(30) == 0
+        systemd.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            systemd.recv(100)
+
+
+def test_who_cannot_serve_tells_systemd_nothing(program, tmp_path):
+    """A wrong setting ends the program without a word to systemd, so that `systemctl start` fails."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        wrong = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "LICSERVER_TRUSTED_PROXIES": "nonsense"}
+        done = program.run("serve", "--workers", "2", env={**program.environ, **wrong}, check=False)
+        assert done.returncode != 0
+        systemd.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            systemd.recv(100)
+
+
+def test_a_command_that_may_not_step_back_goes_on(program, tmp_path):
+    """Where the filter of system calls forbids to be nice, `sweep` and `backup` work all the same."""
+    program.run("product", "add", "app", "--name", "App")
+    # As the filter of the units does it: the call fails, whoever asks.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "def forbidden(_):\n"
+        "    raise PermissionError(1, 'Operation not permitted')\n"
+        "os.nice = forbidden\n"
+    )
+    filtered = {**program.environ, "PYTHONPATH": os.fspath(tmp_path)}
+    assert "freed 0 slots" in program.run("sweep", env=filtered).stdout
+    program.run("backup", str(tmp_path / "whole.backup"), env=filtered)
+    assert (tmp_path / "whole.backup").stat().st_size > 0
