@@ -150,5 +150,9 @@ def test_one_is_one(shop, tmp_path):
     sheet.write_text("product\napp\n", "utf-8")
     assert shop("import", str(sheet), "--dry-run") == "1 license can be imported\n"
     shop("import", str(sheet))
-    assert "exported 1 license into" in shop("export", str(tmp_path / "out.csv"))
-    assert "backed up 1 product, 1 license, 0 activations, 0 files;" in shop("backup", str(tmp_path / "b"))
+    out = tmp_path / "out.csv"
+    assert "exported 1 license into" in shop("export", str(out))
+    out.unlink()  # it holds a key
+    assert "backed up 1 product, 1 license, 0 activations, 0 files;" in shop(
+        "backup", str(tmp_path / "all.backup")
+    )

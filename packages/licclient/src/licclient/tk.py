@@ -125,10 +125,12 @@ class _Dialog(tk.Toplevel):
         self._next_look = self.after(_LOOK_MILLISECONDS, self._look)
 
     def _wait(self) -> None:
+        # Another dialog, if a worker's offer came while that was open. It lets go first: what is outside of a
+        # grab is not told that it has the keyboard, and this window is to get both.
+        before = self.tk.call("grab", "current", str(self))
+        if before:
+            self.tk.call("grab", "release", before)
         self.wait_visibility()
-        before = self.tk.call(
-            "grab", "current", str(self)
-        )  # another dialog, if a worker's offer came while that was open
         self.grab_set()
         self.wait_window()
         if before and self.tk.call("winfo", "exists", before):
