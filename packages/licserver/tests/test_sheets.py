@@ -95,6 +95,8 @@ def test_a_key_is_taken_as_people_write_it():
 BAD_CSV = {
     "slug,name\n": (1, "there is no field 'slug'"),
     "license_key\n": (1, "the first line must name the fields"),
+    "": (1, "the first line must name the fields"),
+    "\n\n": (1, "the first line must name the fields"),
     "product,product\n": (1, "named twice"),
     'product,note\napp,"two\nlines"\napp\n': (4, "there are 1 cells, and 2 fields"),
     'product\n"app\n': (2, "this is no CSV"),
