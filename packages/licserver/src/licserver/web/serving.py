@@ -266,6 +266,10 @@ def serve_with_workers(
 
     metrics = _open_metrics(settings, workers)
     listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
+    if admin_sock is not None:
+        # All processes share what is set of it, and `dup` sets it like the original: a fresh worker would
+        # have the others wait in `accept` for a caller whom it takes itself.
+        admin_sock.setblocking(False)  # noqa: FBT003 - the standard library's
     turn_read, turn_write = os.pipe()  # holds one byte: who gets it announces
     os.write(turn_write, b"!")
     os.set_blocking(turn_read, False)
