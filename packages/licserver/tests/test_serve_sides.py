@@ -11,7 +11,7 @@ from aiohttp import web
 
 from harness.engines import sqlite_only
 from licserver.web.app import create_app
-from licserver.web.serving import DrainingRunner, bind
+from licserver.web.serving import DrainingRunner, bind, serve_with_workers
 
 forking = pytest.mark.skipif(os.name == "nt", reason="workers need fork, which Windows does not have")
 
@@ -113,3 +113,18 @@ async def test_who_is_accepted_in_the_moment_of_the_end_is_answered(world, turns
             assert caller.recv(1000).startswith(b"HTTP/1.1 ")
         else:
             assert turns < 2  # it is the next one's
+
+
+@sqlite_only
+@forking
+def test_a_copy_of_the_admin_socket_has_nobody_wait_in_accept(world, monkeypatch):
+    """Each worker makes a copy as it begins, and what that is set to holds for all who share the socket."""
+    monkeypatch.setattr("licserver.web.workers.run", lambda *_: None)
+    public = bind("127.0.0.1", 0)
+    listener = public.fileno()
+    with bind("127.0.0.1", 0) as admin:
+        serve_with_workers(world.settings, public, 2, lambda: None, admin)
+        with admin.dup() as copy:
+            assert not copy.getblocking()
+            assert not os.get_blocking(admin.fileno())
+    os.close(listener)

@@ -161,8 +161,8 @@ class BatchStore:
         Raises:
             StoreUnavailable: when the database fails; nothing is lost then.
         """
-        self._since_moved = 0
         self._log_lane.run(move_log)
+        self._since_moved = 0
 
     def look_up_updates(self, asks: Sequence[UpdateAsk]) -> list[tuple[License | None, Product | None]]:
         """Load the licenses and the products that update checks name, in the order asked.
