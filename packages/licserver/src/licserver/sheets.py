@@ -189,9 +189,7 @@ def _read_csv(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]
     while True:
         try:
             cells = next(reader)
-        except StopIteration:
-            if names is None:
-                yield 1, Problem(1, _NO_NAMES)
+        except StopIteration:  # not before the first line: of an empty file that is an empty one
             return
         except csv.Error as problem:
             yield begins, Problem(begins, f"this is no CSV: {problem}")
