@@ -2,8 +2,8 @@
 
 A queue that is idle serves, at the next turn of the event loop, whoever came in this one; while each turn
 brings more, it lets them come first. There is no timer: somebody alone is served at once. Where serving
-has to wait, for another machine or for the disk to confirm a write, that happens on a thread, and those
-who come meanwhile are the next batch.
+has to wait, for another machine or for the disk to confirm a write, the loop goes on, and those who
+come meanwhile are the next batch.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from licserver.errors import StoreUnavailable
 from licserver.model import License, Product, Release
 from licserver.rules import VerifyVerdict
 from licserver.signing import LinkSubject
-from licserver.store import Admission, BatchStore, Claim, Sighting, UpdateAsk
+from licserver.store import Admission, BatchStore, Claim, Sighting, UpdateAsk, inloop
 
 MAX_BATCH: Final = 256
 """Asks answered by one statement; bounds the statement's length and the wait of the last in line."""
@@ -194,30 +194,20 @@ class Desk:
 
     def __init__(self, store: BatchStore) -> None:
         self._store = store
-        self._threads: list[ThreadPoolExecutor] = []
         self._sightings: BatchQueue[Sighting, License | None]
         self._updates: BatchQueue[UpdateAsk, tuple[License | None, Product | None]]
         self._claims: BatchQueue[Claim, VerifyVerdict]
+        self._thread: ThreadPoolExecutor | None = None
         if store.is_remote:
-            self._sightings = BatchQueue(self._on_thread("desk-verify", store.look_up))
-            self._updates = BatchQueue(self._on_thread("desk-update", store.look_up_updates))
-            self._claims = BatchQueue(self._on_thread("desk-claim", store.admit))
+            self._sightings = BatchQueue(partial(inloop.run, store.look_up))
+            self._updates = BatchQueue(partial(inloop.run, store.look_up_updates))
+            self._claims = BatchQueue(partial(inloop.run, store.admit))
         else:
-            # A read of a local file never waits for a lock, and costs less than the hop to a thread.
+            # A read of a local file never waits for a lock.
             self._sightings = BatchQueue(store.look_up)
             self._updates = BatchQueue(store.look_up_updates)
-            self._claims = BatchQueue(LocalAdmissions(store, self._thread("desk-claim")).admit)
-
-    def _thread(self, name: str) -> ThreadPoolExecutor:
-        self._threads.append(thread := ThreadPoolExecutor(1, name))
-        return thread
-
-    def _on_thread(
-        self, name: str, serve: Callable[[Sequence[Ask]], Replies[Reply]]
-    ) -> Callable[[Sequence[Ask]], Awaitable[Replies[Reply]]]:
-        """Serve on a thread of its own: the answer comes from another machine."""
-        thread = self._thread(name)
-        return lambda asks: asyncio.get_running_loop().run_in_executor(thread, serve, asks)
+            self._thread = ThreadPoolExecutor(1, "desk-claim")
+            self._claims = BatchQueue(LocalAdmissions(store, self._thread).admit)
 
     def look_up(self, sighting: Sighting) -> Awaitable[License | None]:
         """Load the license that is asked for."""
@@ -244,6 +234,6 @@ class Desk:
         """Let what is being served come to its end, and end the threads."""
         for queue in (self._sightings, self._updates, self._claims):
             await queue.finish()
-        for thread in self._threads:
-            thread.shutdown(wait=True)
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
         self._store.close()

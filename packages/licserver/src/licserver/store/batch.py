@@ -218,7 +218,7 @@ class BatchStore:
         renewed is another one, with an id of its own.
         """
         for latest in wanted - self._releases.keys():
-            self._releases[latest] = self._rare_lane.run(partial(_load_release, latest))
+            self._releases[latest] = self._update_lane.run(partial(_load_release, latest))
         return self._releases
 
 

@@ -13,7 +13,8 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarning, SQLAlchemyError
 
 from licserver.errors import SettingsError, StoreUnavailable
-from licserver.store.lanes import RUN_LIMIT, Lane, Trouble
+from licserver.store import inloop
+from licserver.store.lanes import RUN_LIMIT, Lane, Remote
 from licserver.store.local import LocalLane, begin_in_turn
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def _connect_postgresql(url: URL) -> "Database":
     # Besides the lanes of the hot paths a process needs few; a server takes a hundred from all.
     engine, calm_door = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
     hot, door = create(hot=True, poolclass=NullPool)
-    trouble = Trouble(is_worth_retrying, door.close_for_a_moment)
-    return Database(engine, hot, trouble, (calm_door.close, door.close))
+    remote = Remote(is_worth_retrying, door.close_for_a_moment, connect=inloop.beside)
+    return Database(engine, hot, remote, (calm_door.close, door.close))
 
 
 def _create(url: URL, **more: Any) -> Engine:
@@ -155,7 +156,7 @@ class Database:
     Args:
         engine: Lends connections out of a pool.
         hot: Makes connections for the lanes, which keep their own.
-        trouble: What the lanes must know of their engine's failures.
+        remote: What the lanes must know of an engine on another machine.
         closers: What else is to be closed in the end.
     """
 
@@ -163,12 +164,12 @@ class Database:
         self,
         engine: Engine,
         hot: Engine,
-        trouble: Trouble | None = None,
+        remote: Remote | None = None,
         closers: Sequence[Callable[[], None]] = (),
     ) -> None:
         self.engine = engine
         self._hot = hot
-        self._trouble = trouble
+        self._remote = remote
         self._closers = closers
         # SQLite's lock is the whole file's, and BEGIN IMMEDIATE has it already.
         self.locks_rows: Final = engine.dialect.name != "sqlite"
@@ -176,12 +177,12 @@ class Database:
 
     def reader(self) -> Lane:
         """Make a lane whose every statement is a transaction of its own."""
-        return Lane(self._hot.execution_options(isolation_level="AUTOCOMMIT"), self._named, self._trouble)
+        return Lane(self._hot.execution_options(isolation_level="AUTOCOMMIT"), self._named, self._remote)
 
     def writer(self) -> Lane:
         """Make a lane whose every run is a transaction that writes."""
         hot = self._hot.execution_options(**{WRITES: True})
-        return Lane(hot, self._named, self._trouble, writes=True)
+        return Lane(hot, self._named, self._remote, writes=True)
 
     def local_writer(self) -> LocalLane:
         """Make a lane whose transactions are done in steps; for an engine of this machine."""

@@ -26,25 +26,29 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """How a remote engine fails.
+class Remote:
+    """What is different about an engine on another machine.
 
     Args:
         is_worth_retrying: Whether the same transaction may succeed at once on a new connection.
         note_silence: Told of a failure that took all the time there was, lest others wait as well.
+        connect: Opens a connection, without keeping an event loop from its work.
     """
 
     is_worth_retrying: Callable[[BaseException | None], bool]
     note_silence: Callable[[BaseException], None]
+    connect: Callable[[Callable[[], Connection]], Connection]
 
 
 class Lane:
-    """Runs one piece of work after another on a connection of its own; safe to share among threads.
+    """Runs one piece of work after another on a connection of its own.
+
+    Safe to share among threads; within an event loop (`store.inloop`) a lane has one user.
 
     Args:
         engine: Where to connect, when first asked, and after a failure.
         named: Turns failures into ours.
-        trouble: Given for an engine on another machine; absent, nothing is tried twice.
+        remote: Given for an engine on another machine; absent, nothing is tried twice.
         writes: Whether each run is a transaction; otherwise each statement is.
     """
 
@@ -52,13 +56,13 @@ class Lane:
         self,
         engine: Engine,
         named: Callable[[], AbstractContextManager[None]],
-        trouble: Trouble | None = None,
+        remote: Remote | None = None,
         *,
         writes: bool = False,
     ) -> None:
         self._engine = engine
         self.named: Final = named
-        self._trouble = trouble
+        self._remote = remote
         self._writes = writes
         self._connection: Connection | None = None
         self._lock = threading.Lock()
@@ -99,21 +103,22 @@ class Lane:
 
     def _connected(self, began: float) -> Connection:
         if self._connection is None:
-            self._connection = self._engine.connect()
-        if self._trouble is not None:
+            connect = self._engine.connect
+            self._connection = connect() if self._remote is None else self._remote.connect(connect)
+        if self._remote is not None:
             driver: Any = self._connection.connection.driver_connection
             driver.deadline = max(began + RUN_LIMIT, time.monotonic() + _LEAST_LIMIT)
         return self._connection
 
     def _may_try_again(self, error: Exception, began: float) -> bool:
-        if self._trouble is None:
+        if self._remote is None:
             return False
         cause = error.orig if isinstance(error, DBAPIError) else error
         took = time.monotonic() - began
-        if self._trouble.is_worth_retrying(cause):
+        if self._remote.is_worth_retrying(cause):
             return took < _LAST_TRY_BEFORE
         if took >= RUN_LIMIT:
-            self._trouble.note_silence(error if cause is None else cause)
+            self._remote.note_silence(error if cause is None else cause)
         return False
 
     def close(self) -> None:

@@ -12,6 +12,9 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg.waiting import wait_async
+
+from licserver.store import inloop
 
 CONNECT_LIMIT: Final = 1.5
 """Seconds that anybody waits for a connection; with what follows, an answer within two."""
@@ -20,6 +23,8 @@ PATIENCE: Final = 75.0
 """Seconds that a statement may take beside the hot paths; the server's own limit comes first."""
 
 _DOOR_CLOSED: Final = 0.5
+
+_LOOK_AT_CLOCK: Final = 0.1
 
 _SAME_FOR_ALL: Final = {
     "timezone": "UTC",  # an instant of the year 9999 has a year 10000 elsewhere, which Python has not
@@ -60,9 +65,11 @@ class PatientConnection(psycopg.Connection[Any]):
     patience: float = PATIENCE
 
     def wait(self, gen: Any, *arguments: Any, **more: Any) -> Any:
-        """Wait as psycopg does, until the limit."""
-        limit = min(self.deadline, time.monotonic() + self.patience)
-        return super().wait(self._until(limit, gen), *arguments, **more)
+        """Wait as psycopg does, until the limit; within an event loop as its asynchronous ones do."""
+        waits = self._until(min(self.deadline, time.monotonic() + self.patience), gen)
+        if inloop.is_running():
+            return inloop.wait_for(wait_async(waits, self.pgconn.socket, _LOOK_AT_CLOCK))
+        return super().wait(waits, *arguments, **more)
 
     def _until(self, limit: float, gen: Generator[Yielded, Sent, Result]) -> Generator[Yielded, Sent, Result]:
         """Pass everything through; psycopg sends nothing (0) while nothing comes, ten times a second."""
