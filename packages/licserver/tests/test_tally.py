@@ -6,6 +6,7 @@ import pytest
 
 from licserver.errors import StoreUnavailable
 from licserver.model import Environment
+from licserver.store import note_seen
 from licserver.store.totals import Counted, add_counts, load_totals
 from licserver.web import tally as tally_room
 from licserver.web.state import TALLY
@@ -99,6 +100,23 @@ async def test_a_machine_is_seen(world, site, policy, calls_from, is_seen):
     (activation,) = world.records.activation_page(world.vendor.vault.license_id(key), None, 9)
     assert activation.environment == Environment("a.example", "127.0.0.1")
     assert (activation.last_seen_at == world.clock()) is is_seen
+
+
+async def test_what_was_noted_today_is_not_tried_again(world, site, monkeypatch):
+    """The lookup of a verify tells: a machine that asks all day costs one write, and the next day another."""
+    key, noted = world.key(), []
+
+    def note(database, batch):
+        noted.extend(batch)
+        note_seen(database, batch)
+
+    monkeypatch.setattr(tally_room, "note_seen", note)
+    for day in (1, 2):
+        for _ in range(3):
+            assert (await site.verify(key, "a.example"))[0] == 200
+            await flush(site)
+        assert len(noted) == day
+        world.clock.forward(days=1)
 
 
 async def test_a_database_that_is_away(world, site, monkeypatch, caplog):

@@ -50,6 +50,7 @@ class License(NamedTuple):
         allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot (D-04).
         activated: Which halves of the environment asked about its activations know: a license may
             have a hundred thousand, so they are not all carried around.
+        seen_on: When the environment asked about was last noted as seen, if it has an activation as a pair.
         subscription_ended_at: When the linked subscription ended or will end, or None.
         support_until: Last day of the support period, or None for no period stored (D-25).
     """
@@ -67,6 +68,7 @@ class License(NamedTuple):
     activated: Halves = Halves()
     subscription_ended_at: datetime | None = None
     support_until: date | None = None
+    seen_on: date | None = None
 
 
 class Artifact(NamedTuple):

@@ -5,7 +5,7 @@ has the last word on the locked record.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -316,7 +316,9 @@ class _Granted:
 def _look_up(connection: Connection, sightings: Sequence[Sighting]) -> list[License | None]:
     found: list[License | None] = [None] * len(sightings)
     for row in statements.SIGHTINGS.rows(connection, [(license_id, *here) for license_id, here in sightings]):
-        found[row[0]] = _read_license(row, row[-1] >> 2, _HALVES[row[-1] & 3])
+        day, halves = row[-2:]
+        seen_on = None if day is None else date.fromisoformat(day)
+        found[row[0]] = _read_license(row, halves >> 2, _HALVES[halves & 3], seen_on)
     return found
 
 
@@ -332,7 +334,9 @@ _HALVES: Final = [Halves(domain, ip) for domain in (False, True) for ip in (Fals
 _NOTHING_KNOWN: Final = Halves()
 
 
-def _read_license(row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KNOWN) -> License:
+def _read_license(
+    row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KNOWN, seen_on: date | None = None
+) -> License:
     """Read the license out of a row that begins with the ask's number and the columns of a license."""
     return License(
         row[1],
@@ -348,6 +352,7 @@ def _read_license(row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KN
         activated,
         row[10],
         row[11],
+        seen_on,
     )
 
 

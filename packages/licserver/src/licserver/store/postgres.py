@@ -28,6 +28,7 @@ _LOOK_AT_CLOCK: Final = 0.1
 
 _SAME_FOR_ALL: Final = {
     "timezone": "UTC",  # an instant of the year 9999 has a year 10000 elsewhere, which Python has not
+    "datestyle": "ISO",  # an instant's text begins with its day, as in SQLite
     "statement_timeout": "60s",
     "lock_timeout": "5s",
 }

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Text,
     and_,
     case,
+    cast,
     column,
     func,
     literal_column,
@@ -22,7 +23,7 @@ from licserver.model import EnvironmentPolicy
 from licserver.store.asks import AskTable, RowWriter
 from licserver.store.tables import activations, licenses, products
 
-# In the order of License's fields, without what is counted: slots_used, and which halves are activated.
+# In the order of License's fields, without what depends on who asks.
 _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.id,
     licenses.c.product_id,
@@ -46,10 +47,11 @@ def _number(value: int) -> ColumnElement[int]:
 def _sightings(asked: CTE) -> Select[Any]:
     """Each license with how full it is, and which halves of the asker's environment it knows.
 
-    Most askers are known as a pair, and then that is all that is looked up. For the others the last column is
-    the license's activations times four, and two when the domain is among them, and one when the address is;
-    nothing is looked up that the product's policy does not look at (`environment.is_known`), or that no limit
-    is compared with. Domains are found by the table's key; for addresses a license's activations are read.
+    Most askers are known as a pair, and then that and its day is all that is looked up. For the others the
+    last column is the license's activations times four, and two when the domain is among them, and one when
+    the address is; nothing is looked up that the product's policy does not look at (`environment.is_known`),
+    or that no limit is compared with. Domains are found by the table's key; for addresses a license's
+    activations are read.
     """
     pair, other = activations.alias("pair"), activations.alias("other")
     of_license = select(literal_column("1", Integer)).where(other.c.license_id == licenses.c.id)
@@ -73,6 +75,7 @@ def _sightings(asked: CTE) -> Select[Any]:
         select(
             asked.c.n,
             *_LICENSE_COLUMNS,
+            func.substr(cast(pair.c.last_seen_at, Text), _number(1), _number(10)),  # its day
             case((pair.c.license_id.is_not(None), _number(3)), else_=count + halves),
         )
         .select_from(asked)

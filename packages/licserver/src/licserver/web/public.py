@@ -78,7 +78,7 @@ class PublicEndpoints:
                 verdict = await self._desk.admit(Claim(sighting, judge, now))
         else:
             verdict = judge(None)  # no need to look it up; judged all the same, in one place
-        self._tally.verified(verdict, sighting)
+        self._tally.verified(verdict, sighting, now.date())
         answer = wire.answer_verify(verdict)
         if isinstance(verdict, VerifyRefusal) and verdict in rules.MISSES:
             return await self._limits.answer_miss(request, answer)

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final
 
 from aiohttp import web
@@ -78,17 +78,19 @@ class Tally:
 
     # --- beside the hot paths -----------------------------------------------------------------
 
-    def verified(self, verdict: VerifyVerdict, sighting: Sighting | None) -> None:
-        """Count a verify; of a good one, that its environment was seen.
+    def verified(self, verdict: VerifyVerdict, sighting: Sighting | None, today: date) -> None:
+        """Count a verify; of a good one, that its environment was seen, unless that was noted today.
 
         Args:
             verdict: The answer, after an admission if there was one: `takes_slot` says that one was taken.
             sighting: Who asked; None for a key without the shape of one.
+            today: In UTC.
         """
         if type(verdict) is Valid:
             self._verdicts[verdict.takes_slot] += 1
-            if sighting is not None and len(self._seen) < MAX_SEEN:
-                self._seen[sighting] = verdict.license.policy
+            license_ = verdict.license
+            if sighting is not None and license_.seen_on != today and len(self._seen) < MAX_SEEN:
+                self._seen[sighting] = license_.policy
         else:
             self._verdicts[verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
 
