@@ -231,17 +231,20 @@ class _Work:
         self._running.clear()
 
     def go_on_for(self, seconds: float) -> None:
-        """Let each of them run all the time, so long at least, and until each was finished once."""
+        """Let each of them run over and over for so long, and then until each was finished once."""
         begin = time.monotonic()
-        while time.monotonic() - begin < seconds or any(not self.finished[name] for name in self._commands):
+        while self._running or time.monotonic() - begin < seconds:
             for name, command in self._commands.items():
                 process = self._running.get(name)
                 if process is not None and process.poll() is not None:
                     if process.returncode:
                         raise RuntimeError(f"{name} ended with {process.returncode}")
                     self.finished[name] += 1
+                    del self._running[name]
                     process = None
-                if process is None and (name != "backup" or time.monotonic() - begin > _BACKUP_AFTER):
+                since = time.monotonic() - begin
+                is_wanted = since < seconds or not self.finished[name]
+                if process is None and is_wanted and (name != "backup" or since > _BACKUP_AFTER):
                     self._running[name] = self._start(command)
             time.sleep(0.05)
 
@@ -269,8 +272,16 @@ def _row(name: str, number: str, one: Pair) -> str:
 def _conditions(options: argparse.Namespace) -> str:
     return (
         f"Measured on {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}: {options.rate} "
-        f"verifies a second, {options.licenses:,} licenses to begin with, imports of {options.keys:,}."
+        f"verifies a second, {options.licenses:,} licenses to begin with, imports of {options.keys:,}; "
+        f"processes {_grouping()}."
     )
+
+
+def _grouping() -> str:
+    """Say how Linux shares the processors: it decides what a database's many processes take from others."""
+    told = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    is_grouped = told.exists() and told.read_text(encoding="ascii").strip() == "1"
+    return "grouped by session (`sched_autogroup_enabled`)" if is_grouped else "not grouped by session"
 
 
 def _median(pairs: list[Pair]) -> Pair:
