@@ -119,10 +119,11 @@ def test_other_databases_and_drivers_are_refused(url):
         connect(url)
 
 
-def test_a_missing_driver_names_the_extra():
-    """Installed without its extra, licserver says what to install."""
+@pytest.mark.parametrize("module", ["psycopg", "greenlet"])
+def test_a_missing_driver_names_the_extra(module):
+    """Installed without its extra, or upgraded without what the extra brings now, licserver says it."""
     code = (
-        "import sys; sys.modules['psycopg'] = None\n"
+        f"import sys; sys.modules[{module!r}] = None\n"
         "from licserver.store.engine import connect\n"
         "connect('postgresql://db.invalid/x')"
     )

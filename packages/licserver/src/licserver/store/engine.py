@@ -77,6 +77,8 @@ def _connect_postgresql(url: URL) -> "Database":
         )
     try:
         from licserver.store.postgres import is_worth_retrying, make_door  # noqa: PLC0415 - an extra, and slow
+
+        inloop.is_running()  # needs greenlet, which whoever had the extra before may lack
     except ImportError:
         raise SettingsError(
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
