@@ -1,5 +1,6 @@
 """For all suites: remember what the run writes, so that its last test can search it for license keys."""
 
+import signal
 from importlib.util import find_spec
 
 import pytest
@@ -14,6 +15,8 @@ LAST = "test_no_key_is_written_anywhere"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin with nothing remembered."""
+    # A run that a shell began in the background ignores Ctrl-C, and so would all programs that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[WRITTEN] = []
     config.pluginmanager.register(_Recorder(config), "written-recorder")
 
