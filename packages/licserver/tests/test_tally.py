@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from licserver.errors import StoreUnavailable
-from licserver.model import Environment
+from licserver.model import Environment, EnvironmentPolicy
 from licserver.store import note_seen
 from licserver.store.totals import Counted, add_counts, load_totals
 from licserver.web import tally as tally_room
@@ -117,6 +117,20 @@ async def test_what_was_noted_today_is_not_tried_again(world, site, monkeypatch)
             await flush(site)
         assert len(noted) == day
         world.clock.forward(days=1)
+
+
+async def test_a_machine_keeps_fresh_all_that_it_lives_by(world, site, activate):
+    """By either half: another machine has called from its address today; its domain lives on as well."""
+    key = world.key(slots=2)
+    license_id = world.vendor.vault.license_id(key)
+    activate(key, "a.example", "127.0.0.1")
+    activate(key, "a.example", "192.0.2.1")
+    world.vendor.change_product("app", policy=EnvironmentPolicy.EITHER)
+    for domain, seen in (("z.example", [True, False]), ("a.example", [True, True])):
+        assert (await site.verify(key, domain))[0] == 200
+        await flush(site)
+        held = world.records.activation_page(license_id, None, 9)
+        assert [one.last_seen_at is not None for one in sorted(held, key=lambda one: one.environment)] == seen
 
 
 async def test_a_database_that_is_away(world, site, monkeypatch, caplog):

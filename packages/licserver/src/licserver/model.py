@@ -50,9 +50,10 @@ class License(NamedTuple):
         allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot (D-04).
         activated: Which halves of the environment asked about its activations know: a license may
             have a hundred thousand, so they are not all carried around.
-        seen_on: When the environment asked about was last noted as seen, if it has an activation as a pair.
         subscription_ended_at: When the linked subscription ended or will end, or None.
         support_until: Last day of the support period, or None for no period stored (D-25).
+        seen_on: The day on which the environment asked about was last noted as seen, or None where its
+            activation does not tell: it has none as a pair, or the policy knows it by either half (D-151).
     """
 
     id: bytes

@@ -25,6 +25,7 @@ PATIENCE: Final = 75.0
 _DOOR_CLOSED: Final = 0.5
 
 _LOOK_AT_CLOCK: Final = 0.1
+"""Seconds between looks whether a wait has come to its end; as psycopg's own waits have it."""
 
 _SAME_FOR_ALL: Final = {
     "timezone": "UTC",  # an instant of the year 9999 has a year 10000 elsewhere, which Python has not

@@ -15,6 +15,7 @@ from sqlalchemy import (
     column,
     func,
     literal_column,
+    null,
     or_,
     select,
 )
@@ -70,12 +71,15 @@ def _sightings(asked: CTE) -> Select[Any]:
         (or_(is_either, and_(is_strict, is_allowed)), ip),
         else_=_number(0),
     )
+    day = func.substr(cast(pair.c.last_seen_at, Text), _number(1), _number(10))
+    # By either half another asker may have kept this pair fresh, and not all that ours lives by.
+    seen_on = case((is_either, null()), else_=day)
     count = case((licenses.c.slots.is_not(None), held * _number(4)), else_=_number(0))
     return (
         select(
             asked.c.n,
             *_LICENSE_COLUMNS,
-            func.substr(cast(pair.c.last_seen_at, Text), _number(1), _number(10)),  # its day
+            seen_on,
             case((pair.c.license_id.is_not(None), _number(3)), else_=count + halves),
         )
         .select_from(asked)
