@@ -16,6 +16,7 @@ from licserver.backup import restore_backup, write_backup
 from licserver.errors import ArtifactsError, BackupError, WrongUse
 from licserver.model import Environment, LicenseTerms
 from licserver.settings import Settings
+from licserver.store import dump
 from licserver.store.tables import metadata
 from licserver.vendor import Vendor
 
@@ -71,6 +72,20 @@ def test_what_comes_back_is_what_was_there(stocked, into, clock, tmp_path, reque
             assert settings.data_dir.joinpath("secrets.json").stat().st_mode & 0o077 == 0
     finally:
         restored.close()
+
+
+def test_a_table_is_written_piece_by_piece(stocked, monkeypatch, clock, tmp_path):
+    """However many rows a piece holds, and however few the database is asked for at a time, all are there."""
+    monkeypatch.setattr(dump, "ROWS", 8)
+    monkeypatch.setattr(dump, "_FETCHED", 3)
+    with dump.take_snapshot(stocked.vendor.database) as snapshot:
+        (licenses,) = (one for one in snapshot.layouts if one.name == "licenses")
+        assert [count for count, _ in snapshot.pieces(licenses)] == [8, 8, 5]
+    settings = Settings(data_dir=tmp_path / "anew")
+    restore_backup(backed_up(stocked.vendor, clock), settings)
+    restored = Vendor(settings, clock)
+    assert rows_of(restored) == rows_of(stocked.vendor)
+    restored.close()
 
 
 @pytest.mark.parametrize("into", ENGINES)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.engines import sqlite_only
-from licserver.errors import WrongUse
+from harness.engines import postgresql_only, sqlite_only
+from licserver.errors import Conflict
 from licserver.model import EnvironmentPolicy
 from licserver.rules import draw_key
 from licserver.sheets import FORMATS, read_rows, write_head, write_row
@@ -180,15 +180,32 @@ def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
 
 
 def test_a_key_that_comes_meanwhile_is_noticed(world):
-    """Somebody else's import of the same key between check and move: nothing is moved."""
+    """Somebody else's import of the file's last key between check and move: nothing of it is moved."""
     key = draw_key()
     text = json.dumps({"product": "app", "license_key": key})
     with world.vendor.importing() as incoming:
-        incoming.read(read_rows("jsonl", [text, '{"product": "app"}']))
+        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250 + [text]))
         assert import_text(world, "jsonl", text)[0] == 1
-        with pytest.raises(WrongUse, match="meanwhile"):
+        with pytest.raises(Conflict, match="meanwhile"):
             incoming.commit()
     assert len(list(world.vendor.licenses())) == 1
+
+
+def test_an_empty_file_brings_nothing(world):
+    """No line, no license, no fault."""
+    assert import_text(world, "jsonl", "") == (0, [], [])
+
+
+@postgresql_only
+def test_while_keys_are_moved_a_release_is_published(world):
+    """A move may take minutes: it keeps nobody from its product, and in the end it hurries."""
+    with world.vendor.importing() as incoming:
+        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250))
+        assert incoming._staged._connection.connection.driver_connection.gives_way
+        with incoming._staged.moving() as connection:
+            assert not connection.connection.driver_connection.gives_way
+            assert world.publish("1.0").version == "1.0"
+    assert len(list(world.vendor.licenses())) == 250
 
 
 @sqlite_only

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
+
+from harness.engines import postgresql_only
 
 ASK = """
 import os, sys
@@ -49,3 +52,33 @@ def test_who_may_not_give_way_works_all_the_same(bare_cli, monkeypatch, tmp_path
     keys.unlink()  # it holds a key
     assert "backed up" in bare_cli("backup", str(backup))
     bare_cli("sweep")
+
+
+@postgresql_only
+@pytest.mark.parametrize("kind", ["apart", "snapshot"])
+def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeypatch, kind):
+    """Before each question there is a rest as long as the last answer took, and our own work counts as one.
+
+    PostgreSQL's processes have no rank of ours (D-152).
+    """
+    rests: list[float] = []
+    sleep = time.sleep
+    with getattr(world.vendor.database, kind)() as connection:
+        sleep(0.05)
+        monkeypatch.setattr(
+            "licserver.store.postgres.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
+        )
+        connection.exec_driver_sql("SELECT pg_sleep(0.4)")
+        assert rests == []
+        connection.exec_driver_sql("SELECT 1")
+        assert sum(rests) > 0.2
+        rests.clear()
+        connection.exec_driver_sql("SELECT pg_sleep(0.2)")
+        sleep(1.0)
+        connection.exec_driver_sql("SELECT 1")
+        assert sum(rests) < 0.1
+    with world.vendor.database.reading() as connection:
+        rests.clear()
+        for _ in range(3):
+            connection.exec_driver_sql("SELECT pg_sleep(0.01)")
+        assert rests == []  # whoever is not told to gives way to nobody

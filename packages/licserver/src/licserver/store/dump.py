@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Any, Final
 
 from alembic import command
@@ -43,6 +44,9 @@ from licserver.store.tables import facts, metadata, products, releases, sessions
 ROWS: Final = 10_000
 """Rows of a piece: what is held in memory at a time."""
 
+_FETCHED: Final = 1_000
+"""Rows that are asked for at a time, of a database that has others to answer between."""
+
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "bytes": (lambda held: b64encode(held).decode(), b64decode),
     "instant": (lambda held: held.astimezone(UTC).isoformat(), datetime.fromisoformat),
@@ -72,7 +76,7 @@ class Snapshot:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection.execution_options(yield_per=ROWS)
+        self._connection = connection.execution_options(yield_per=_FETCHED)
         self.layouts: Final = [
             Layout(table.name, [(column.name, _kind_of(column.type)) for column in table.columns])
             for table in metadata.sorted_tables
@@ -88,8 +92,9 @@ class Snapshot:
         """Give a table's rows, in pieces that `Loading.add` takes, each with its number of rows."""
         table = metadata.tables[layout.name]
         writers = _positions(layout, 0)
-        for rows in self._connection.execute(select(table)).partitions(ROWS):
-            yield len(rows), _pack([_convert(row, writers) for row in rows])
+        result = self._connection.execute(select(table))
+        while rows := [_convert(row, writers) for row in islice(result, ROWS)]:
+            yield len(rows), _pack(rows)
 
 
 @contextmanager

@@ -150,6 +150,12 @@ def _begin_sqlite(patience: float, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
 
 
+def hurry(connection: Connection) -> None:
+    """Have a connection to PostgreSQL give way no more: others wait for what it has locked (D-152)."""
+    driver: Any = connection.connection.driver_connection
+    driver.gives_way = False
+
+
 class Database:
     """One database: transactions for whoever has time, and lanes for the hot paths.
 
@@ -213,6 +219,7 @@ class Database:
             try:
                 if self.is_remote:
                     driver.patience = float("inf")
+                    driver.gives_way = True
                     connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
                 yield connection
             finally:
@@ -230,6 +237,7 @@ class Database:
             try:
                 if self.is_remote:
                     driver.patience = float("inf")
+                    driver.gives_way = True
                     with connection.begin():
                         connection.exec_driver_sql("SET statement_timeout = 0")
                 yield connection

@@ -27,6 +27,10 @@ _DOOR_CLOSED: Final = 0.5
 _LOOK_AT_CLOCK: Final = 0.1
 """Seconds between looks whether a wait has come to its end; as psycopg's own waits have it."""
 
+_SHORT: Final = 0.001
+_LONG: Final = 1.0
+"""Seconds from which on, and for how long, a connection rests that gives way."""
+
 _SAME_FOR_ALL: Final = {
     "timezone": "UTC",  # an instant of the year 9999 has a year 10000 elsewhere, which Python has not
     "datestyle": "ISO",  # an instant's text begins with its day, as in SQLite
@@ -60,18 +64,37 @@ Result = TypeVar("Result")
 class PatientConnection(psycopg.Connection[Any]):
     """A connection that waits for its server only so long; then it is closed, and says so.
 
-    `deadline` is of the monotonic clock and set by who has one; `patience` bounds each single wait.
+    `deadline` is of the monotonic clock and set by who has one; `patience` bounds each single wait. One that
+    `gives_way` is at rest for as long as its server worked for it (D-152).
     """
 
     deadline: float = float("inf")
     patience: float = PATIENCE
+    gives_way: bool = False
+    _owed: float = 0.0
+    _answered: float = 0.0
 
     def wait(self, gen: Any, *arguments: Any, **more: Any) -> Any:
         """Wait as psycopg does, until the limit; within an event loop as its asynchronous ones do."""
-        waits = self._until(min(self.deadline, time.monotonic() + self.patience), gen)
+        if self.gives_way:
+            self._rest()
+        begin = time.monotonic()
+        waits = self._until(min(self.deadline, begin + self.patience), gen)
         if inloop.is_running():
             return inloop.wait_for(wait_async(waits, self.pgconn.socket, _LOOK_AT_CLOCK))
-        return super().wait(waits, *arguments, **more)
+        answer = super().wait(waits, *arguments, **more)
+        if self.gives_way:
+            self._answered = time.monotonic()
+            self._owed += self._answered - begin
+        return answer
+
+    def _rest(self) -> None:
+        """Leave the server to others for as long as it worked for us; what we did meanwhile counts."""
+        owed = self._owed - (time.monotonic() - self._answered)
+        if owed > _SHORT:
+            time.sleep(min(owed, _LONG))
+            owed = 0.0
+        self._owed = max(owed, 0.0)
 
     def _until(self, limit: float, gen: Generator[Yielded, Sent, Result]) -> Generator[Yielded, Sent, Result]:
         """Pass everything through; psycopg sends nothing (0) while nothing comes, ten times a second."""

@@ -147,7 +147,9 @@ class ProductBooks(Shelf):
 
 def _lock_product(connection: Connection, product_id: int) -> None:
     """Let nobody else publish for this product until the transaction ends."""
-    connection.execute(select(products.c.id).where(products.c.id == product_id).with_for_update()).all()
+    # With key_share, or whoever puts licenses of it into the books (an import may take minutes) keeps us out.
+    lock = select(products.c.id).where(products.c.id == product_id).with_for_update(key_share=True)
+    connection.execute(lock).all()
 
 
 def _releases_of(product_id: int) -> Select[Any]:

@@ -8,28 +8,34 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select, update
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, exists, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
+from licserver.errors import Conflict
 from licserver.store.asks import Row
 from licserver.store.bulk import BulkWriter
-from licserver.store.engine import WRITES, Database
+from licserver.store.engine import WRITES, Database, hurry
 from licserver.store.licenses import MOVING
 from licserver.store.tables import activations, license_words, licenses
 
 _LINE: Final = "line"
 _DRAWN: Final = "drawn"
 
-BATCH: Final = 5_000
-"""Rows written at a time."""
+BATCH: Final = 500
+"""Rows put aside at a time."""
+
+_STEP: Final = 100
+"""Lines that one statement looks at or moves where it is to be short: some milliseconds of a processor."""
 
 
 def _beside(table: Table, *more: Column[Any]) -> Table:
     """Name a temporary table with the columns of another, and no keys: what is wrong is found by asking."""
     columns = (Column(one.name, one.type, nullable=one.nullable) for one in table.columns)
-    return Table(f"staged_{table.name}", MetaData(), *more, *columns, prefixes=["TEMPORARY"])
+    line = Column(_LINE, Integer, index=True)
+    return Table(f"staged_{table.name}", MetaData(), line, *more, *columns, prefixes=["TEMPORARY"])
 
 
-_licenses: Final = _beside(licenses, Column(_LINE, Integer), Column(_DRAWN, Integer))
+_licenses: Final = _beside(licenses, Column(_DRAWN, Integer))
 _activations: Final = _beside(activations)
 _words: Final = _beside(license_words)
 _WRITERS: Final = {one: BulkWriter(one) for one in (_licenses, _activations, _words)}
@@ -44,6 +50,7 @@ class Staging:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._last = 0
         self._waiting: dict[Table, list[Row]] = {table: [] for table in _WRITERS}
         with connection.begin():
             for table in _WRITERS:
@@ -70,8 +77,9 @@ class Staging:
         license_id = license_["id"]
         row = (line, int(drawn), *(license_[column.name] for column in licenses.columns))
         self._waiting[_licenses].append(row)
-        self._waiting[_activations] += [(license_id, *one) for one in slots_taken]
-        self._waiting[_words] += [(word, license_id) for word in words]
+        self._waiting[_activations] += [(line, license_id, *one) for one in slots_taken]
+        self._waiting[_words] += [(line, word, license_id) for word in words]
+        self._last = line
         if len(self._waiting[_licenses]) >= BATCH or len(self._waiting[_activations]) >= BATCH:
             self._flush()
 
@@ -99,48 +107,64 @@ class Staging:
     def taken(self) -> Iterator[int]:
         """Find the lines whose keys are in the books already."""
         self._flush()
-        with self._connection.begin():
-            yield from self._taken()
+        taken = select(_licenses.c.line).join(licenses, licenses.c.id == _licenses.c.id)
+        for step in self._steps():
+            with self._connection.begin():
+                of_step = taken.where(_licenses.c.line.between(*step)).order_by(_licenses.c.line)
+                yield from self._connection.scalars(of_step)
 
-    def _taken(self) -> Iterator[int]:
-        statement = select(_licenses.c.line).join(licenses, licenses.c.id == _licenses.c.id)
-        yield from self._connection.scalars(statement.order_by(_licenses.c.line))
+    def _steps(self) -> Iterator[tuple[int, int]]:
+        """Give the first and the last line of each step.
+
+        Where everybody who writes waits for the move there is one step, which is fastest. Where nobody does,
+        the database answers others between short ones (D-152).
+        """
+        step = max(1, self._last) if self._connection.dialect.name == "sqlite" else _STEP
+        for first in range(1, self._last + 1, step):
+            yield first, first + step - 1
 
     @contextmanager
-    def moving(self) -> Iterator[Connection | None]:
+    def moving(self) -> Iterator[Connection]:
         """Move everything into the books, in one transaction that the block is a part of.
 
         A license whose subscription is known to have ended ends with it, unless its line said otherwise.
 
         Yields:
-            The connection; None, and nothing was moved, if a key has come into the books meanwhile.
+            The connection.
 
         Raises:
-            StoreUnavailable: when the database fails; then nothing was moved.
+            Conflict: when a key has come into the books meanwhile; then nothing was moved.
+            StoreUnavailable: when the database fails; the same.
         """
         self._flush()
         self._connection.execution_options(**{WRITES: True})
         try:
             with self._connection.begin():
-                yield self._move()
+                self._move()
+                yield self._connection
         finally:
             self._connection.execution_options(**{WRITES: False})  # what follows only reads
 
-    def _move(self) -> Connection | None:
-        if next(self._taken(), None) is not None:
-            return None
+    def _move(self) -> None:
+        try:
+            for step in self._steps():
+                self._move_lines(*step)
+        except IntegrityError:  # all else that a table refuses was found before
+            raise Conflict("a key of the file has come into the books meanwhile; import it again") from None
+        self._end_with_subscriptions()
+
+    def _move_lines(self, first: int, last: int) -> None:
         for staged, table in ((_licenses, licenses), (_activations, activations), (_words, license_words)):
             names = table.columns.keys()
             # In the order of the table's own index: half the page writes.
             key = [staged.c[column.name] for column in table.primary_key]
-            rows = select(*(staged.c[name] for name in names)).order_by(*key)
-            self._connection.execute(insert(table).from_select(names, rows))
-        self._end_with_subscriptions()
-        return self._connection
+            rows = select(*(staged.c[name] for name in names)).where(staged.c.line.between(first, last))
+            self._connection.execute(insert(table).from_select(names, rows.order_by(*key)))
 
     def _end_with_subscriptions(self) -> None:
         """End what hangs on an ended subscription; last, so that others wait for a moment only."""
         if self._connection.dialect.name != "sqlite":
+            hurry(self._connection)
             self._connection.execute(select(func.pg_advisory_xact_lock(*MOVING)))
         unsaid = select(_licenses.c.id).where(
             _licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None)
@@ -148,7 +172,7 @@ class Staging:
         other = licenses.alias()
         ended = (
             select(other.c.subscription_id, func.max(other.c.subscription_ended_at).label("at"))
-            .where(other.c.subscription_ended_at.is_not(None), other.c.id.not_in(select(_licenses.c.id)))
+            .where(other.c.subscription_ended_at.is_not(None), ~exists().where(_licenses.c.id == other.c.id))
             .group_by(other.c.subscription_id)
             .subquery()
         )

@@ -109,12 +109,10 @@ class Incoming:
             How many.
 
         Raises:
-            WrongUse: when one has come into the books meanwhile; then none was put there.
+            Conflict: when one has come into the books meanwhile; then none was put there.
             StoreUnavailable: when the database fails; the same.
         """
         with self._staged.moving() as connection:
-            if connection is None:
-                raise WrongUse("a key of the file has come into the books meanwhile; import it again")
             books = Records(self._vendor.database, connection)
             self._vendor._note(books, "license.import", ("license", "-"), count=self.count)  # noqa: SLF001 - our own
         return self.count
