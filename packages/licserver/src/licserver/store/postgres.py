@@ -76,16 +76,16 @@ class PatientConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, *arguments: Any, **more: Any) -> Any:
         """Wait as psycopg does, until the limit; within an event loop as its asynchronous ones do."""
-        if self.gives_way:
-            self._rest()
-        begin = time.monotonic()
-        waits = self._until(min(self.deadline, begin + self.patience), gen)
+        waits = self._until(gen)
         if inloop.is_running():
             return inloop.wait_for(wait_async(waits, self.pgconn.socket, _LOOK_AT_CLOCK))
+        if not self.gives_way:
+            return super().wait(waits, *arguments, **more)
+        self._rest()
+        begin = time.monotonic()
         answer = super().wait(waits, *arguments, **more)
-        if self.gives_way:
-            self._answered = time.monotonic()
-            self._owed += self._answered - begin
+        self._answered = time.monotonic()
+        self._owed += self._answered - begin
         return answer
 
     def _rest(self) -> None:
@@ -96,8 +96,9 @@ class PatientConnection(psycopg.Connection[Any]):
             owed = 0.0
         self._owed = max(owed, 0.0)
 
-    def _until(self, limit: float, gen: Generator[Yielded, Sent, Result]) -> Generator[Yielded, Sent, Result]:
+    def _until(self, gen: Generator[Yielded, Sent, Result]) -> Generator[Yielded, Sent, Result]:
         """Pass everything through; psycopg sends nothing (0) while nothing comes, ten times a second."""
+        limit = min(self.deadline, time.monotonic() + self.patience)
         try:
             wanted = next(gen)
             while True:

@@ -8,7 +8,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, exists, func, insert, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Insert,
+    Integer,
+    MetaData,
+    Table,
+    bindparam,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from licserver.errors import Conflict
@@ -24,7 +37,7 @@ _DRAWN: Final = "drawn"
 BATCH: Final = 500
 """Rows put aside at a time."""
 
-_STEP: Final = 100
+_STEP: Final = 50
 """Lines that one statement looks at or moves where it is to be short: some milliseconds of a processor."""
 
 
@@ -38,6 +51,26 @@ def _beside(table: Table, *more: Column[Any]) -> Table:
 _licenses: Final = _beside(licenses, Column(_DRAWN, Integer))
 _activations: Final = _beside(activations)
 _words: Final = _beside(license_words)
+_FIRST: Final = "first_line"
+_LAST: Final = "last_line"
+
+
+def _move(staged: Table, table: Table) -> Insert:
+    """Move lines in the order of the table's own index: half the page writes."""
+    names = table.columns.keys()
+    rows = select(*(staged.c[name] for name in names)).order_by(
+        *(staged.c[one.name] for one in table.primary_key)
+    )
+    return insert(table).from_select(
+        names, rows.where(staged.c.line.between(bindparam(_FIRST), bindparam(_LAST)))
+    )
+
+
+_MOVES: Final = {
+    _licenses: _move(_licenses, licenses),
+    _activations: _move(_activations, activations),
+    _words: _move(_words, license_words),
+}
 _WRITERS: Final = {one: BulkWriter(one) for one in (_licenses, _activations, _words)}
 
 
@@ -51,6 +84,7 @@ class Staging:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._last = 0
+        self._filled: set[Table] = set()
         self._waiting: dict[Table, list[Row]] = {table: [] for table in _WRITERS}
         with connection.begin():
             for table in _WRITERS:
@@ -88,6 +122,7 @@ class Staging:
             for table, rows in self._waiting.items():
                 if rows:
                     _WRITERS[table].write(self._connection, rows)
+                    self._filled.add(table)
                     rows.clear()
 
     def twice(self) -> Iterator[tuple[int, int]]:
@@ -154,12 +189,9 @@ class Staging:
         self._end_with_subscriptions()
 
     def _move_lines(self, first: int, last: int) -> None:
-        for staged, table in ((_licenses, licenses), (_activations, activations), (_words, license_words)):
-            names = table.columns.keys()
-            # In the order of the table's own index: half the page writes.
-            key = [staged.c[column.name] for column in table.primary_key]
-            rows = select(*(staged.c[name] for name in names)).where(staged.c.line.between(first, last))
-            self._connection.execute(insert(table).from_select(names, rows.order_by(*key)))
+        for staged, statement in _MOVES.items():
+            if staged in self._filled:
+                self._connection.execute(statement, {_FIRST: first, _LAST: last})
 
     def _end_with_subscriptions(self) -> None:
         """End what hangs on an ended subscription; last, so that others wait for a moment only."""
