@@ -201,7 +201,9 @@ def test_while_keys_are_moved_a_release_is_published(world):
     """A move may take minutes: it keeps nobody from its product, and in the end it hurries."""
     with world.vendor.importing() as incoming:
         incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250))
+        incoming.prepare()
         assert incoming._staged._connection.connection.driver_connection.gives_way
+        assert not list(world.vendor.licenses())  # nobody sees a part of it
         with incoming._staged.moving() as connection:
             assert not connection.connection.driver_connection.gives_way
             assert world.publish("1.0").version == "1.0"

@@ -80,6 +80,7 @@ def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, d
             record = {"licenses": incoming.count, "dry_run": True}
             printer.one(record, f"{incoming.count} {plural(incoming.count, 'license')} can be imported")
             return
+        incoming.prepare()
         count = upright(incoming.commit)
         drawn = incoming.drawn_keys()
         if printer.as_json:

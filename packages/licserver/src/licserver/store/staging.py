@@ -14,6 +14,7 @@ from sqlalchemy import (
     Insert,
     Integer,
     MetaData,
+    RootTransaction,
     Table,
     bindparam,
     exists,
@@ -85,6 +86,7 @@ class Staging:
         self._connection = connection
         self._last = 0
         self._filled: set[Table] = set()
+        self._begun: RootTransaction | None = None
         self._waiting: dict[Table, list[Row]] = {table: [] for table in _WRITERS}
         with connection.begin():
             for table in _WRITERS:
@@ -158,6 +160,17 @@ class Staging:
         for first in range(1, self._last + 1, step):
             yield first, first + step - 1
 
+    def prepare(self) -> None:
+        """Move the rows already, within the transaction that `moving` ends, if nobody waits for that.
+
+        Raises:
+            Conflict: when a key has come into the books meanwhile.
+            StoreUnavailable: when the database fails.
+        """
+        if self._connection.dialect.name != "sqlite":
+            self._begun = self._begin()
+            self._move()
+
     @contextmanager
     def moving(self) -> Iterator[Connection]:
         """Move everything into the books, in one transaction that the block is a part of.
@@ -171,14 +184,20 @@ class Staging:
             Conflict: when a key has come into the books meanwhile; then nothing was moved.
             StoreUnavailable: when the database fails; the same.
         """
-        self._flush()
-        self._connection.execution_options(**{WRITES: True})
+        begun, self._begun = self._begun, None
         try:
-            with self._connection.begin():
-                self._move()
+            with begun or self._begin():
+                if begun is None:
+                    self._move()
+                self._end_with_subscriptions()
                 yield self._connection
         finally:
             self._connection.execution_options(**{WRITES: False})  # what follows only reads
+
+    def _begin(self) -> RootTransaction:
+        self._flush()
+        self._connection.execution_options(**{WRITES: True})
+        return self._connection.begin()
 
     def _move(self) -> None:
         try:
@@ -186,7 +205,6 @@ class Staging:
                 self._move_lines(*step)
         except IntegrityError:  # all else that a table refuses was found before
             raise Conflict("a key of the file has come into the books meanwhile; import it again") from None
-        self._end_with_subscriptions()
 
     def _move_lines(self, first: int, last: int) -> None:
         for staged, statement in _MOVES.items():

@@ -102,6 +102,14 @@ class Incoming:
             raise WrongUse(f"product: there is no {slug!r}; add it first")
         return product
 
+    def prepare(self) -> None:
+        """Do so much of `commit` as can take its time, because nobody waits for it; nothing counts yet.
+
+        Raises:
+            As `commit`.
+        """
+        self._staged.prepare()
+
     def commit(self) -> int:
         """Put all of them into the books, in one transaction.
 
