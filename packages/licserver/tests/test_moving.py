@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.engines import postgresql_only, sqlite_only
-from licserver.errors import Conflict
+from licserver.errors import Conflict, StoreUnavailable
 from licserver.model import EnvironmentPolicy
 from licserver.rules import draw_key
 from licserver.sheets import FORMATS, read_rows, write_head, write_row
@@ -192,6 +192,14 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
                 incoming.prepare()
             incoming.commit()
     assert len(list(world.vendor.licenses())) == 1
+
+
+def test_what_no_other_import_explains_is_not_told_as_one(world, monkeypatch):
+    """Rows that a table refuses for another reason are the database's complaint, and nothing is moved."""
+    monkeypatch.setattr("licserver.vendor.moving.words_of", lambda *_: ["twice", "twice"])
+    with pytest.raises(StoreUnavailable, match=r"(?i)unique"):
+        import_text(world, "jsonl", '{"product": "app"}')
+    assert not list(world.vendor.licenses())
 
 
 def test_an_empty_file_brings_nothing(world):

@@ -64,7 +64,7 @@ def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeyp
     rests: list[float] = []
     sleep = time.sleep
     with getattr(world.vendor.database, kind)() as connection:
-        sleep(0.05)
+        sleep(0.5)
         monkeypatch.setattr(
             "licserver.store.postgres.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
         )

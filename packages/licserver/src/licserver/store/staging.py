@@ -56,8 +56,8 @@ _FIRST: Final = "first_line"
 _LAST: Final = "last_line"
 
 
-def _move(staged: Table, table: Table) -> Insert:
-    """Move lines in the order of the table's own index: half the page writes."""
+def _mover(staged: Table, table: Table) -> Insert:
+    """Write the statement that moves lines in the order of the table's own index: half the page writes."""
     names = table.columns.keys()
     rows = select(*(staged.c[name] for name in names)).order_by(
         *(staged.c[one.name] for one in table.primary_key)
@@ -68,9 +68,9 @@ def _move(staged: Table, table: Table) -> Insert:
 
 
 _MOVES: Final = {
-    _licenses: _move(_licenses, licenses),
-    _activations: _move(_activations, activations),
-    _words: _move(_words, license_words),
+    _licenses: _mover(_licenses, licenses),
+    _activations: _mover(_activations, activations),
+    _words: _mover(_words, license_words),
 }
 _WRITERS: Final = {one: BulkWriter(one) for one in (_licenses, _activations, _words)}
 
@@ -84,7 +84,7 @@ class Staging:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._last = 0
+        self._last_line = 0
         self._filled: set[Table] = set()
         self._begun: RootTransaction | None = None
         self._waiting: dict[Table, list[Row]] = {table: [] for table in _WRITERS}
@@ -115,7 +115,7 @@ class Staging:
         self._waiting[_licenses].append(row)
         self._waiting[_activations] += [(line, license_id, *one) for one in slots_taken]
         self._waiting[_words] += [(line, word, license_id) for word in words]
-        self._last = line
+        self._last_line = line
         if len(self._waiting[_licenses]) >= BATCH or len(self._waiting[_activations]) >= BATCH:
             self._flush()
 
@@ -156,8 +156,8 @@ class Staging:
         Where everybody who writes waits for the move there is one step, which is fastest. Where nobody does,
         the database answers others between short ones (D-152).
         """
-        step = max(1, self._last) if self._connection.dialect.name == "sqlite" else _STEP
-        for first in range(1, self._last + 1, step):
+        step = max(1, self._last_line) if self._connection.dialect.name == "sqlite" else _STEP
+        for first in range(1, self._last_line + 1, step):
             yield first, first + step - 1
 
     def prepare(self) -> None:
@@ -200,16 +200,18 @@ class Staging:
         return self._connection.begin()
 
     def _move(self) -> None:
-        try:
-            for step in self._steps():
-                self._move_lines(*step)
-        except IntegrityError:  # all else that a table refuses was found before
-            raise Conflict("a key of the file has come into the books meanwhile; import it again") from None
+        for first, last in self._steps():
+            for staged in _MOVES:
+                if staged in self._filled:
+                    self._move_lines(staged, {_FIRST: first, _LAST: last})
 
-    def _move_lines(self, first: int, last: int) -> None:
-        for staged, statement in _MOVES.items():
-            if staged in self._filled:
-                self._connection.execute(statement, {_FIRST: first, _LAST: last})
+    def _move_lines(self, staged: Table, lines: dict[str, int]) -> None:
+        try:
+            self._connection.execute(_MOVES[staged], lines)
+        except IntegrityError:
+            if staged is not _licenses:
+                raise
+            raise Conflict("a key of the file has come into the books meanwhile; import it again") from None
 
     def _end_with_subscriptions(self) -> None:
         """End what hangs on an ended subscription; last, so that others wait for a moment only."""
