@@ -161,7 +161,8 @@ async def test_what_needs_no_key_leaves_the_keyring_asleep(make_client, service,
     assert (await client.check_for_update()).version == "2.0"
     status = await client.status()
     assert (status.state, status.update.version) == (LicenseState.VALID, "2.0")
-    plan = client.client._steps.plan(Course(client.client._steps.now()))
+    now = client.client._steps.now()
+    plan = client.client._steps.plan(Course(now), now)
     assert plan.verify_at is not None
     assert plan.check_at is not None
     assert (locked.woken, service.count()) == (0, calls)

@@ -1,5 +1,6 @@
 """A worker never asks in a circle, whatever it is told (D-115), and there is one of it."""
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ def turns(monkeypatch, eventually):
         steps, done = client.client._steps, []
         plan = type(steps).plan
         # Whoever has planned after a turn began has seen all that was there when it began.
-        steps.plan = lambda course: done.append(course) or plan(steps, course)
+        steps.plan = lambda course, now: done.append(now) or plan(steps, course, now)
         await eventually(lambda: len(done) >= 3 * many)
         del steps.plan
 
@@ -160,6 +161,30 @@ async def test_the_morning_after(make_client, service, clock, key, turns, begins
         await turns(client, 2)
     await _stop(worker)
     assert (service.count("verify"), service.count("update-check")) == (2, 2)
+
+
+@pytest.mark.parametrize("look", range(1, 13))
+async def test_a_computer_is_suspended_at_any_moment(
+    make_client, service, clock, key, turns, monkeypatch, look
+):
+    """Also between two looks of the worker at its clock: it asks within four hours, and not at once."""
+    service.grants()
+    client = make_client()
+    await client.activate(key)
+    worker = client.client.start()
+    await turns(client, 3)
+    looks, read = itertools.count(1), type(clock).__call__
+
+    def suspends(clock):
+        if next(looks) == look:
+            clock.move(hours=30)
+        return read(clock)
+
+    monkeypatch.setattr(type(clock), "__call__", suspends)
+    await turns(client, 3 + look)
+    await _stop(worker)
+    assert next(looks) > look
+    assert service.count() == 2
 
 
 async def test_a_few_minutes_a_day(make_client, service, clock, key, turns):

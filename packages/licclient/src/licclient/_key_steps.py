@@ -4,7 +4,7 @@ The calls themselves are in `_steps` and `_update_steps`; nothing here needs the
 """
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -142,11 +142,12 @@ class KeySteps(UpdateSteps):
             update=self._offered(found),
         )
 
-    def plan(self, course: "Course") -> "Plan":
+    def plan(self, course: "Course", now: datetime) -> "Plan":
         """Say when a background worker is to do what (D-59).
 
         Args:
             course: What the worker has been through.
+            now: Aware, UTC; the worker's, which compares with it what is planned.
         """
         from licclient._cadence import Plan, next_check, next_verify, noting  # noqa: PLC0415 - for workers alone
         from licclient._outcome import read_note, read_outcome, write_note  # noqa: PLC0415 - as above
@@ -155,7 +156,7 @@ class KeySteps(UpdateSteps):
         if found is None:
             return Plan(None, None)
         subject = self._subject(None, found, self._domain(), 0)
-        now, held = self.now(), self._successes.find(subject)
+        held = self._successes.find(subject)
         round_name = None if self.settings.version is None else self._round_of(found)
         last = None if round_name is None else read_round(self._state.load(round_name))
         name, call = subject.name, call_name(subject.name)

@@ -91,16 +91,21 @@ class _Pace:
         self._verify_after: datetime | None = None
         self._check_after: datetime | None = None
 
-    def plan(self) -> Plan:
-        """Say when to do what; what went wrong and left no trace is not tried at once again."""
-        now = self._steps.now()
-        if now - self._looked_at > ASLEEP:
-            self._course = replace(self._course, started_at=now)
-        self._looked_at = now
-        plan, now = self._steps.plan(self._course), self._steps.now()
-        return Plan(
-            _put_off(plan.verify_at, self._verify_after, now), _put_off(plan.check_at, self._check_after, now)
-        )
+    def is_verify_due(self) -> bool:
+        """Tell whether the license is to be confirmed now."""
+        now = self._look()
+        return _has_come(self._plan(now).verify_at, now)
+
+    def is_check_due(self) -> bool:
+        """Tell whether to look for an update now."""
+        now = self._look()
+        return _has_come(self._plan(now).check_at, now)
+
+    def pause(self) -> float:
+        """Return how long to sleep, in seconds."""
+        now = self._look()
+        first = self._plan(now).first()
+        return SLICE if first is None else min(max((first - now).total_seconds(), LEAST_PAUSE), SLICE)
 
     def went(self, found: License | None) -> None:
         """Take note of how a verify ended: well only if what came of it holds, by this computer's clock, too.
@@ -116,19 +121,28 @@ class _Pace:
 
     def checked(self) -> None:
         """Take note of an update check; one that could not be made, such as without its key, is still due."""
-        at, now = self._steps.plan(self._course).check_at, self._steps.now()
-        self._check_after = now + RETRY_FIRST if at is not None and at <= now else None
+        now = self._steps.now()
+        is_due = _has_come(self._steps.plan(self._course, now).check_at, now)
+        self._check_after = now + RETRY_FIRST if is_due else None
 
-    def is_due(self, at: datetime | None) -> bool:
-        """Tell whether a planned time has come."""
-        return at is not None and at <= self._steps.now()
+    def _look(self) -> datetime:
+        """Read the clock, once for a whole decision: a computer may be suspended anywhere within one."""
+        now = self._steps.now()
+        if now - self._looked_at > ASLEEP:
+            self._course = replace(self._course, started_at=now)
+        self._looked_at = now
+        return now
 
-    def pause(self) -> float:
-        """Return how long to sleep, in seconds."""
-        first = self.plan().first()
-        if first is None:
-            return SLICE
-        return min(max((first - self._steps.now()).total_seconds(), LEAST_PAUSE), SLICE)
+    def _plan(self, now: datetime) -> Plan:
+        """Say when to do what; what went wrong and left no trace is not tried at once again."""
+        plan = self._steps.plan(self._course, now)
+        return Plan(
+            _put_off(plan.verify_at, self._verify_after, now), _put_off(plan.check_at, self._check_after, now)
+        )
+
+
+def _has_come(at: datetime | None, now: datetime) -> bool:
+    return at is not None and at <= now
 
 
 def _put_off(at: datetime | None, until: datetime | None, now: datetime) -> datetime | None:
@@ -223,10 +237,10 @@ class Worker(_Parts[threading.Event, License, Update | None]):
 
     def _turn(self) -> None:
         self._bell.status(self._steps.status())
-        if self._pace.is_due(self._pace.plan().verify_at):
+        if self._pace.is_verify_due():
             self._refresh()
             self._bell.status(self._steps.status())
-        if not self._is_over and self._pace.is_due(self._pace.plan().check_at):
+        if not self._is_over and self._pace.is_check_due():
             self._check()
             self._pace.checked()
         self._bell.update(self._steps.status().update)
@@ -298,10 +312,10 @@ class AsyncWorker(_Parts["asyncio.Event", Awaitable[License], Awaitable[Update |
 
     async def _turn(self) -> None:
         self._bell.status(await in_thread(self._steps.status))
-        if self._pace.is_due((await in_thread(self._pace.plan)).verify_at):
+        if await in_thread(self._pace.is_verify_due):
             await self._refresh()
             self._bell.status(await in_thread(self._steps.status))
-        if not self._is_over and self._pace.is_due((await in_thread(self._pace.plan)).check_at):
+        if not self._is_over and await in_thread(self._pace.is_check_due):
             await self._check()
             await in_thread(self._pace.checked)
         self._bell.update((await in_thread(self._steps.status)).update)
