@@ -71,7 +71,9 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
     assert [path.name for path in folder.iterdir()] == ["notes-2.0.zip"]
 
 
-async def test_a_cancelled_task_leaves_a_part_that_goes_on(flavour, make_client, store, folder, key):
+async def test_a_cancelled_task_leaves_a_part_that_goes_on(
+    flavour, make_client, store, folder, key, eventually
+):
     """Cancelling between two chunks neither corrupts the part nor keeps it locked."""
     if flavour is LicenseClient:
         pytest.skip("only tasks can be cancelled")
@@ -86,8 +88,9 @@ async def test_a_cancelled_task_leaves_a_part_that_goes_on(flavour, make_client,
     store.file = slowly
     client = make_client()
     update = await client.check_for_update(key)
-    task = asyncio.ensure_future(client.download(update, folder))
-    await asyncio.sleep(0.2)
+    told = []
+    task = asyncio.ensure_future(client.download(update, folder, lambda done, *_: told.append(done)))
+    await eventually(lambda: told and told[-1] > 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
