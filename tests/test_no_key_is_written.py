@@ -14,8 +14,8 @@ import pytest
 from harness.world import utc
 from licserver.masking import TOKEN_PREFIX
 from licserver.rules import draw_key
+from licserver.secrets_file import new_secrets
 from licserver.signing import LinkSecret, LinkSubject, sign_link
-from licserver.vault import new_secrets
 
 SHAPES = {
     "a license key": re.compile(rb"CP(?:-|%2[Dd])[A-Z0-9]{6}(?:(?:-|%2[Dd])[A-Z0-9]{6}){4}"),

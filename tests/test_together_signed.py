@@ -14,9 +14,9 @@ from harness.world import MovableClock, World
 from licclient import LicenseRefused, Reason, Source, UntrustedAnswer
 from licserver.keyring import add_signing_key, retire_signing_key, signing_keys
 from licserver.keys import PrivateKey, SigningKey
+from licserver.secrets_file import new_secrets, write_signing_key
 from licserver.settings import Settings
 from licserver.signatures import newest_first
-from licserver.vault import new_secrets, write_signing_key
 
 
 @pytest.fixture

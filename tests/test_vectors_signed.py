@@ -11,7 +11,7 @@ from harness.vectors import Case, load, parameters
 from harness.world import MovableClock, World
 from licserver import wire
 from licserver.keys import PrivateKey, SigningKey
-from licserver.vault import new_secrets, write_signing_key
+from licserver.secrets_file import new_secrets, write_signing_key
 from test_vectors_server import BASE, play
 
 CASES = [

@@ -269,7 +269,7 @@ def test_a_file_that_a_server_has_open_is_not_replaced(stocked, clock, make_worl
 @sqlite_only
 def test_secrets_of_the_environment_must_be_those_of_the_backup(stocked, clock, tmp_path):
     """With LICSERVER_SECRETS a backup of other secrets would open nothing, and is refused."""
-    from licserver.vault import new_secrets  # noqa: PLC0415 - for this story
+    from licserver.secrets_file import new_secrets  # noqa: PLC0415 - for this story
 
     held = backed_up(stocked.vendor, clock)
     settings = Settings(data_dir=tmp_path / "anew", secrets=json.dumps(new_secrets()))

@@ -15,8 +15,8 @@ from licserver.checkup import Finding, Level, check_installation
 from licserver.keyring import add_signing_key
 from licserver.keys import PrivateKey
 from licserver.reach import ask_base_url
+from licserver.secrets_file import new_secrets
 from licserver.settings import Settings
-from licserver.vault import new_secrets
 
 ADMIN = {"admin_listen": "127.0.0.1:8081"}
 BASE = {"base_url": "https://l.example", "trusted_proxies": "127.0.0.1", **ADMIN}

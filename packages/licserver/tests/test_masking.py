@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from harness.engines import sqlite_only
 from licserver.masking import mask
 from licserver.rules import draw_key, has_key_shape, mask_key
+from licserver.secrets_file import new_secrets, read_vault
 from licserver.settings import Settings
 from licserver.signing import LinkSecret, LinkSubject, sign_link
-from licserver.vault import new_secrets, read_vault
 from licserver.vendor import Vendor
 from licserver.web import serving
 from licserver.web.logs import MaskingFormatter

@@ -10,8 +10,8 @@ from licserver.artifacts.folder import ArtifactFolder
 from licserver.errors import VaultError
 from licserver.model import EnvironmentPolicy
 from licserver.rotation import rotate
+from licserver.secrets_file import SECRETS_FILE, open_vault
 from licserver.settings import Settings
-from licserver.vault import SECRETS_FILE, open_vault
 from licserver.vendor import Vendor
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_an_owner_who_cannot_be_kept_keeps_the_file(settings, monkeypatch):
     open_vault(settings)
     path = settings.data_dir / SECRETS_FILE
     before = path.read_bytes()
-    monkeypatch.setattr("licserver.vault.hand_over", lambda *_: None)
+    monkeypatch.setattr("licserver.secrets_file.hand_over", lambda *_: None)
     with pytest.raises(VaultError, match="belongs to another user"):
         rotate(settings, NOW, leaked=True)
     assert path.read_bytes() == before

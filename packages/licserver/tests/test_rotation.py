@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from licserver.errors import WrongUse
 from licserver.rotation import LOOK_EVERY, open_ring, rotate, standings
 from licserver.rules import DownloadRefusal
+from licserver.secrets_file import new_secrets, open_vault, read_vault
 from licserver.settings import Settings
 from licserver.signing import (
     CLOCKS_APART,
@@ -24,7 +25,6 @@ from licserver.signing import (
     sign_link,
     signing_secret,
 )
-from licserver.vault import new_secrets, open_vault, read_vault
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)

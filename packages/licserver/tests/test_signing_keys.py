@@ -17,8 +17,8 @@ import pytest
 from harness import oracle
 from licserver.errors import VaultError, WrongUse
 from licserver.keys import PrivateKey
+from licserver.secrets_file import change_secrets, open_vault, read_vault
 from licserver.settings import Settings
-from licserver.vault import change_secrets, open_vault, read_vault
 
 
 def added(cli, *more: str):

@@ -13,7 +13,7 @@ from yarl import URL
 from harness import oracle
 from licserver import wire
 from licserver.keys import PrivateKey, SigningKey
-from licserver.vault import new_secrets, write_signing_key
+from licserver.secrets_file import new_secrets, write_signing_key
 from licserver.web.answers import send
 from licserver.web.signed import AnswerSigner
 

@@ -17,9 +17,10 @@ from licserver.artifacts import open_artifacts
 from licserver.errors import LicserverError, VaultError
 from licserver.model import Release
 from licserver.reach import ask_base_url
+from licserver.secrets_file import SECRETS_FILE, read_secrets, read_vault
 from licserver.settings import Settings
 from licserver.store import Records, engine, schema
-from licserver.vault import SECRETS_FILE, Vault, read_secrets, read_vault
+from licserver.vault import Vault
 
 RENEW_WITHIN: Final = timedelta(days=30)
 """A manifest that runs out so soon should be renewed: who forgets has nothing to offer then (D-68)."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from licserver.errors import WrongUse
 from licserver.keys import PrivateKey, SigningKey
+from licserver.secrets_file import change_secrets, open_vault, write_signing_key
 from licserver.settings import Settings
-from licserver.vault import change_secrets, open_vault, write_signing_key
 
 
 def signing_keys(settings: Settings) -> tuple[SigningKey, ...]:

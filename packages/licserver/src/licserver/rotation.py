@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from licserver.errors import VaultError, WrongUse
 from licserver.rules import DownloadRefusal
+from licserver.secrets_file import SECRETS_FILE, change_secrets, new_link_secret, read_vault
 from licserver.settings import Settings
 from licserver.signing import (
     LinkSecret,
@@ -23,7 +24,7 @@ from licserver.signing import (
     retires_at,
     signing_secret,
 )
-from licserver.vault import SECRETS_FILE, Vault, change_secrets, new_link_secret, read_vault
+from licserver.vault import Vault
 
 LOOK_EVERY: Final = timedelta(seconds=5)
 """How often a process looks whether the secrets file is another one."""

@@ -15,10 +15,11 @@ from licserver.backup.layout import ARTIFACTS, CONTENTS, DATABASE, FORMAT, HEADE
 from licserver.backup.reading import Reader, reading
 from licserver.errors import BackupError, WrongUse
 from licserver.files import hand_over
+from licserver.secrets_file import SECRETS_FILE, other_secrets, read_vault
 from licserver.settings import Settings
 from licserver.store import engine, schema
 from licserver.store.dump import Layout, Loading, holds_something, loading
-from licserver.vault import SECRETS_FILE, Vault, other_secrets, read_vault
+from licserver.vault import Vault
 
 
 def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False) -> Summary:

@@ -11,9 +11,9 @@ from typing import IO, Any
 from licserver import __version__
 from licserver.backup.layout import CONTENTS, DATABASE, FORMAT, HEADER, Summary, artifact_name
 from licserver.errors import BackupError
+from licserver.secrets_file import SECRETS_FILE, read_secrets
 from licserver.store import schema
 from licserver.store.dump import take_snapshot
-from licserver.vault import SECRETS_FILE, read_secrets
 from licserver.vendor import Vendor
 
 

@@ -9,8 +9,8 @@ import click
 from licserver.cli.common import Commands, Printer, data_dir_option, note_done
 from licserver.clock import system_clock
 from licserver.rotation import Standing, rotate, standings
+from licserver.secrets_file import open_vault
 from licserver.settings import load_settings
-from licserver.vault import open_vault
 
 
 @click.group("secret", cls=Commands)

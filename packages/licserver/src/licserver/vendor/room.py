@@ -10,9 +10,10 @@ from licserver.artifacts import Artifacts, open_artifacts
 from licserver.clock import Clock, system_clock
 from licserver.masking import mask
 from licserver.model import SYSTEM, Actor
+from licserver.secrets_file import open_vault
 from licserver.settings import Settings
 from licserver.store import Database, Records, is_in_use, open_database
-from licserver.vault import Vault, open_vault
+from licserver.vault import Vault
 
 
 class Room:
