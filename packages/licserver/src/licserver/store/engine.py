@@ -214,16 +214,10 @@ class Database:
             StoreUnavailable: when the database fails.
         """
         options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
-        with self._named(), self.engine.connect().execution_options(**options) as connection:
-            driver: Any = connection.connection.driver_connection
-            try:
-                if self.is_remote:
-                    driver.patience = float("inf")
-                    driver.gives_way = True
-                    connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-                yield connection
-            finally:
-                connection.invalidate()  # it is not as the others any more
+        with self._patient(gives_way=True, **options) as connection:
+            if self.is_remote:
+                connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            yield connection
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[Connection]:
@@ -232,17 +226,11 @@ class Database:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._named(), self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
-            try:
-                if self.is_remote:
-                    driver.patience = float("inf")
-                    driver.gives_way = True
-                    with connection.begin():
-                        connection.exec_driver_sql("SET statement_timeout = 0")
-                yield connection
-            finally:
-                connection.invalidate()
+        with self._patient(gives_way=True) as connection:
+            if self.is_remote:
+                with connection.begin():
+                    connection.exec_driver_sql("SET statement_timeout = 0")
+            yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -270,18 +258,26 @@ class Database:
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._named(), self.engine.connect().execution_options(**{WRITES: True}) as connection:
-            driver: Any = connection.connection.driver_connection
-            if self.is_remote:
-                driver.patience = float("inf")
-            elif not enforced:
-                driver.execute("PRAGMA foreign_keys = OFF")
+        with self._patient(**{WRITES: True}) as connection:
+            if not (self.is_remote or enforced):
+                driver: Any = connection.connection.driver_connection
+                driver.execute("PRAGMA foreign_keys = OFF")  # which does nothing within a transaction
+            with connection.begin():
+                if self.is_remote:
+                    connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+                    connection.exec_driver_sql("SET LOCAL lock_timeout = '10s'")
+                yield connection
+
+    @contextlib.contextmanager
+    def _patient(self, *, gives_way: bool = False, **options: Any) -> Iterator[Connection]:
+        """Lend a connection that waits however long an answer takes, and that nobody has afterwards."""
+        with self._named(), self.engine.connect().execution_options(**options) as connection:
             try:
-                with connection.begin():
-                    if self.is_remote:
-                        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-                        connection.exec_driver_sql("SET LOCAL lock_timeout = '10s'")
-                    yield connection
+                if self.is_remote:
+                    driver: Any = connection.connection.driver_connection
+                    driver.patience = float("inf")
+                    driver.gives_way = gives_way
+                yield connection
             finally:
                 connection.invalidate()  # it is not as the others any more
 
