@@ -6,6 +6,7 @@ from datetime import date
 import pytest
 
 from harness.console_books import EVIL, rows
+from licserver.model import EnvironmentPolicy
 
 
 async def test_products(world, alice):
@@ -27,6 +28,29 @@ async def test_products(world, alice):
     ):
         await alice.get(path)
         assert alice.status == 404, path
+
+
+async def test_a_product_with_the_wrong_rules_is_mended(world, site, alice):
+    """What a machine is, and how long there are updates, is changed; sold keys follow at once."""
+    key = world.key(slots=1)
+    assert (await site.verify(key, source="127.0.0.1"))[0] == 200
+    assert (await site.verify(key, source="127.0.0.2"))[0] == 403
+    await alice.get("/console/products/app")
+    assert '<option value="strict" selected>' in alice.text
+    assert 'name="support">' in alice.text
+    await alice.post("/console/products/app/rules", policy="domain", support="on")
+    assert "The product is changed" in alice.told
+    assert '<option value="domain" selected>' in alice.text
+    assert 'name="support" checked>' in alice.text
+    product = world.vendor.product("app")
+    assert (product.policy, product.has_support_policy) == (EnvironmentPolicy.DOMAIN, True)
+    assert (await site.verify(key, source="127.0.0.2"))[0] == 200
+    await alice.post("/console/products/app/rules", policy="domain")
+    assert not world.vendor.product("app").has_support_policy
+    for policy in ("", "any"):
+        await alice.post("/console/products/app/rules", policy=policy, support="on")
+        assert (alice.status, "Choose what a machine is" in alice.alert) == (422, True)
+    assert world.vendor.product("app") == product._replace(has_support_policy=False)
 
 
 @pytest.mark.parametrize(

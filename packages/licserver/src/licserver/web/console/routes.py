@@ -35,7 +35,9 @@ ROUTES: Final[Mapping[str, Address]] = MappingProxyType(
         "/console/licenses/{id}/activations.csv": Address(licenses.export_activations),
         "/console/products": Address(products.show_all, {"add": once(products.add)}),
         "/console/products.csv": Address(products.export),
-        "/console/products/{slug}": Address(products.show, {"rename": products.rename}),
+        "/console/products/{slug}": Address(
+            products.show, {"rename": products.rename, "rules": products.change_rules}
+        ),
         "/console/products/{slug}/releases.csv": Address(releases.export),
         "/console/products/{slug}/releases/{version}": Address(
             releases.show, {"withdraw": releases.withdraw}

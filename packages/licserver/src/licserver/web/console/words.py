@@ -18,6 +18,7 @@ DONE: Final[Mapping[str, str]] = MappingProxyType(
         "issued": "The license is issued.",
         "product": "The product is there. Upload its first version next.",
         "renamed": "The product is renamed. Licenses keep the name that they were issued with.",
+        "rules": "The product is changed. It counts for all its licenses, from the very next request on.",
         "published": "The version is published.",
         "withdrawn": "The version is withdrawn: it is offered no more, and links to its file are dead.",
         "once": "This form was sent before and done once: see below. For another one, open the form anew.",

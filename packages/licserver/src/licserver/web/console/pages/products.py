@@ -2,44 +2,61 @@
 
 from typing import Final
 
+from licserver.errors import WrongUse
 from licserver.model import EnvironmentPolicy
 from licserver.web.console.visit import Csv, Moved, Page, Visit
 
 POLICIES: Final = {
-    EnvironmentPolicy.DOMAIN: "a domain, from whatever address (desktop apps)",
-    EnvironmentPolicy.STRICT: "a domain together with its address",
-    EnvironmentPolicy.EITHER: "a domain or an address, whichever is known",
+    EnvironmentPolicy.DOMAIN: "a domain (desktop apps)",
+    EnvironmentPolicy.STRICT: "a domain and its address",
+    EnvironmentPolicy.EITHER: "a domain or an address",
 }
 """What makes a machine known to a key (D-03), for people."""
+
+_CHOICES: Final = {policy.value: words for policy, words in POLICIES.items()}
 
 
 def show_all(visit: Visit) -> Page:
     """Show all products, and the form for another one."""
-    policies = {policy.value: words for policy, words in POLICIES.items()}
     form = {name: visit.given(name) for name in ("name", "slug", "policy", "support")}
-    return Page("products.html", {"products": visit.vendor.products(), "policies": policies, "form": form})
+    form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
+    return Page("products.html", {"products": visit.vendor.products(), "policies": _CHOICES, "form": form})
 
 
 def add(visit: Visit) -> Moved:
     """Add a product."""
-    try:
-        policy = EnvironmentPolicy(visit.given("policy"))
-    except ValueError:
-        policy = EnvironmentPolicy.DOMAIN
     product = visit.vendor.add_product(
-        visit.given("slug"), visit.given("name"), policy, has_support_policy=bool(visit.given("support"))
+        visit.given("slug"), visit.given("name"), _policy(visit), has_support_policy=_ends_with_support(visit)
     )
     return Moved(f"/console/products/{product.slug}", "product")
+
+
+def _policy(visit: Visit) -> EnvironmentPolicy:
+    try:
+        return EnvironmentPolicy(visit.given("policy"))
+    except ValueError:
+        raise WrongUse("choose what a machine is") from None
+
+
+def _ends_with_support(visit: Visit) -> bool:
+    """A tick that is not there is one that was taken away: browsers send it so."""
+    return bool(visit.given("support"))
 
 
 def show(visit: Visit) -> Page:
     """Show a product with its versions, and the form for another one."""
     product = visit.vendor.product(visit.parts["slug"])
+    is_changed = "policy" in visit.form
     return Page(
         "product.html",
         {
             "product": product,
             "policy": POLICIES[product.policy],
+            "policies": _CHOICES,
+            "rules": {
+                "policy": visit.given("policy") if is_changed else product.policy.value,
+                "support": _ends_with_support(visit) if is_changed else product.has_support_policy,
+            },
             "releases": visit.vendor.releases(product.slug)[::-1],
             "here": f"/console/products/{product.slug}",
             "form": {name: visit.form.get(name, "") for name in ("version", "changelog", "name")},
@@ -51,6 +68,14 @@ def rename(visit: Visit) -> Moved:
     """Rename a product."""
     product = visit.vendor.rename_product(visit.parts["slug"], visit.given("name"))
     return Moved(f"/console/products/{product.slug}", "renamed")
+
+
+def change_rules(visit: Visit) -> Moved:
+    """Change what a machine is, and how long updates can be had."""
+    product = visit.vendor.change_product(
+        visit.parts["slug"], policy=_policy(visit), has_support_policy=_ends_with_support(visit)
+    )
+    return Moved(f"/console/products/{product.slug}", "rules")
 
 
 def export(visit: Visit) -> Csv:
