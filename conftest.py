@@ -4,6 +4,11 @@ import signal
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
+
+# No test of ours is about how long an example takes, and a busy machine stands still for longer than 200 ms.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 pytest_plugins = ["harness.engines", "harness.redis_server", "harness.screen"]
 if find_spec("licserver"):  # the client is also tested where there is none

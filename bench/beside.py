@@ -183,6 +183,8 @@ def _watching(server: Target, stocked: Stocked, rate: int, seed: int) -> Iterato
         assert process.stdout is not None
         process.stdin.write(json.dumps(plan) + "\n")
         process.stdin.flush()
+        if process.stdout.readline() != "begun\n":
+            raise RuntimeError("the verifies did not begin")
         try:
             yield seen
         finally:

@@ -1,8 +1,8 @@
 """An open loop: verifies that are sent when they are due, whether or not the ones before were answered.
 
-Run as a program it reads a plan (JSON, one line) from standard input, sends until standard input ends, and
-prints what it saw (JSON). A verify's time begins when it is due: who waits for one of the connections waits
-on the clock, too, and a server that stands still is seen by all who came meanwhile.
+Run as a program it reads a plan (JSON, one line) from standard input, says that it has begun, sends until
+standard input ends, and prints what it saw (JSON). A verify's time begins when it is due: who waits for one
+of the connections waits on the clock, too, and a server that stands still is seen by all who came meanwhile.
 """
 
 import json
@@ -115,4 +115,6 @@ class Window:
 
 
 if __name__ == "__main__":
-    json.dump(asdict(Window(json.loads(sys.stdin.readline())).run(sys.stdin.fileno())), sys.stdout)
+    window = Window(json.loads(sys.stdin.readline()))
+    print("begun", flush=True)
+    json.dump(asdict(window.run(sys.stdin.fileno())), sys.stdout)

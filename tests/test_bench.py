@@ -23,7 +23,7 @@ def test_a_tool_measures_to_its_end(tool: list[str], told: str) -> None:
     """With a handful of licenses: a page or a schema that it does not know would end it."""
     name, *arguments = tool
     command = [sys.executable, "-m", f"bench.{name}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     slow = name == "console" and "longer than 150 ms" in done.stderr  # on a machine that is busy with tests
     assert done.returncode == 0 or slow, done.stdout + done.stderr
     assert told in done.stdout

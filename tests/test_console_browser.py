@@ -116,7 +116,8 @@ async def test_support_without_a_mouse(shop: Shop, program: Browser) -> None:
         page = visitor.page
         await visitor.open("/console")
         name, password = shop.alice
-        await page.keyboard.type(name)  # the first field has the focus
+        await expect(page.get_by_label("Name")).to_be_focused()
+        await page.keyboard.type(name)
         await page.keyboard.press("Tab")
         await page.keyboard.type(password)
         await page.keyboard.press("Enter")
@@ -125,6 +126,7 @@ async def test_support_without_a_mouse(shop: Shop, program: Browser) -> None:
         await expect(page.get_by_text("Skip to the content")).to_be_focused()
         await expect(page.get_by_text("Skip to the content")).to_be_in_viewport()
         await page.keyboard.press("Enter")
+        await expect(page.locator("#main")).to_be_focused()
         await page.keyboard.press("Tab")
         await page.keyboard.type("jo@stu")
         await page.keyboard.press("Enter")
@@ -165,14 +167,14 @@ async def test_everything_essential_without_javascript(shop: Shop, program: Brow
         await page.get_by_text("Change the terms").click()
         await page.get_by_role("textbox", name="Slots").fill("5")
         await page.get_by_role("button", name="Change", exact=True).click()
-        assert "1 of 5" in await visitor.text(".big-slots")
+        await expect(page.locator(".big-slots")).to_contain_text("1 of 5")
         await page.get_by_role("button", name="Reveal the key").click()
         assert re.fullmatch(r"CP(-[A-Z0-9]{6}){5}", await visitor.text("output.key"))
         await visitor.open(shop.pages["product"])
         await _publish(visitor, "1.5.0")
         assert "The version is published" in await visitor.text("[role=status]")
         await page.get_by_role("button", name="Sign out").click()
-        assert "You are signed out" in await visitor.text("[role=status]")
+        await expect(page.get_by_role("status").first).to_contain_text("You are signed out")
 
 
 async def _publish(visitor: Visitor, version: str, size: int = 100) -> None:
@@ -226,7 +228,7 @@ async def test_a_form_that_was_left_open_over_night(shop: Shop, program: Browser
         await window.page.wait_for_url("**/sign-in")
         await window.sign_in(*shop.alice)
         await page.get_by_role("button", name="Go on").click()
-        assert "Look it through" in await visitor.text("[role=alert]")
+        await expect(page.get_by_role("alert").first).to_contain_text("Look it through")
         await expect(page.get_by_label("Note")).to_have_value("Two words")
         await page.get_by_role("button", name="Issue it").click()
         assert "The license is issued" in await visitor.text("[role=status]")
@@ -247,6 +249,7 @@ async def test_search_as_you_type(shop: Shop, program: Browser) -> None:
         await page.wait_for_url("**q=jo%40studio*")
         await expect(page.locator("#q")).to_be_focused()
         await page.locator("#q").fill("")
+        await expect(page.locator("#results tbody tr")).to_have_count(5)
         await page.get_by_label("State").select_option("revoked")
         await expect(page.locator("#results")).to_contain_text("sam@example.net")
         await expect(page.locator("#results tbody tr")).to_have_count(1)
@@ -254,6 +257,7 @@ async def test_search_as_you_type(shop: Shop, program: Browser) -> None:
         (license_,) = shop.world.vendor.find_licenses(LicenseFilter("mia@example.org")).items
         key = shop.world.vendor.key(license_)
         await page.get_by_label("State").select_option("")
+        await expect(page.locator("#results tbody tr")).to_have_count(5)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         await page.locator("#q").fill(key)
@@ -280,7 +284,7 @@ async def test_an_upload_shows_how_far_it_is(shop: Shop, program: Browser) -> No
         await expect(page.get_by_role("textbox", name="Changelog")).to_have_value("New.")
         await _publish(visitor, "1.5.0")
         await expect(page.get_by_role("status").first).to_contain_text("The version is published")
-        assert page.url.endswith("/releases/1.5.0?done=published")
+        await expect(page).to_have_url(re.compile(r"/releases/1\.5\.0\?done=published$"))
 
 
 async def test_script_in_every_text_field(shop: Shop, program: Browser) -> None:

@@ -72,7 +72,7 @@ class Program:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,  # some commands stand aside for whatever else is running
             encoding="utf-8",
             **more,
         )

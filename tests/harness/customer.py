@@ -149,7 +149,7 @@ class Customer:
     def updates(self, cable: Cable) -> None:
         """Ask for updates, which shows a skipped one too; stop the download, go on, and have it."""
         screen = self.screen
-        cable.pause = 0.02
+        cable.pause = 0.1
         screen.wait_for(NAME)
         screen.press("alt+u")
         offered = screen.wait_for(self.update)
@@ -166,10 +166,16 @@ class Customer:
         eventually(self.downloaded)
         assert self.server.ranges[0] is None
         assert self.server.ranges[-1] is not None, "it went on where it was stopped"
-        time.sleep(0.3)
-        screen.press("Return")
-        screen.wait_until_gone(self.update)
+        eventually(self.is_dismissed)
         self.look(screen.wait_for(NAME), f"notes-{self.suffix}")
+
+    def is_dismissed(self) -> bool:
+        """Press Return, which the window heeds when it says that the file is there, until it is gone."""
+        if not self.screen.windows(self.update):
+            return True
+        self.screen.press("Return")
+        time.sleep(0.5)  # or the next one would be for the window behind it
+        return False
 
     def downloaded(self) -> list[Path]:
         """The files that have arrived."""

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,11 @@ _TABLES = (
     *("license_words", "activations", "licenses", "manifests", "releases", "products", "facts"),
 )
 _EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES)  # noqa: S608 - our own names
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has noticed that another one of them is gone, and went as well
+        os.kill(pid, number)
 
 
 class Postgres:
@@ -99,7 +104,7 @@ class Postgres:
         """End all its processes on the spot."""
         first = self._first()
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            _send(pid, signal.SIGKILL)
         first.wait(10)
 
     def start(self) -> None:
@@ -111,12 +116,12 @@ class Postgres:
         """Let all its processes stand still for a block: it neither answers nor refuses."""
         pids = self.processes()
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            _send(pid, signal.SIGSTOP)
         try:
             yield
         finally:
             for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+                _send(pid, signal.SIGCONT)
 
     def processes(self) -> list[int]:
         """Its processes, the one that takes connections first."""

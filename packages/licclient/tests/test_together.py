@@ -67,6 +67,24 @@ def slowly(service):
     return say
 
 
+@pytest.fixture
+def together():
+    """Have so many threads begin to verify before any of them goes on: all find the same on the disk."""
+
+    def wait_for(client, many):
+        begin, gate = client._steps.begin_verify, threading.Barrier(many)
+
+        def begin_together(*told: object, **how: object):
+            known = begin(*told, **how)
+            gate.wait(20)
+            return known
+
+        client._steps.begin_verify = begin_together
+        return client._steps
+
+    return wait_for
+
+
 @pytest.mark.parametrize("answer", ["granted", "refused", "unavailable"])
 def test_eight_processes_make_one_call(service, slowly, tmp_path, key, answer):
     """They start at once with an expired cache: one asks, and all eight have its answer."""
@@ -93,11 +111,12 @@ async def test_fifty_tasks_make_one_call(service, slowly, tmp_path, key):
     assert service.count("verify") == 1
 
 
-def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, key):
+def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, key, together):
     """Who waited is refused in the same words; who comes later asks again: a refusal is not cached (D-41)."""
     service.refuses(403, "License has been revoked.")
-    slowly(1)
+    slowly(0.3)
     client = LicenseClient(service.url, state_dir=tmp_path)
+    steps = together(client, 6)
 
     def ask(_):
         with pytest.raises(LicenseRefused) as caught:
@@ -107,6 +126,7 @@ def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, ke
     with ThreadPoolExecutor(6) as pool:
         assert set(pool.map(ask, range(6))) == {"License has been revoked."}
     assert service.count("verify") == 1
+    del steps.begin_verify
     service.grants()
     assert client.verify(key).product == "Notes"
 
@@ -139,10 +159,11 @@ def test_a_cancelled_task_lets_go(service, slowly, tmp_path, key):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of Unix")
-def test_an_owner_that_hangs_is_waited_for_only_so_long(service, slowly, tmp_path, key):
+def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
     """One that was stopped in its call keeps others for the time of a call; then they go ahead."""
     service.grants()
-    slowly(0.3)
+    go_on, say = threading.Event(), service.script
+    service.script = lambda request: go_on.wait(60) and say(request)
     owner = _start(service, tmp_path, key)
     owner.stdin.write("go\n")
     owner.stdin.flush()
@@ -152,11 +173,12 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, slowly, tmp_pat
     try:
         client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
         lock = client._steps.turn(client._steps.begin_verify(key, recheck=False))._path
-        with Turn(lock, 0.2) as turn:
+        with Turn(lock, 60) as turn:
             assert not turn.is_ours()
-            time.sleep(0.25)
+            turn._patience = 0.0  # as if so long had been waited
             assert turn.is_ours()
     finally:
+        go_on.set()
         owner.send_signal(signal.SIGCONT)
         assert owner.communicate(timeout=30)[0].strip() == "Notes"
 
@@ -199,7 +221,7 @@ def test_without_locks_everybody_asks(service, tmp_path, key, monkeypatch):
         assert turn.is_ours()
 
 
-def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, clock):
+def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, clock, together):
     """No answer for the one who asked: the last success holds for all of them (D-42)."""
     service.grants()
     client = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
@@ -208,15 +230,11 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
     service.says(500)  # of what is not asked twice (D-54)
     slowly(0.3)
     before = service.count("verify")
-    gate = threading.Barrier(4)
-
-    def ask(_):
-        gate.wait()
-        return client.verify(key).source.value
-
+    steps = together(client, 4)
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(4))) == ["grace"] * 4
+        assert list(pool.map(lambda _: client.verify(key).source.value, range(4))) == ["grace"] * 4
     assert service.count("verify") == before + 1
+    del steps.begin_verify
     clock.move(hours=72)
     with pytest.raises(ServiceUnavailable):
         client.verify(key)

@@ -78,9 +78,12 @@ def main(folder: Path, original: Path, how: str, count: int = 0) -> None:
             slug = next_file()
             if finish(fork(folder, file, slug, step), slug):
                 return
-    slug, begun = next_file(), time.monotonic()
-    assert finish(fork(folder, file, slug), slug)
-    length = time.monotonic() - begun
+    lengths = []
+    for _ in range(3):
+        slug, begun = next_file(), time.monotonic()
+        assert finish(fork(folder, file, slug), slug)
+        lengths.append(time.monotonic() - begun)
+    length = min(lengths[1:])  # the first one makes the database, too
     for number in range(count):
         slug = next_file()
         child = fork(folder, file, slug)

@@ -7,22 +7,16 @@ import asyncio
 import hashlib
 import json
 import os
-import re
-from pathlib import Path
 
 import aiohttp
 import pytest
+
+from harness.memory import needs_proc, peak_of
 
 MIB = 1 << 20
 LARGE = int(os.environ.get("LICENSING_UPLOAD_MIB", "128")) * MIB
 ROOM = 60 * MIB
 """Above what a small file needs."""
-
-
-def peak_of(process):
-    """The most memory that a process has had, in bytes."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(re.search(r"VmHWM:\s+([0-9]+) kB", status)[1]) * 1024
 
 
 async def upload(address, token, version, size):
@@ -47,7 +41,7 @@ async def upload(address, token, version, size):
             return told.status, json.loads(await told.read())
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to read memory from")
+@needs_proc
 async def test_a_large_upload_goes_to_the_disk_and_not_into_memory(program):
     """128 MiB take about what a small file takes; who breaks off in the midst leaves nothing."""
     program.run("product", "add", "app", "--name", "App")

@@ -5,33 +5,16 @@ Measured as the kernel does: the most that a process ever had resident (VmHWM).
 
 import hashlib
 import re
-import sys
-from pathlib import Path
 
 import aiohttp
 import pytest
+
+from harness.memory import needs_proc, peak_of, run_and_peak
 
 MIB = 1 << 20
 LARGE = 128 * MIB
 PUBLISHING, SENDING = 32 * MIB, 16 * MIB
 """Room above a small file. Measured: 15 and 4 MiB; parts of 8 MiB go up two at a time."""
-
-TELLING = """
-import atexit, runpy, sys
-atexit.register(lambda: print(open("/proc/self/status").read()))
-sys.argv[0] = "licserver"
-runpy.run_module("licserver", run_name="__main__", alter_sys=True)
-"""
-
-
-def peak(status):
-    """The most memory that a process has had, in bytes, out of its status."""
-    return int(re.search(r"VmHWM:\s+([0-9]+) kB", status)[1]) * 1024
-
-
-def peak_of(process):
-    """The same of a running process."""
-    return peak(Path(f"/proc/{process.pid}/status").read_text())
 
 
 @pytest.fixture
@@ -42,9 +25,8 @@ def publish(program, tmp_path):
         path = tmp_path / "app.zip"
         with path.open("wb") as file:
             file.truncate(size)
-        program.command = [sys.executable, "-c", TELLING]
-        told = program.run("release", "publish", "app", version, str(path)).stdout
-        return peak(told), re.search(r"sha256 (\w+)", told)[1]
+        told, peak = run_and_peak(program, "release", "publish", "app", version, str(path))
+        return peak, re.search(r"sha256 (\w+)", told)[1]
 
     return run
 
@@ -64,7 +46,7 @@ async def download(address, key):
     return size, digest.hexdigest()
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to read memory from")
+@needs_proc
 async def test_a_large_file_passes_through_the_bucket_in_pieces(program, publish, own_s3):
     """Published and streamed, 128 MiB need about what a few kilobytes need."""
     program.environ |= own_s3.environ

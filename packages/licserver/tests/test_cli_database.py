@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from harness.standstill import Standstill
 from licserver.errors import SettingsError, StoreUnavailable
 from licserver.settings import load_settings
 from licserver.store import schema
@@ -146,15 +147,17 @@ def test_a_silent_first_host_does_not_hide_the_second(postgres):
         hosts = f"host=127.0.0.1,{postgres.folder}&port={silent.getsockname()[1]},5432"
         database = connect(f"postgresql://postgres@/postgres?{hosts}")
         lane = database.reader()
-        began = time.monotonic()
-        while time.monotonic() - began < 5:
-            asked = time.monotonic()
-            with suppress(StoreUnavailable):
-                assert lane.run(lambda link: link.exec_driver_sql("SELECT 7").scalar()) == 7
-                break
-            assert time.monotonic() - asked < 2
-            time.sleep(0.05)
-        else:
-            pytest.fail("the second host was never asked")
+        began, waits = time.monotonic(), []
+        with Standstill() as machine:
+            while time.monotonic() - began < 5:
+                asked = time.monotonic()
+                with suppress(StoreUnavailable):
+                    assert lane.run(lambda link: link.exec_driver_sql("SELECT 7").scalar()) == 7
+                    break
+                waits.append((asked, time.monotonic()))
+                time.sleep(0.05)
+            else:
+                pytest.fail("the second host was never asked")
+        assert all(ended - asked - machine.within(asked, ended) < 2 for asked, ended in waits)
         lane.close()
         database.close()

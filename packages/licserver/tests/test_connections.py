@@ -1,6 +1,7 @@
 """Connections that nobody uses, or that somebody uses too slowly, come to an end (D-72)."""
 
 import asyncio
+import time
 from contextlib import suppress
 
 import pytest
@@ -42,8 +43,8 @@ async def test_who_never_ends_a_head_is_cut_off(make_world, open_site, parts):
 
 async def test_who_has_asked_once_may_be_idle_and_then_not_for_ever(make_world, open_site, monkeypatch):
     """The limit for the first head ends no connection that is kept; the idle time does."""
-    monkeypatch.setattr(connections, "IDLE_TIMEOUT", 1.0)
-    site = await open_site(make_world(header_timeout=0.3))
+    monkeypatch.setattr(connections, "IDLE_TIMEOUT", 3.0)
+    site = await open_site(make_world(header_timeout=0.7))
     answer = await sent_until_closed(site, HEAD + b"\r\n", b"", HEAD + b"\r\n", HEAD, between=0.4)
     assert answer.count(b"HTTP/1.1 200 OK") == 2
 
@@ -62,11 +63,21 @@ LARGE = b"0123456789abcdef" * (1 << 19)
 """Eight MiB: more than the sockets between two ends hold."""
 
 
-async def read_after(site, request, seconds):
-    """Send a request, read nothing for a while, and then all that comes."""
+@pytest.fixture
+def cut_off(monkeypatch):
+    """An event: the server has lost a connection."""
+    lost, end = asyncio.Event(), connections.Connection.connection_lost
+    monkeypatch.setattr(
+        connections.Connection, "connection_lost", lambda one, problem: (end(one, problem), lost.set())
+    )
+    return lost
+
+
+async def read_after(site, request, event):
+    """Send a request, read nothing until an event, and then all that has come."""
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1024)
     writer.write(request)
-    await asyncio.sleep(seconds)
+    await asyncio.wait_for(event.wait(), 20)
     received = bytearray()
     with suppress(ConnectionError):
         while piece := await asyncio.wait_for(reader.read(1 << 16), 20):
@@ -76,43 +87,45 @@ async def read_after(site, request, seconds):
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"])
-async def test_who_takes_nothing_of_a_file_is_cut_off(make_world, open_site, request, place):
+async def test_who_takes_nothing_of_a_file_is_cut_off(make_world, open_site, request, place, cut_off):
     """A reader who stands still loses the connection; who comes back gets all of it."""
     more = {"artifacts_url": request.getfixturevalue("bucket")} if place == "bucket" else {}
-    world = make_world(send_timeout=0.3, artifacts_redirect=False, **more)
+    world = make_world(send_timeout=2.0, artifacts_redirect=False, **more)
     world.publish("1.0", LARGE)
     site = await open_site(world)
     link = await site.link(world.key())
-    received = await read_after(site, f"GET {link} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), 1.5)
+    cut_off.clear()
+    received = await read_after(site, f"GET {link} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), cut_off)
     assert received.startswith(b"HTTP/1.1 200 OK")
     assert len(received) < len(LARGE)
     assert (await site.call("GET", link))[2] == LARGE
 
 
-async def test_who_asks_and_never_reads_is_cut_off(make_world, open_site):
+async def test_who_asks_and_never_reads_is_cut_off(make_world, open_site, cut_off):
     """Answers that nobody takes are not held for ever."""
     world = make_world(send_timeout=0.3)
     world.publish("1.0", changelog="x" * 200_000)
     key, site = world.key(), await open_site(world)
     query = f"license_key={key}&slug=app&current_version=1&domain=a.example"
     asks = f"GET /api/v1/update-check?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 60
-    received = await read_after(site, asks, 1.5)
+    received = await read_after(site, asks, cut_off)
     assert 0 < received.count(b"HTTP/1.1 200 OK") < 60
 
 
 async def test_who_reads_slowly_gets_all(make_world, open_site):
     """The time is for each part, not for the whole."""
-    world = make_world(send_timeout=1.0)
+    world = make_world(send_timeout=3.0)
     world.publish("1.0", LARGE)
     site = await open_site(world)
     link = await site.link(world.key())
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1 << 16)
     writer.write(f"GET {link} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-    received = 0
+    received, began = 0, time.monotonic()
     while piece := await reader.read(1 << 16):
         received += len(piece)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.03)
     assert received > len(LARGE)
+    assert time.monotonic() - began > 3.0
     writer.close()
 
 

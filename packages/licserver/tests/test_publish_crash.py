@@ -98,7 +98,7 @@ def test_a_publisher_killed_at_every_step(play, program, tmp_path):
 def test_a_publisher_killed_after_any_delay(play, program):
     """Forty delays over the time that one takes: the same, and what they leave is swept after a day."""
     content, acknowledged = play(16 << 20, "delays", "40")
-    assert len(acknowledged) == 41
+    assert len(acknowledged) == 43
     check(program.folder, content, acknowledged)
     left = sorted((program.folder / "artifacts").glob(".incoming-*"))
     assert left

@@ -68,13 +68,13 @@ def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeyp
         monkeypatch.setattr(
             "licserver.store.postgres.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
         )
-        connection.exec_driver_sql("SELECT pg_sleep(0.4)")
+        connection.exec_driver_sql("SELECT pg_sleep(0.8)")
         assert rests == []
         connection.exec_driver_sql("SELECT 1")
         assert sum(rests) > 0.2
         rests.clear()
         connection.exec_driver_sql("SELECT pg_sleep(0.2)")
-        sleep(1.0)
+        sleep(2.5)
         connection.exec_driver_sql("SELECT 1")
         assert sum(rests) < 0.1
     with world.vendor.database.reading() as connection:

@@ -17,6 +17,12 @@ from licserver.rules import Valid, judge_verify
 from licserver.store import BatchStore, Claim, Sighting
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """Of SQLite's writers each waits for its turn: a slow disk is not what is tried here."""
+    monkeypatch.setattr("licserver.store.engine.RUN_LIMIT", 30.0)
+
+
 def claims_of(world, key, environments):
     """Claims of a key for many environments, judged by the rules."""
 
@@ -62,6 +68,8 @@ def test_threads_that_race_for_one_environment_take_one_slot(world):
 
 PROCESS = """
 import json, sys
+import licserver.store.engine
+licserver.store.engine.RUN_LIMIT = 30.0
 from datetime import UTC, datetime
 from pathlib import Path
 from licserver.model import Environment, EnvironmentPolicy

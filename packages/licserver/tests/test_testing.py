@@ -5,6 +5,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -30,11 +31,11 @@ def test_another_projects_story(license_server):
     """A key is issued, works, runs out when time passes, and a release is published: all on a real port."""
     license_server.add_product("my-app", "My App")
     license_server.publish("my-app", "1.0", b"x" * 1000)
-    today = license_server.clock().date()
-    key = license_server.issue("my-app", slots=1, expires_on=today)
+    tomorrow = license_server.clock().date() + timedelta(days=1)
+    key = license_server.issue("my-app", slots=1, expires_on=tomorrow)
     assert verify(license_server.url, key)["product"] == "My App"
     assert "activations" in verify(license_server.url, key, "second.example")["reason"]
-    license_server.clock.forward(days=2)
+    license_server.clock.forward(days=3)
     assert verify(license_server.url, key)["reason"] == "License expired."
 
 

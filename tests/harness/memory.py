@@ -1,0 +1,46 @@
+"""How much memory a process has needed at most, as the kernel counts it (VmHWM)."""
+
+import re
+import sys
+from pathlib import Path
+from subprocess import Popen
+from typing import Any, Final
+
+import pytest
+
+_TELLING: Final = """
+import atexit, runpy, sys
+atexit.register(lambda: print(open("/proc/self/status").read()))
+sys.argv[0] = "licserver"
+runpy.run_module("licserver", run_name="__main__", alter_sys=True)
+"""
+
+needs_proc: Final = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="there is no /proc to read memory from"
+)
+
+
+def peak_of(process: Popen[str]) -> int:
+    """Return the peak of a running process, in bytes."""
+    return _peak(Path(f"/proc/{process.pid}/status").read_text())
+
+
+def run_and_peak(program: Any, *arguments: str) -> tuple[str, int]:
+    """Run a command of licserver to its end; what it printed, and its peak, which it tells as it ends.
+
+    Args:
+        program: A `harness.commands.Program`.
+        arguments: Its command line.
+    """
+    usual, program.command = program.command, [sys.executable, "-c", _TELLING]
+    try:
+        told = program.run(*arguments).stdout
+    finally:
+        program.command = usual
+    return told, _peak(told)
+
+
+def _peak(status: str) -> int:
+    found = re.search(r"VmHWM:\s+([0-9]+) kB", status)
+    assert found is not None, status
+    return int(found[1]) * 1024
