@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import select
 import socket
 
 import pytest
@@ -103,6 +104,7 @@ async def test_who_is_accepted_in_the_moment_of_the_end_is_answered(world, turns
     await web.SockSite(runner, listening).start()
     with kept, socket.create_connection(address, timeout=5) as caller:
         caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert select.select([kept], [], [], 10)[0]  # the system has the connection ready
         for _ in range(turns):
             await asyncio.sleep(0)
         await runner.cleanup()
