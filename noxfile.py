@@ -104,6 +104,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def stalls(session: nox.Session) -> None:
+    """All tests on a machine that stands still every few seconds; an hour, `-- PATH` for some."""
+    sync(session, "--group", "stalls")
+    session.run("python", "tests/stalls.py", *session.posargs)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """2,000 made-up requests for each operation of the OpenAPI document, on both engines."""
     sync(session)
