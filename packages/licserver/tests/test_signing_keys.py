@@ -187,6 +187,6 @@ def test_workers_take_a_new_key_up_on_sighup(program):
         deadline = time.monotonic() + 30
         signers: set[str | None] = set()
         while signers != {key["id"]} and time.monotonic() < deadline:
-            time.sleep(0.7)  # the old generation answers to its end, and who asks too often is told so
+            time.sleep(0.7)  # the old generation answers to its end
             signers = {signed_by(url) for _ in range(4)}
         assert signers == {key["id"]}

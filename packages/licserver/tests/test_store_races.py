@@ -14,13 +14,13 @@ import pytest
 
 from licserver.model import Environment, EnvironmentPolicy
 from licserver.rules import Valid, judge_verify
-from licserver.store import BatchStore, Claim, Sighting
+from licserver.store import BatchStore, Claim, Sighting, engine
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch):
     """Of SQLite's writers each waits for its turn: a slow disk is not what is tried here."""
-    monkeypatch.setattr("licserver.store.engine.RUN_LIMIT", 30.0)
+    monkeypatch.setattr(engine, "RUN_LIMIT", 20 * engine.RUN_LIMIT)
 
 
 def claims_of(world, key, environments):
@@ -69,7 +69,7 @@ def test_threads_that_race_for_one_environment_take_one_slot(world):
 PROCESS = """
 import json, sys
 import licserver.store.engine
-licserver.store.engine.RUN_LIMIT = 30.0
+licserver.store.engine.RUN_LIMIT *= 20
 from datetime import UTC, datetime
 from pathlib import Path
 from licserver.model import Environment, EnvironmentPolicy

@@ -13,14 +13,12 @@ POLICIES: Final = {
 }
 """What makes a machine known to a key (D-03), for people."""
 
-_CHOICES: Final = {policy.value: words for policy, words in POLICIES.items()}
-
 
 def show_all(visit: Visit) -> Page:
     """Show all products, and the form for another one."""
     form = {name: visit.given(name) for name in ("name", "slug", "policy", "support")}
     form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
-    return Page("products.html", {"products": visit.vendor.products(), "policies": _CHOICES, "form": form})
+    return Page("products.html", {"products": visit.vendor.products(), "policies": POLICIES, "form": form})
 
 
 def add(visit: Visit) -> Moved:
@@ -52,7 +50,7 @@ def show(visit: Visit) -> Page:
         {
             "product": product,
             "policy": POLICIES[product.policy],
-            "policies": _CHOICES,
+            "policies": POLICIES,
             "rules": {
                 "policy": visit.given("policy") if is_changed else product.policy.value,
                 "support": _ends_with_support(visit) if is_changed else product.has_support_policy,
