@@ -115,6 +115,16 @@ def test_a_process_that_has_not_looked_yet_meets_a_link_of_the_new_secret(settin
     assert late.read(link, NOW + SECOND) == SUBJECT
 
 
+def test_a_process_that_has_just_looked_reads_the_file_again_for_a_link_that_it_does_not_know(
+    settings, process
+):
+    """A link of the new secret is valid in every process, however short ago the process read the file."""
+    late, early = process(), process()
+    late.signer(NOW)
+    rotate(settings, NOW, leaked=True)
+    assert late.read(link_of(early, NOW), NOW) == SUBJECT
+
+
 def test_a_late_process_goes_on_believing_the_old_secret(settings, process):
     """Also when it finds the new one only because of a link."""
     late, early = process(), process()
@@ -162,13 +172,24 @@ def test_the_next_rotation_may_begin_when_the_last_has_come(settings):
     ]
 
 
-def test_made_up_links_do_not_make_it_look_all_the_time(settings, process, monkeypatch):
-    """Rubbish costs the file system one look a second."""
-    ring, looks = process(), []
-    monkeypatch.setattr("licserver.rotation._mark", looks.append)
-    for tenth in range(100):
-        ring.read("key=nobody&signature=x", NOW + tenth * SECOND / 10)
-    assert len(looks) == 10
+def test_made_up_links_cause_at_most_one_read_a_second(settings, process, monkeypatch):
+    """A changed file is read once, also while made-up links keep coming; a broken one once a second."""
+    ring, reads = process(), []
+    monkeypatch.setattr(
+        "licserver.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
+    )
+
+    def reads_for_made_up_links(start):
+        reads.clear()
+        for tenth in range(100):
+            ring.read("key=nobody&signature=x", start + tenth * SECOND / 10)
+        return len(reads)
+
+    assert reads_for_made_up_links(NOW) == 0
+    rotate(settings, NOW)
+    assert reads_for_made_up_links(NOW + MINUTE) == 1
+    (settings.data_dir / "secrets.json").write_text("{")
+    assert reads_for_made_up_links(NOW + 2 * MINUTE) == 10
 
 
 def test_a_file_that_cannot_be_read_yet_is_read_when_it_can(settings, process):

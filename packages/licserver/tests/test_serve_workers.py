@@ -143,3 +143,33 @@ def test_what_can_never_begin_ends_at_once_in_a_line(program):
     assert done.returncode == 1
     assert "LICSERVER_REDIS_URL must look like" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+HOLD_THE_SECOND_WORKER = """
+import os, time
+from licserver.cli import main
+from licserver.web.workers import Beginning
+
+note = Beginning.note
+
+def hold(self, arbiter, worker):
+    note(self, arbiter, worker)
+    while worker.age == 2 and not os.path.exists(os.environ["GO_ON"]):
+        time.sleep(0.01)
+
+Beginning.note = hold
+main()
+"""
+
+
+def test_a_worker_that_is_still_being_forked_does_not_lose_its_sigterm(program, tmp_path):
+    """The second worker is told to end before it has signal handlers of its own: it ends all the same."""
+    go_on = tmp_path / "go on"
+    program.environ["GO_ON"] = str(go_on)
+    program.command = [sys.executable, "-c", HOLD_THE_SECOND_WORKER]
+    with program.serve("--workers", "2") as (process, _):
+        wait_for(lambda: len(workers(process)) == 2)
+        process.terminate()
+        wait_for(lambda: len(workers(process)) == 1)
+        go_on.touch()
+        assert process.wait(LONG / 2) == 0  # gunicorn would kill the worker after 34 s

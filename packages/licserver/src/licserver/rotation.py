@@ -29,8 +29,8 @@ from licserver.vault import Vault
 LOOK_EVERY: Final = timedelta(seconds=5)
 """How often a process looks whether the secrets file is another one."""
 
-LOOK_AGAIN_AFTER: Final = timedelta(seconds=1)
-"""How soon it looks again for the secret of a link that it does not know."""
+READ_AGAIN_AFTER: Final = timedelta(seconds=1)
+"""How soon invalid links cause another read of a file that could not be used."""
 
 LEAD: Final = timedelta(minutes=1)
 """How long a new secret is only believed; leaves room for clocks that differ."""
@@ -66,16 +66,24 @@ class LinkRing:
     def read(self, query: str, now: datetime) -> LinkSubject | DownloadRefusal:
         """Read a link as `signing.read_link` does, with the secrets believed at `now`.
 
-        A link that does not hold may name a secret newer than what this process has seen: then, at most once
-        a second, the file is looked at before the link is refused.
+        An invalid link may name a secret newer than those of this process: the file is read again before the
+        link is refused. Each invalid link costs a `stat`; a changed file is read once, and one that could not
+        be used at most once a second.
         """
         if not self._looked_at <= now < self._look_at:
             self._look(now)
         subject = read_link(query, self._believed(now), now)
-        if subject is DownloadRefusal.INVALID_LINK and now - self._looked_at >= LOOK_AGAIN_AFTER:
+        if subject is DownloadRefusal.INVALID_LINK and self._is_changed(now):
             self._look(now)
             subject = read_link(query, self._believed(now), now)
         return subject
+
+    def _is_changed(self, now: datetime) -> bool:
+        """Return whether the file is worth reading before the next look is due."""
+        mark = _mark(self._path)
+        if mark is None or mark == self._mark:
+            return False
+        return mark != self._refused or now - self._looked_at >= READ_AGAIN_AFTER
 
     def _believed(self, now: datetime) -> tuple[LinkSecret, ...]:
         return believed_secrets(self._secrets, now)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import select
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -33,6 +34,8 @@ _FAILED: Final = 1
 _FAILED_AT_FIRST: Final = Arbiter.WORKER_BOOT_ERROR
 """Ends all the others as well."""
 
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
 
 class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
     """Starts the workers, and replaces them.
@@ -45,6 +48,19 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
     def __init__(self, app: BaseApplication, settings: Settings) -> None:
         super().__init__(app)
         self._settings = settings
+
+    def spawn_worker(self) -> int:
+        """Fork a worker with the stop signals blocked; `Beginning.begin` unblocks them.
+
+        A fresh process has the master's signal handlers, which only fill a queue that nobody reads there. A
+        SIGTERM that came before its own handlers were set was lost, and the worker served until SIGKILL.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        try:
+            pid: int = super().spawn_worker()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return pid
 
     def handle_hup(self) -> None:
         """Replace the workers, if fresh ones could begin: else those that serve go on."""
@@ -93,6 +109,7 @@ class Beginning:
         Raises:
             SystemExit: when it cannot be made, or this process is told to end meanwhile.
         """
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)  # gunicorn has set the worker's handlers
         pause, deadline = _FIRST_PAUSE, time.monotonic() + _PATIENCE
         while True:
             try:
