@@ -5,10 +5,10 @@ import io
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from licserver.csvcells import to_line
+from licserver.csvcells import to_line, unguard
 from licserver.errors import WrongUse
 from licserver.passwords import check_password
 from licserver.web.console import sessions, words
@@ -42,25 +42,43 @@ TOKEN, OTHER = "t" * 43, "o" * 43
 def test_a_cell_that_would_be_a_formula_is_text(text):
     """Whatever a spreadsheet would run has an apostrophe in front, and is otherwise as it was."""
     ((cell, _),) = csv.reader(io.StringIO(to_line([text, "next"]), newline=""))
-    assert cell == f"'{text}"
+    assert cell[0] == "'"
+    assert unguard(cell) == text
 
 
-@given(
-    st.lists(
-        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=4
-    )
+FORMULA = "laptop;=cmd|'/c calc'!a0;x"
+FREE_TEXTS = st.lists(
+    st.text(st.sampled_from("=+-@\uff1dx;,|\t\r\n \xa0\"'") | st.characters(exclude_categories=["Cs"]))
+    | st.just(FORMULA),
+    min_size=1,
+    max_size=4,
 )
+
+
+@given(FREE_TEXTS)
 def test_any_text_stays_in_its_cell(cells):
-    """Quotes, commas and line breaks end no cell, and no cell begins as a formula."""
+    """Quotes, commas and line breaks end no cell, and what was guarded can be had back."""
     (read,) = csv.reader(io.StringIO(to_line(cells), newline=""))
-    assert [cell.removeprefix("'") for cell in read] == [cell.removeprefix("'") for cell in cells]
-    assert not any(cell.lstrip(" ")[:1] in set("=+-@\t\r\n＝＋－＠") - {""} for cell in read)
+    assert [unguard(cell) for cell in read] == cells
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_NONE])
+@pytest.mark.parametrize("delimiter", list(",;\t|"))
+@example([FORMULA, "x", FORMULA])
+@given(FREE_TEXTS)
+def test_no_cell_begins_with_a_formula_wherever_a_spreadsheet_splits_the_line(delimiter, quoting, cells):
+    """A domain is free text, and spreadsheets of some countries split at semicolons, not at commas."""
+    text = io.StringIO(to_line(["app", *cells]), newline="")
+    read = csv.reader(text, delimiter=delimiter, quoting=quoting)
+    starts = {cell.lstrip(' \t\r\n\xa0"')[:1] for line in read for cell in line}
+    assert not starts & set("=+-@\uff1d")
 
 
 def test_numbers_and_dates_are_not_text():
     """A negative number stays one; instants and dates are written so that they sort."""
     noon = datetime(2026, 6, 15, 12, tzinfo=UTC)
-    assert to_line([-1, None, True, noon, noon.date()]) == "-1,,yes,2026-06-15 12:00:00,2026-06-15\r\n"
+    written = '"-1","","yes","2026-06-15 12:00:00","2026-06-15"\r\n'
+    assert to_line([-1, None, True, noon, noon.date()]) == written
 
 
 # --- sessions ---------------------------------------------------------------------------------

@@ -2,34 +2,38 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
-_STARTS: Final = (
-    *("=", "+", "-", "@", "\t", "\r", "\n"),
-    *("\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}"),
-    *("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}"),
-)
+_BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
+_FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are their full-width forms
+
+# A spreadsheet that splits at another character than we do begins cells in the midst of ours: quotes protect
+# the first cell of a line only. None of the characters that separate cells is among the blanks, so each guard
+# stands by itself, and `unguard` finds all of them.
+_SEPARATOR: Final = r"(?<=[,;|\t\r\n])"
+_UNGUARDED: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_SEPARATOR}(?={_FORMULA})")
+_GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_SEPARATOR}'(?={_FORMULA})")
 
 
 def to_line(values: Sequence[Any]) -> str:
-    """Write one line (RFC 4180).
+    """Write one line (RFC 4180), with all cells in quotes.
 
     Args:
         values: Of its cells; None is an empty one.
 
     Returns:
-        The line with its end. Text that a spreadsheet would take for a formula has an apostrophe in front, as
-        OWASP recommends.
+        The line with its end. Text is guarded.
     """
     line = io.StringIO()
-    csv.writer(line).writerow([to_cell(value) for value in values])
+    csv.writer(line, quoting=csv.QUOTE_ALL).writerow([to_cell(value) for value in values])
     return line.getvalue()
 
 
 def to_cell(value: Any) -> str:
-    """Write one cell, without the quotes that its line may need."""
+    """Write one cell, without its quotes."""
     match value:
         case None:
             return ""
@@ -42,6 +46,17 @@ def to_cell(value: Any) -> str:
         case date():
             return value.isoformat()
         case _:
-            text = str(value)
-            # A blank in front does not keep a spreadsheet from it.
-            return f"'{text}" if text.lstrip(" ").startswith(_STARTS) else text
+            return guard(str(value))
+
+
+def guard(text: str) -> str:
+    """Put an apostrophe in front of each formula in a text, as OWASP recommends.
+
+    A formula stands at the beginning, or after a character at which a spreadsheet may split a line.
+    """
+    return _UNGUARDED.sub("'", text)
+
+
+def unguard(cell: str) -> str:
+    """Return the text that `guard` was given."""
+    return _GUARD.sub("", cell)

@@ -5,14 +5,13 @@ a new license would have.
 """
 
 import csv
-import io
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
-from licserver.csvcells import to_cell, to_line
+from licserver.csvcells import to_cell, to_line, unguard
 
 FORMATS: Final = ("csv", "jsonl")
 
@@ -114,9 +113,7 @@ def write_head(form: str) -> str:
 def write_row(form: str, row: LicenseRow) -> str:
     """Write a license as a line, with its end."""
     if form == "csv":
-        line = io.StringIO()
-        csv.writer(line).writerow([_guard(_to_text(name, getattr(row, name))) for name in FIELDS])
-        return line.getvalue()
+        return to_line([_to_text(name, getattr(row, name)) for name in FIELDS])
     record = {name: _to_json(name, getattr(row, name)) for name in FIELDS}
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
 
@@ -148,19 +145,6 @@ def _to_text(name: str, value: Any) -> str:
     if name == "activations":
         return json.dumps(_to_json(name, value), ensure_ascii=False, separators=(",", ":"))
     return to_cell(_to_json(name, value)) if name == "lifetime" else str(_to_json(name, value))
-
-
-def _guard(text: str) -> str:
-    """Keep spreadsheets from taking text for a formula, so that `_unguard` finds out what it was."""
-    return f"'{text}" if _is_formula(text.lstrip("'")) else text
-
-
-def _unguard(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and _is_formula(cell.lstrip("'")) else cell
-
-
-def _is_formula(text: str) -> bool:
-    return to_cell(text) != text
 
 
 # --- in ---------------------------------------------------------------------------------------
@@ -222,7 +206,7 @@ def _read_cells(line: int, names: list[str], cells: list[str]) -> LicenseRow | P
         return Problem(line, f"there are {len(cells)} cells, and {len(names)} fields")
     record: dict[str, Any] = {}
     for name, cell in zip(names, cells, strict=True):
-        text = _unguard(cell)
+        text = unguard(cell)
         if not text.strip():
             continue
         if name == "allowed":
