@@ -25,16 +25,18 @@ def peak_of(process: Popen[str]) -> int:
     return _peak(Path(f"/proc/{process.pid}/status").read_text())
 
 
-def run_and_peak(program: Any, *arguments: str) -> tuple[str, int]:
-    """Run a command of licserver to its end; what it printed, and its peak, which it tells as it ends.
+def run_and_peak(program: Any, *arguments: str, check: bool = True) -> tuple[str, int]:
+    """Run a command of licserver to its end; what it printed, and its peak, which it prints as it ends.
 
     Args:
         program: A `harness.commands.Program`.
         arguments: Its command line.
+        check: Whether it must succeed; of one that may fail, what it printed on standard error comes first.
     """
     usual, program.command = program.command, [sys.executable, "-c", _TELLING]
     try:
-        told = program.run(*arguments).stdout
+        done = program.run(*arguments, check=check)
+        told = done.stdout if check else done.stderr + done.stdout
     finally:
         program.command = usual
     return told, _peak(told)

@@ -75,7 +75,7 @@ def as_of(revision: str, held: io.BytesIO) -> io.BytesIO:
                     [value for name, value in zip(columns[table], row, strict=True) if is_there(table, name)]
                     for row in json.loads(gzip.decompress(content))
                 ]
-                content = gzip.compress(json.dumps(rows).encode())
+                content = gzip.compress(json.dumps(rows, separators=(",", ":")).encode())
                 member.name = f"database/{older.tables[table]}/{piece}"
             elif member.name == "contents.json":
                 content = json.dumps(contents).encode()

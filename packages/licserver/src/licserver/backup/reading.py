@@ -20,10 +20,30 @@ _DAMAGED: Final = (
     LookupError,
     ValueError,
     TypeError,
+    RecursionError,
 )
 
-_SMALL: Final = 64 << 20
-"""Bytes of what is read as a whole: a piece of the database has a fraction of it."""
+_LARGEST_PIECE: Final = 64 << 20
+"""Bytes of a packed piece of the database, the largest of what is read as a whole; most have a fraction."""
+
+_SMALL: Final = 1 << 20
+"""Bytes of what is read as JSON as a whole, which takes up to 25 times as much memory."""
+
+_PER_MEMBER: Final = 1 << 10
+"""Bytes of a member's line in the table of contents: the longest has 650."""
+
+
+class _Member(tarfile.TarInfo):
+    """A tar's member, if it is of a kind that a backup has: tarfile reads those of other kinds at once."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
+        """Read a header of 512 bytes."""
+        member = super().frombuf(buf, encoding, errors)
+        is_name = member.type == tarfile.XHDTYPE and member.size <= _SMALL  # of a name that is a long one
+        if member.size < 0 or not (is_name or member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}):
+            raise tarfile.ReadError("no member of a backup")
+        return member
 
 
 class Reader:
@@ -51,7 +71,8 @@ class Reader:
             BackupError: when there is none.
         """
         self._member = self._tar.next()
-        if self._member is None or not self._member.isreg():
+        self._tar.members.clear()  # type: ignore[attr-defined] # tarfile keeps them all
+        if self._member is None or not self._member.isreg() or self._member.issparse():
             raise BackupError("the backup was cut off: its end is missing")
         return self._member.name
 
@@ -59,11 +80,15 @@ class Reader:
         """Take the next member, which must have this name."""
         if self.next() != name:
             raise BackupError("this is no backup of licserver")
-        return self.content()
+        return self.content(_SMALL)
 
-    def content(self) -> bytes:
-        """Take the member, which is small."""
-        if self.member_size > _SMALL:
+    def contents(self) -> bytes:
+        """Take the member, which is the table of contents; it grows with what has come."""
+        return self.content(_SMALL + _PER_MEMBER * len(self._digests))
+
+    def content(self, most: int = _LARGEST_PIECE) -> bytes:
+        """Take the member, which has no more bytes than this."""
+        if self.member_size > most:
             raise BackupError("the backup is damaged: a part is too large")
         held = io.BytesIO()
         self.copy_to(held)
@@ -98,7 +123,7 @@ def reading(source: IO[bytes]) -> Iterator[Reader]:
         BackupError: for whatever the bytes do to who reads them.
     """
     try:
-        with tarfile.open(fileobj=source, mode="r|") as tar:
+        with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
             yield Reader(tar)
     except _DAMAGED as problem:
         raise BackupError(f"this is no whole backup of licserver ({type(problem).__name__})") from None

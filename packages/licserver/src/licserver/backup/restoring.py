@@ -118,7 +118,7 @@ def _restore_rows(reader: "Reader", name: str, rows: Loading, summary: Summary) 
         name = reader.next()
     if name != CONTENTS:
         raise BackupError(f"the backup is damaged: it holds {name!r}, which does not belong there")
-    reader.check(json.loads(reader.content()))
+    reader.check(json.loads(reader.contents()))
 
 
 class Target:

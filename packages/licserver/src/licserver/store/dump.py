@@ -5,6 +5,7 @@ are made as they were, filled, and then upgraded.
 """
 
 import gzip
+import io
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,12 @@ from licserver.store.tables import facts, metadata, products, releases, sessions
 
 ROWS: Final = 10_000
 """Rows of a piece: what is held in memory at a time."""
+
+MAX_ROW: Final = 4 << 20
+"""Characters of a row; the longest, a changelog in emoji, has 2.4 million."""
+
+_BLOCK: Final = 1 << 16
+"""Characters that are unpacked at a time."""
 
 _FETCHED: Final = 1_000
 """Rows that are asked for at a time, of a database that has others to answer between."""
@@ -124,12 +131,20 @@ class Loading:
         self._writers = {layout.name: BulkWriter(_ordered(there, layout)) for layout in layouts}
 
     def add(self, name: str, piece: bytes) -> int:
-        """Write a piece of a table; returns its number of rows."""
-        readers = _positions(self._layouts[name], 1)
-        rows = [tuple(_convert(row, readers)) for row in json.loads(gzip.decompress(piece))]
-        if rows:
-            self._writers[name].write(self._connection, rows)
-        return len(rows)
+        """Write a piece of a table; returns its number of rows.
+
+        Raises:
+            ValueError, TypeError, EOFError, RecursionError, gzip.BadGzipFile, zlib.error: when the piece is
+                damaged or forged.
+        """
+        layout = self._layouts[name]
+        readers, width, count = _positions(layout, 1), len(layout.columns), 0
+        for rows in _batches(_unpack(piece)):
+            if any(len(row) != width for row in rows):
+                raise ValueError("a row has not the columns of its table")
+            self._writers[name].write(self._connection, [tuple(_convert(row, readers)) for row in rows])
+            count += len(rows)
+        return count
 
 
 @contextmanager
@@ -258,6 +273,53 @@ def _convert(row: Sequence[Any], converters: Sequence[tuple[int, Callable[[Any],
         if held[at] is not None:
             held[at] = convert(held[at])
     return held
+
+
+def _batches(rows: Iterator[tuple[list[Any], int]]) -> Iterator[list[list[Any]]]:
+    """Group rows, each with its length in characters, so that a group is small in both."""
+    batch: list[list[Any]] = []
+    size = 0
+    for row, length in rows:
+        batch.append(row)
+        size += length
+        if len(batch) >= ROWS or size >= MAX_ROW:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
+    """Read what `_pack` wrote, a row at a time, each with its length in characters.
+
+    Gzip packs a gigabyte of forged rows into a megabyte: neither the text nor its rows are held as a whole.
+    """
+    source, decode = gzip.GzipFile(fileobj=io.BytesIO(piece)), json.JSONDecoder().raw_decode
+    text, at, before = "", 0, "["
+    while True:
+        mark = text[at : at + 1]
+        if mark == "]" and before == ",":
+            if text[at + 1 :] or source.read(1):
+                raise ValueError("more than rows")
+            return
+        if mark not in {before, ""}:
+            raise ValueError("no rows")
+        try:
+            row, end = decode(text, at + 1)
+        except json.JSONDecodeError:  # it may be cut off
+            text, at = text[at:], 0
+            if len(text) > MAX_ROW:
+                raise ValueError("a row is too long") from None
+            if not (
+                more := source.read(max(_BLOCK, len(text)))
+            ):  # twice as much: each row is tried a few times
+                raise EOFError from None
+            text += more.decode("ascii")
+            continue
+        if not isinstance(row, list):
+            raise TypeError("no row")
+        yield row, end - at
+        at, before = end, ","
 
 
 def _pack(rows: list[list[Any]]) -> bytes:

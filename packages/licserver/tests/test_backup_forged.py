@@ -1,0 +1,57 @@
+"""Backups that were made to exhaust the memory of whoever restores them."""
+
+import gzip
+import io
+import re
+import tarfile
+from contextlib import nullcontext
+
+import pytest
+
+from harness.memory import needs_proc, run_and_peak
+from licserver.backup import restore_backup
+from licserver.errors import BackupError
+from licserver.settings import Settings
+
+FORGED = {  # a member, what it begins with, what it goes on with, and how often
+    "rows": ("database/products/000000", b"[[]", b",[]", 12 << 20),
+    "values": ("database/products/000000", b"[[0", b",0", 20 << 20),
+    "text": ("database/products/000000", b'[["', b"x" * 1024, 800 << 10),
+    "depth": ("database/products/000000", b"[", b"[", 1 << 20),
+    "header": ("licserver-backup.json", b"[0", b",[]", 12 << 20),
+    "contents": ("contents.json", b"[0", b",[]", 12 << 20),
+}
+
+
+@needs_proc
+@pytest.mark.parametrize("kind", FORGED)
+def test_a_forged_backup_takes_no_more_memory_than_a_real_one(program, tmp_path, kind):
+    """A megabyte that unpacks to a gigabyte is refused in a sentence, in less than 200 MiB."""
+    program.run("product", "add", "app", "--name", "App")
+    program.run("backup", str(real := tmp_path / "real"))
+    name, begin, again, count = FORGED[kind]
+    content = io.BytesIO()
+    with gzip.open(content, "wb") if "/" in name else nullcontext(content) as target:
+        target.write(begin)
+        for _ in range(16):
+            target.write(again * (count // 16))
+    with tarfile.open(real) as old, tarfile.open(forged := tmp_path / "forged", "w") as new:
+        for member in old:
+            held = content.getvalue() if member.name == name else old.extractfile(member).read()
+            member.size = len(held)
+            new.addfile(member, io.BytesIO(held))
+    into = str(tmp_path / "into")
+    printed, peak = run_and_peak(program, "restore", str(forged), "--data-dir", into, check=False)
+    assert re.match(r"licserver: .+\n(Name:|$)", printed), printed[:500]
+    assert peak < 200 << 20
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_claims_much_is_refused_before_it_is_read(kind, tmp_path):
+    """A name of a gigabyte is not read."""
+    header = tarfile.TarInfo("licserver-backup.json")
+    header.type, header.size = kind, 1 << 30
+    source = io.BytesIO(header.tobuf(tarfile.GNU_FORMAT) + bytes(4 << 20))
+    with pytest.raises(BackupError):
+        restore_backup(source, Settings(data_dir=tmp_path / "anew"))
+    assert source.tell() < 1 << 20
