@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections import namedtuple
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 from stage.archives import HOSTILE, content_of, downloaded, names, pack
 from stage.damage import edits
+from stage.meters import bounded
 
 from licclient import Installation, Installed, UntrustedAnswer, UnusableArchive
 from licclient._unpack import unpack
@@ -122,6 +124,22 @@ def test_another_archive_of_the_same_version_is_another_folder(root, lay):
 
 
 # --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "name", "words"),
+    [(600_000, b"ab", "list of files is larger"), (350_000, b"a", "more than 100000 entries")],
+)
+def test_a_directory_is_counted_before_it_is_built(tmp_path, count, name, words):
+    """Half a million entries in 29 MiB, of which the zip says that there are none, take no 270 MiB."""
+    size = count * (46 + len(name))
+    content = (b"PK\x01\x02" + bytes(24) + struct.pack("<H", len(name)) + bytes(16) + name) * count
+    content += b"PK\x05\x06" + bytes(8) + struct.pack("<LLH", size, 0, 0)
+    bad = downloaded(tmp_path, content)
+    del content
+    with bounded(20), pytest.raises(UnusableArchive, match=words):
+        unpack(bad.path, bad.size, bad.sha256, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -14,6 +14,13 @@ def settings(server="https://store.example", origins=None):
     return read_settings(server, **blank, **spans, timeout=10, download_origins=origins)
 
 
+HERE = [
+    *("127.0.0.1:80", "127.8.9.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0.0.0.0", "[::1]", "[::]"),  # noqa: S104 - nothing listens
+    *("[::ffff:127.0.0.1]", "localhost", "LOCALHOST", "app.localhost", "localhost."),
+]
+"""Ways to write this machine's own address."""
+
+
 @pytest.mark.parametrize(
     ("link", "safe"),
     [
@@ -21,9 +28,7 @@ def settings(server="https://store.example", origins=None):
         ("https://cdn.example/x", True),
         ("http://cdn.example/x", False),
         ("http://store.example/x", False),
-        ("http://127.0.0.1:80/x", True),
-        ("http://[::1]/x", True),
-        ("http://localhost/x", True),
+        *((f"{scheme}://{host}/x", False) for scheme in ("http", "https") for host in HERE),
         ("http://127.0.0.1.evil.example/x", False),
         ("http://127.0.0.1@evil.example/x", False),
         ("https://user:pw@cdn.example/x", False),
@@ -38,8 +43,17 @@ def settings(server="https://store.example", origins=None):
 )
 @pytest.mark.parametrize("server", ["https://store.example", "http://store.example"])
 def test_where_a_file_may_come_from(link, server, safe):
-    """Https or this machine, however the service itself is reached (D-53)."""
+    """Https, and not this machine, however the service itself is reached (D-53, D-172)."""
     assert is_safe_link(link, settings(server)) is safe
+
+
+@pytest.mark.parametrize("host", HERE)
+def test_a_file_may_come_from_this_machine_if_the_service_is_on_it(host):
+    """As in development; an address elsewhere still has to be https (D-172)."""
+    for scheme in ("http", "https"):
+        assert is_safe_link(f"{scheme}://{host}/x", settings("http://127.0.0.1:8080"))
+    assert is_safe_link("https://cdn.example/x", settings(f"http://{host}"))
+    assert not is_safe_link("http://cdn.example/x", settings(f"http://{host}"))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +85,7 @@ def test_an_app_that_names_origins_gets_files_from_nowhere_else(link, safe):
         ("//cdn.example/b", "https://cdn.example/b"),
         ("http://cdn.example/b", None),
         ("http://127.0.0.1/b", None),
+        ("https://127.0.0.1/b", None),
         ("http://[", None),
     ],
 )

@@ -17,6 +17,9 @@ from licclient._headers import is_device_name
 MAX_ENTRIES: Final = 100_000
 """More files and folders than this no desktop app has; each costs a call to the system."""
 
+MAX_DIRECTORY_BYTES: Final = 16 * 1024**2
+"""What the directory may have, 167 for each of so many entries. In memory it takes several times that."""
+
 MAX_UNPACKED_BYTES: Final = 8 * 1024**3
 """What an app may have in all, unpacked: beyond it a zip is taken for a bomb, whatever the disk holds."""
 
@@ -30,6 +33,7 @@ STORED: Final = 0
 DEFLATED: Final = 8
 """The two methods that every zip tool writes, and whose memory is bounded; LZMA may ask for gigabytes."""
 
+_ENTRY: Final = b"PK\x01\x02"
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _FORBIDDEN: Final = re.compile(r'[<>:"|?*\\]')
 
@@ -76,6 +80,29 @@ class Plan:
     folders: tuple[str, ...]
     files: tuple[Entry, ...]
     size: int
+
+
+def check_directory(size: int) -> None:
+    """Refuse a directory before it is read.
+
+    Args:
+        size: In bytes.
+
+    Raises:
+        UnusableArchive: It is too large.
+    """
+    if size > MAX_DIRECTORY_BYTES:
+        raise UnusableArchive(f"The archive's list of files is larger than {MAX_DIRECTORY_BYTES} bytes.")
+
+
+def check_entries(directory: bytes) -> None:
+    """Refuse a directory before an object is made of each of its entries.
+
+    Raises:
+        UnusableArchive: There are too many of them.
+    """
+    if directory.count(_ENTRY) > MAX_ENTRIES:  # what the zip itself says of their number need not be true
+        raise UnusableArchive(f"The archive has more than {MAX_ENTRIES} entries.")
 
 
 def read_plan(told: Sequence[Told]) -> Plan:

@@ -24,8 +24,9 @@ def origin(url: str) -> str | None:
 def is_safe_link(link: str, settings: Settings) -> bool:
     """Tell whether a file may be fetched from this address.
 
-    It must be `https`, or this very machine. An app that names origins gets files from those and from the
-    service itself only; one that it names may also be plain `http`.
+    It must be `https`. On this machine, where other programs trust whoever is on it, the file may be fetched
+    only if the service is on it too, and then by plain `http` as well (D-172). An app that names origins gets
+    files from those and from the service itself only; one that it names may be any.
     """
     place = origin(link)
     if place is None or not link.isprintable() or " " in link:
@@ -35,7 +36,9 @@ def is_safe_link(link: str, settings: Settings) -> bool:
         return True
     if named is not None and place != origin(settings.server):
         return False
-    return place.startswith("https://") or is_loopback(urlsplit(link).hostname or "")
+    if is_loopback(urlsplit(link).hostname or ""):
+        return is_loopback(urlsplit(settings.server).hostname or "")
+    return place.startswith("https://")
 
 
 def redirect_target(link: str, location: str, settings: Settings) -> str | None:
@@ -58,10 +61,27 @@ def is_in_the_clear(server: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, without asking anybody for its address."""
+    """Return whether a host is this machine, in any spelling, without asking anybody for its address."""
     from ipaddress import ip_address  # noqa: PLC0415 - for a file only
 
+    host = host.rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host.partition("%")[0] if ":" in host else _dotted(host))
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
+
+
+def _dotted(host: str) -> str:
+    """Write an IPv4 address as four numbers: 127.1 and 0x7f000001 are addresses to whoever connects.
+
+    Raises:
+        ValueError: It is none.
+    """
+    parts = host.split(".")
+    *front, last = [int(part, 16 if part[:2] == "0x" else 8 if part[:1] == "0" else 10) for part in parts]
+    number = last + sum(one << (24 - 8 * at) for at, one in enumerate(front))
+    return ".".join(str(number >> bits & 0xFF) for bits in (24, 16, 8, 0))

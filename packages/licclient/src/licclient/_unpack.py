@@ -7,11 +7,11 @@ said: neither a byte more nor one less. Only stored and deflated entries come th
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from licclient._archive import Entry, Plan, read_plan
+from licclient._archive import Entry, Plan, check_directory, check_entries, read_plan
 from licclient._errors import UntrustedAnswer, UnusableArchive
 from licclient._room import demand_room
 
@@ -22,6 +22,18 @@ _BLOCK: Final = 256 * 1024
 _FLAGS: Final = (
     os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 )
+
+
+class _ArchiveFile(BufferedReader):
+    """A zip whose directory is checked as it is read: `zipfile` reads it at once, and keeps all of it."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as usual; only a directory is read in one large piece."""
+        check_directory(size or 0)
+        content = super().read(size)
+        if len(content) > _BLOCK:
+            check_entries(content)
+        return content
 
 
 def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
@@ -38,7 +50,7 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
         UnusableArchive: It is no zip, or holds what may not be unpacked.
         OSError: The disk has no room for it, or cannot be written.
     """
-    with open(archive, "rb") as file:  # noqa: PTH123 - beside os.open below
+    with _ArchiveFile(FileIO(archive)) as file:
         _demand_verified(file, size, sha256)
         with _opened(file) as zipped:
             plan = read_plan(zipped.infolist())
@@ -78,7 +90,7 @@ def _reading() -> Generator[None]:
     """Whatever a damaged or hostile zip makes of its reader is said in our own words."""
     try:
         yield
-    except MemoryError:
+    except (MemoryError, UnusableArchive):
         raise
     except Exception as problem:
         raise UnusableArchive("The file is no zip that can be read, or it is damaged.") from problem

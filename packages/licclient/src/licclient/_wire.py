@@ -270,7 +270,7 @@ def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listin
     if link is not None and not is_safe_link(link, settings):
         return ServiceUnavailable(
             "The service offers a file from a place that this app does not take files from"
-            " (https only, or what download_origins names)."
+            " (https only, never this computer itself, unless download_origins names it)."
         )
     match body:
         case {"name": str(name), "slug": str(slug), "version": str(version), "last_updated": str(stamp)}:
