@@ -25,7 +25,19 @@ own_engine = pytest.mark.parametrize("engine_name", ["its own"], indirect=True)
 
 _TEMPLATE = "licserver_template"
 _TABLES = (
-    *("sessions", "receipts", "tries", "users", "tokens", "audit", "totals"),
+    *(
+        "sessions",
+        "receipts",
+        "tries",
+        "second_factors",
+        "recovery_codes",
+        "known_addresses",
+        "failed_logins",
+        "users",
+        "tokens",
+        "audit",
+        "totals",
+    ),
     *("license_words", "activations", "licenses", "manifests", "releases", "products", "facts"),
 )
 _EMPTY = "; ".join(f"DELETE FROM {table}" for table in _TABLES)  # noqa: S608 - our own names

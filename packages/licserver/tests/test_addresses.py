@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from licserver import environment
-from licserver.environment import connection_ip, normalise_ip, parse_ip, parse_network
+from licserver.environment import connection_ip, network_of, normalise_ip, parse_ip, parse_network
 from licserver.settings import StandaloneSettings
 from licserver.web.callers import Callers
 
@@ -174,3 +174,16 @@ def test_however_many_addresses_are_read_few_are_remembered(monkeypatch):
     for number in range(100):
         assert str(parse_ip(f"198.51.100.{number}")) == f"198.51.100.{number}"
     assert len(environment._READ) <= environment._MAX_READ
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.77", "192.0.2.0/24"),
+        ("2001:db8:1:2::", "2001:db8:1::/48"),
+        ("0.0.0.0", "0.0.0.0/24"),  # noqa: S104 - nobody listens
+    ],
+)
+def test_what_a_network_is(address, network):
+    """What a provider hands out to one customer, at most."""
+    assert network_of(address) == network

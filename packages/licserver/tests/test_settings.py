@@ -32,6 +32,8 @@ GOOD = {
     "LICSERVER_FLOOD_LIMIT": ("1000", "flood_limit", 1000),
     "LICSERVER_ADMIN_LISTEN": ("[::1]:8081", "admin_address", ("::1", 8081)),
     "LICSERVER_UPLOAD_LIMIT": ("1000000", "upload_limit", 1_000_000),
+    "LICSERVER_SECOND_FACTOR_REQUIRED": ("true", "second_factor_required", True),
+    "LICSERVER_SESSION_IDLE_MINUTES": ("30", "session_idle_minutes", 30),
     "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),
 }
 

@@ -11,10 +11,11 @@ from harness.console import PASSWORD, Browser
 from licserver.store import Records
 from licserver.store.engine import connect
 from licserver.store.tables import tries
-from licserver.vendor.users import TRIES
+from licserver.store.tries import Share
+from licserver.vendor.logins import NETWORK_NAME_TRIES, TRIES
 
 MINUTE = datetime(2026, 6, 15, 12, tzinfo=UTC)
-ANN, BEN = b"a" * 16, b"b" * 16
+ANN, BEN = Share(b"a" * 16, TRIES), Share(b"b" * 16, TRIES)
 
 
 def rows(world):
@@ -24,11 +25,11 @@ def rows(world):
 
 
 async def test_two_servers_count_together(world, users, open_site, open_browser):
-    """Twenty wrong passwords at either of two processes are all there are, and then the right one is none."""
+    """Ten wrong passwords at either of two processes are all there are, and then the right one is none."""
     first = await open_browser()
     second = Browser(first.session, (await open_site(world)).url)
     for browser in (first, second):
-        for _ in range(TRIES // 2):
+        for _ in range(NETWORK_NAME_TRIES // 2):
             await browser.sign_in(password="wrong")
             assert browser.status == 401
     for browser in (first, second):
@@ -49,7 +50,7 @@ def test_who_come_at_once_are_counted_one_by_one(world):
         made.append(records)
         start.wait()
         # in either order, so that they would wait for each other if that were not seen to
-        return sum(records.take_try([ANN, BEN][:: (1, -1)[n % 2]], TRIES, MINUTE) for n in range(10))
+        return sum(records.take_try([ANN, BEN][:: (1, -1)[n % 2]], MINUTE) for n in range(10))
 
     with ThreadPoolExecutor(8) as threads:
         let = sum(threads.map(guess, range(8)))
@@ -74,21 +75,21 @@ def test_who_come_at_once_are_counted_one_by_one(world):
 def test_the_minute_slides(world, before, later, let):
     """As tries go by they count less, and after two minutes not at all."""
     for _ in range(before):
-        assert world.records.take_try([ANN], TRIES, MINUTE)
+        assert world.records.take_try([ANN], MINUTE)
     now = MINUTE + timedelta(seconds=later)
-    assert [world.records.take_try([ANN], TRIES, now) for _ in range(TRIES + 1)].count(True) == let
+    assert [world.records.take_try([ANN], now) for _ in range(TRIES + 1)].count(True) == let
 
 
 def test_who_is_refused_counts_nowhere(world):
     """An address that has had its tries keeps nobody's name from being let in, and writes nothing."""
-    for _ in range(TRIES):
-        assert world.vendor.may_try("192.0.2.1", "mallory")
+    for number in range(TRIES):
+        assert world.vendor.may_try("192.0.2.1", f"mallory-{number % 2}")
     before = rows(world)
     for _ in range(TRIES):
         assert not world.vendor.may_try("192.0.2.1", "alice")
     assert rows(world) == before
     assert world.vendor.may_try("192.0.2.2", " ALICE ")
-    assert not world.vendor.may_try("192.0.2.3", "mallory")
+    assert not world.vendor.may_try("192.0.2.3", "mallory-0")
 
 
 def test_what_is_kept_of_a_try(world):
@@ -96,16 +97,13 @@ def test_what_is_kept_of_a_try(world):
     world.vendor.may_try("192.0.2.1", PASSWORD)
     world.vendor.may_try("192.0.2.1", "ö\0\udcff" * 500)
     held = rows(world)
-    assert [(len(row.who), row.count) for row in sorted(held, key=lambda row: row.count)] == [
-        (16, 1),
-        (16, 1),
-        (16, 2),
-    ]
+    # two names, and each with the network; the address, and the network
+    assert sorted((len(row.who), row.count) for row in held) == [(16, 1)] * 4 + [(16, 2)] * 2
     for text in (PASSWORD, "192.0.2.1"):
         assert text.encode() not in b"".join(row.who for row in held)
     world.clock.forward(minutes=11)
     world.vendor.may_try("192.0.2.1", "alice")
-    assert len(rows(world)) == 2  # what is old goes with the next try
+    assert len(rows(world)) == 4  # what is old goes with the next attempt
     world.clock.forward(minutes=11)
     world.vendor.sweep()
     assert rows(world) == []

@@ -148,6 +148,16 @@ def normalise_ip(address: IpAddress, v6_prefix: int = 128) -> str:
     return str(address)
 
 
+def network_of(address: str) -> str:
+    """Return the network that an address belongs to: IPv4 /24, IPv6 /48, as providers hand them out.
+
+    Args:
+        address: As `normalise_ip` returned it.
+    """
+    width = 48 if ":" in address else 24
+    return str(ipaddress.ip_network(f"{address}/{width}", strict=False))
+
+
 def connection_ip(peer: str, forwarded_for: Iterable[str], trusted: Sequence[IpNetwork]) -> str:
     """Find the address that a call really came from (D-05).
 

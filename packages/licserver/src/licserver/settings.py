@@ -67,6 +67,8 @@ class Settings(BaseSettings):
         redis_url: Where several servers count guesses together, ``redis://host:6379/0``; absent, each
             process counts by itself.
         admin_listen: Where the admin API is reached, ``host:port``; then it is not at the public address.
+        second_factor_required: Whether every user of the console must have a second factor (D-167).
+        session_idle_minutes: Minutes without a request after which a session of the console ends.
         upload_limit: Bytes that a file may have which is uploaded through the admin API.
         drain_timeout: Seconds that running requests and downloads get when the server stops.
     """
@@ -93,6 +95,8 @@ class Settings(BaseSettings):
     flood_limit: int = Field(default=12_000, ge=0)
     redis_url: SecretStr | None = None  # it may hold a password
     admin_listen: str | None = None
+    second_factor_required: bool = False
+    session_idle_minutes: int = Field(default=60, ge=1, le=720)
     upload_limit: int = Field(default=8 << 30, ge=0)
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
 

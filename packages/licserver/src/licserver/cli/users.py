@@ -13,7 +13,7 @@ from licserver.vendor import Vendor
 
 @click.group("user", cls=Commands)
 def user_group() -> None:
-    """Add, list and remove users of the console; change their passwords."""
+    """Add, list and remove users of the console; change passwords, reset second factors."""
 
 
 @user_group.command("add")
@@ -31,7 +31,9 @@ def add(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) ->
 @vendor_command
 def list_users(vendor: Vendor, printer: Printer) -> None:
     """List all users."""
-    printer.rows(map(_user, vendor.users()), (32, 23, 0), "no users yet; add one: licserver user add NAME")
+    printer.rows(
+        map(_user, vendor.users()), (32, 23, 23, 0), "no users yet; add one: licserver user add NAME"
+    )
 
 
 @user_group.command("password")
@@ -54,6 +56,15 @@ def remove(vendor: Vendor, printer: Printer, name: str) -> None:
     printer.one({"user": name}, f"removed {name}")
 
 
+@user_group.command("reset-second-factor")
+@click.argument("name")
+@vendor_command
+def reset_second_factor(vendor: Vendor, printer: Printer, name: str) -> None:
+    """Remove the second factor of the user NAME, who has lost it and the recovery codes."""
+    vendor.reset_second_factor(name)
+    printer.one({"user": name}, f"removed the second factor of {name}, who is signed out everywhere")
+
+
 def _ask_password(*, from_stdin: bool) -> str:
     if from_stdin:
         if sys.stdin is None:
@@ -69,4 +80,9 @@ def _ask_password(*, from_stdin: bool) -> str:
 
 
 def _user(user: UserRow) -> dict[str, Any]:
-    return {"user": user.name, "added_at": user.created_at, "password_changed_at": user.password_changed_at}
+    return {
+        "user": user.name,
+        "added_at": user.created_at,
+        "password_changed_at": user.password_changed_at,
+        "second_factor": user.has_second_factor,
+    }

@@ -14,6 +14,7 @@ from licserver.store.records import Records
 from licserver.store.schema import is_in_use, open_database
 from licserver.store.seen import Seen, note_seen
 from licserver.store.tokens import Token
+from licserver.store.users import UserRow
 
 __all__ = [
     "Activation",
@@ -31,6 +32,7 @@ __all__ = [
     "Subscription",
     "Token",
     "UpdateAsk",
+    "UserRow",
     "is_in_use",
     "note_seen",
     "open_database",

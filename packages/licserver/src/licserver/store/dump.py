@@ -40,7 +40,7 @@ from licserver.store.engine import Database
 from licserver.store.migrate import make_config
 from licserver.store.retention import WATCHED
 from licserver.store.schema import HEAD, alembic_version, read_version
-from licserver.store.tables import facts, metadata, products, releases, sessions, tries
+from licserver.store.tables import facts, failed_logins, metadata, products, releases, sessions, tries
 
 ROWS: Final = 10_000
 """Rows of a piece: what is held in memory at a time."""
@@ -222,6 +222,7 @@ def _forget(connection: Connection) -> None:
     """
     connection.execute(delete(sessions))
     connection.execute(delete(tries))
+    connection.execute(delete(failed_logins))
     connection.execute(delete(facts).where(facts.c.name == WATCHED))
 
 

@@ -1,16 +1,24 @@
 """Removing what is older than it need be, a few rows at a time, so that nobody waits."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, delete, func, insert, select, tuple_
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from licserver.store.engine import Database
-from licserver.store.tables import activations, audit, facts, receipts, sessions
+from licserver.store.tables import (
+    activations,
+    audit,
+    facts,
+    failed_logins,
+    known_addresses,
+    receipts,
+    sessions,
+)
 from licserver.store.tries import forget_tries
 
 BATCH: Final = 1_000
@@ -18,6 +26,9 @@ BATCH: Final = 1_000
 
 WATCHED: Final = "activations_watched_since"
 """The fact that says when somebody first asked for stale activations; without it that is anew."""
+
+ADDRESS_KEPT: Final = timedelta(days=90)
+"""After so long without a sign-in an address of a user is an unknown one again."""
 
 _seen: Final = func.coalesce(activations.c.last_seen_at, activations.c.activated_at)
 
@@ -103,15 +114,24 @@ class Retention:
                 return
             yield count
 
-    def over(self, now: datetime, answers_before: datetime) -> tuple[int, int]:
-        """Remove sessions that have run out, answers that nobody will ask for again, and old counts of tries.
+    def over(self, now: datetime, answers_before: datetime, idle_since: datetime) -> tuple[int, int]:
+        """Remove what has expired: sessions, answers to creations, known addresses, and counts of attempts.
+
+        Args:
+            now: The current instant.
+            answers_before: Answers of before this are not asked for again.
+            idle_since: Sessions that were last used before this have ended.
 
         Returns:
             How many sessions, and how many answers.
         """
+        has_ended = or_(sessions.c.expires_at < now, sessions.c.last_used_at < idle_since)
+        unused, yesterday = now - ADDRESS_KEPT, now.date() - timedelta(days=1)
         with self._database.writing() as connection:
-            ended = connection.execute(delete(sessions).where(sessions.c.expires_at < now)).rowcount
+            ended = connection.execute(delete(sessions).where(has_ended)).rowcount
             forget_tries(connection, now)
+            connection.execute(delete(known_addresses).where(known_addresses.c.last_used_at < unused))
+            connection.execute(delete(failed_logins).where(failed_logins.c.day < yesterday))
             told = connection.execute(delete(receipts).where(receipts.c.created_at < answers_before)).rowcount
         return ended, told
 

@@ -26,7 +26,7 @@ from licserver.files import hand_over
 from licserver.store.engine import Database, connect
 from licserver.store.tables import facts, metadata
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
 """All schemas that ever were, the oldest first, as the files in `migrations/versions` name them."""
 
 HEAD: Final = REVISIONS[-1]

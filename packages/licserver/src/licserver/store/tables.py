@@ -234,6 +234,53 @@ sessions = Table(
     Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
+    Column("last_used_at", Instant, nullable=False),  # to the minute
+    Column(
+        "is_pending", Boolean, nullable=False
+    ),  # the password was right, the second factor is still missing
+    sqlite_with_rowid=False,
+)
+
+second_factors = Table(
+    "second_factors",
+    metadata,
+    Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("sealed_secret", LargeBinary, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("confirmed_at", Instant, nullable=True),  # NULL until a first code was right
+    Column("last_step", BigInteger, nullable=False),  # of the last code that was accepted: none is used twice
+    Column("failures", Integer, nullable=False),  # wrong codes in a row
+    Column("failed_at", Instant, nullable=True),
+    comment="The second factor of users of the console: TOTP (RFC 6238).",
+)
+
+recovery_codes = Table(
+    "recovery_codes",
+    metadata,
+    Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("digest", LargeBinary(16), primary_key=True),  # keyed
+    comment="Codes that replace a second factor once; a used one is deleted.",
+    sqlite_with_rowid=False,
+)
+
+known_addresses = Table(
+    "known_addresses",
+    metadata,
+    Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("address", LargeBinary(16), primary_key=True),  # a keyed digest
+    Column("last_used_at", Instant, nullable=False, index=True),
+    comment="Where users have signed in from: others cannot use up their attempts there (D-165).",
+    sqlite_with_rowid=False,
+)
+
+failed_logins = Table(
+    "failed_logins",
+    metadata,
+    Column("action", String(32), primary_key=True),
+    Column("subject", _Plain, primary_key=True),  # an existing user or token; empty for all others together
+    Column("day", Date, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    comment="Failed logins and refused tokens of a day; the audit log has the 1st, the 10th, the 100th.",
     sqlite_with_rowid=False,
 )
 

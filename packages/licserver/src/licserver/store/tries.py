@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, case, delete, func, select
 
@@ -14,24 +14,31 @@ _KEPT: Final = 10
 """Minutes for which counts are kept. Two would do; a server whose clock is fast must not sweep another's."""
 
 
+class Share(NamedTuple):
+    """What somebody may use of a minute.
+
+    Args:
+        who: 16 bytes that stand for an address, a network or a name.
+        limit: Attempts a minute.
+    """
+
+    who: bytes
+    limit: int
+
+
 class TryBooks(Shelf):
-    """Tries, counted in a sliding minute: of the last whole one counts the share that is still within it."""
+    """Attempts in a sliding minute: of the last whole one counts the share that is still within it."""
 
-    def take_try(self, who: Sequence[bytes], limit: int, now: datetime) -> bool:
-        """Count a try for all of `who`, or for none of them.
-
-        Args:
-            who: 16 bytes each.
-            limit: How many a minute each has.
-            now: When it is.
+    def take_try(self, shares: Sequence[Share], now: datetime) -> bool:
+        """Count an attempt in all of `shares`, or in none of them.
 
         Returns:
-            False, and nothing is counted or written, when one of them has had as many.
+            False, and nothing is counted or written, when one of them is used up.
         """
         minute, into = divmod(now.timestamp(), _WINDOW)
         share = 1 - into / _WINDOW
-        with self._reading() as connection:  # whoever is told to wait keeps nobody from writing
-            if _most(connection, who, int(minute), share) >= limit:
+        with self._reading() as connection:  # a refusal keeps nobody from writing
+            if _is_over(connection, shares, int(minute), share, 0):
                 return False
         with self._writing() as connection:
             connection.execute(delete(tries).where(tries.c.minute < minute - _KEPT))
@@ -43,10 +50,13 @@ class TryBooks(Shelf):
                     set_={"count": tries.c.count + 1},
                 ),
                 # in one order, so that no two of them wait for each other
-                [{"minute": int(minute), "who": one, "count": 1} for one in sorted(set(who))],
+                [
+                    {"minute": int(minute), "who": who, "count": 1}
+                    for who in sorted({one.who for one in shares})
+                ],
             )
-            # Looked at again now that others wait: those who came at the same moment count as well.
-            if _most(connection, who, int(minute), share) >= limit + 1:
+            # Checked again now that others wait: attempts of the same moment count as well.
+            if _is_over(connection, shares, int(minute), share, 1):
                 savepoint.rollback()
                 return False
             savepoint.commit()
@@ -58,8 +68,10 @@ def forget_tries(connection: Connection, now: datetime) -> None:
     connection.execute(delete(tries).where(tries.c.minute < now.timestamp() // _WINDOW - _KEPT))
 
 
-def _most(connection: Connection, who: Sequence[bytes], minute: int, share: float) -> float:
-    """Load how many tries the busiest of `who` had within the last minute."""
+def _is_over(connection: Connection, shares: Sequence[Share], minute: int, share: float, own: int) -> bool:
+    """Return whether one of `shares` is used up; `own` attempts of ours are counted already."""
     weighed = func.sum(tries.c.count * case((tries.c.minute == minute, 1.0), else_=share))
-    of = select(weighed).where(tries.c.who.in_(list(who)), tries.c.minute.in_([minute, minute - 1]))
-    return max(connection.scalars(of.group_by(tries.c.who)), default=0.0)
+    who = [one.who for one in shares]
+    of = select(tries.c.who, weighed).where(tries.c.who.in_(who), tries.c.minute.in_([minute, minute - 1]))
+    used = {bytes(row[0]): row[1] for row in connection.execute(of.group_by(tries.c.who))}
+    return any(used.get(one.who, 0.0) >= one.limit + own for one in shares)

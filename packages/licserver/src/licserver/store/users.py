@@ -1,4 +1,4 @@
-"""The rows behind the console's users and their sessions."""
+"""The rows of the console's users."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, insert, select, update
 
 from licserver.store.shelf import Shelf
-from licserver.store.tables import sessions, users
+from licserver.store.tables import second_factors, sessions, users
 
 
 class UserRow(NamedTuple):
@@ -17,18 +17,26 @@ class UserRow(NamedTuple):
     password_hash: str
     created_at: datetime
     password_changed_at: datetime
+    has_second_factor: bool
 
     def __repr__(self) -> str:
         return f"UserRow({self.name})"
 
 
-_USER = select(
-    users.c.id, users.c.name, users.c.password_hash, users.c.created_at, users.c.password_changed_at
+SELECT_USER = select(
+    users.c.id,
+    users.c.name,
+    users.c.password_hash,
+    users.c.created_at,
+    users.c.password_changed_at,
+    select(second_factors.c.user_id)
+    .where(second_factors.c.user_id == users.c.id, second_factors.c.confirmed_at.is_not(None))
+    .exists(),
 )
 
 
 class UserBooks(Shelf):
-    """Users and sessions."""
+    """Users."""
 
     def add_user(self, name: str, password_hash: str, now: datetime) -> bool:
         """Add a user; False when the name is taken."""
@@ -38,12 +46,12 @@ class UserBooks(Shelf):
     def users(self) -> list[UserRow]:
         """Load all, by name."""
         with self._reading() as connection:
-            return [UserRow(*row) for row in connection.execute(_USER.order_by(users.c.name))]
+            return [UserRow(*row) for row in connection.execute(SELECT_USER.order_by(users.c.name))]
 
     def user(self, name: str) -> UserRow | None:
         """Load one."""
         with self._reading() as connection:
-            row = connection.execute(_USER.where(users.c.name == name)).first()
+            row = connection.execute(SELECT_USER.where(users.c.name == name)).first()
         return None if row is None else UserRow(*row)
 
     def set_user_password(self, user_id: int, password_hash: str, now: datetime) -> None:
@@ -68,34 +76,3 @@ class UserBooks(Shelf):
         with self._writing() as connection:
             connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
             connection.execute(delete(users).where(users.c.id == user_id))
-
-    # --- sessions -----------------------------------------------------------------------------
-
-    def begin_session(self, user: UserRow, token_hash: bytes, now: datetime, expires_at: datetime) -> bool:
-        """Begin a session; False when the user's password is another one by now, or the user is gone.
-
-        What has run out is swept at the same time: sessions are few, and nothing else looks after them.
-        """
-        row = {"token_hash": token_hash, "user_id": user.id, "created_at": now, "expires_at": expires_at}
-        with self._writing() as connection:
-            held = select(users.c.password_hash).where(users.c.id == user.id).with_for_update()
-            if connection.scalar(held) != user.password_hash:
-                return False
-            connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
-            connection.execute(insert(sessions).values(row))
-            return True
-
-    def session(self, token_hash: bytes, now: datetime) -> UserRow | None:
-        """Load the user of a session that has not run out."""
-        with self._reading() as connection:
-            row = connection.execute(
-                _USER.join(sessions, sessions.c.user_id == users.c.id).where(
-                    sessions.c.token_hash == token_hash, sessions.c.expires_at > now
-                )
-            ).first()
-        return None if row is None else UserRow(*row)
-
-    def end_session(self, token_hash: bytes) -> None:
-        """End a session."""
-        with self._writing() as connection:
-            connection.execute(delete(sessions).where(sessions.c.token_hash == token_hash))

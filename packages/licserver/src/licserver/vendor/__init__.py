@@ -16,13 +16,15 @@ from licserver.vendor.pages import MAX_PAGE, Page, page_of
 from licserver.vendor.receipts import AnsweredAlready, SentOtherwise
 from licserver.vendor.receipts import Receipts as _Receipts
 from licserver.vendor.releases import MAX_CHANGELOG
+from licserver.vendor.second_factors import SecondFactors as _SecondFactors
 from licserver.vendor.subscriptions import Subscriptions as _Subscriptions
 from licserver.vendor.terms import MAX_INDEXED
 from licserver.vendor.tokens import Tokens as _Tokens
-from licserver.vendor.users import Users as _Users
 
 
-class Vendor(_Lists, _Moving, _Keeping, _Subscriptions, _History, _Tokens, _Users, _Figures, _Receipts):
+class Vendor(
+    _Lists, _Moving, _Keeping, _Subscriptions, _History, _Tokens, _SecondFactors, _Figures, _Receipts
+):
     """The vendor's operations on one data folder; each kind has a room of its own.
 
     Args:

@@ -47,7 +47,9 @@ class Keeping(Room):
             )
         freed = 0 if unseen is None else self._free(kept, unseen, since)
         removed = 0 if lines is None else sum(kept.old_lines(lines))
-        sessions, answers = kept.over(now, now - ANSWERS_KEPT)
+        sessions, answers = kept.over(
+            now, now - ANSWERS_KEPT, now - timedelta(minutes=settings.session_idle_minutes)
+        )
         swept = Swept(freed, removed, sessions, answers)
         if freed or removed:
             with self._records.together() as books:

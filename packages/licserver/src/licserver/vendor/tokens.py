@@ -79,6 +79,11 @@ class Tokens(Room):
             self._records.use_token(token.id, now.date())
         return token
 
+    def find_refused_token(self, text: str) -> str | None:
+        """Return the name of an expired or revoked token; None when there was never such a token."""
+        token = self._records.token(token_hash=_hash(text)) if text.isascii() else None
+        return None if token is None else token.name
+
     def _token(self, name: str) -> Token:
         found = self._records.token(name=name) if is_printable(name) else None
         if found is None:

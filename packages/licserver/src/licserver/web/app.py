@@ -15,6 +15,7 @@ from licserver.vendor import Vendor
 from licserver.web import admin, console, download
 from licserver.web.callers import Callers
 from licserver.web.errors import expect, guarded, not_allowed, not_found
+from licserver.web.failures import FailureReport
 from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
 from licserver.web.meters import Meter
@@ -27,6 +28,7 @@ from licserver.web.state import (
     CLOCK,
     DESK,
     DRAIN,
+    FAILURES,
     LIMITS,
     LINKS,
     METER,
@@ -122,6 +124,8 @@ def create_admin_app(
 def _add_vendors_side(app: web.Application, vendor: Vendor, clock: Clock) -> None:
     """Add the admin API and the console; what takes every address must be added after this."""
     off_loop = OffLoop()
+    app[FAILURES] = FailureReport(vendor, off_loop)
+    app.on_cleanup.append(app[FAILURES].close)
     admin.mount(app, vendor, app[LIMITS], app[DRAIN], off_loop)
     console.mount(app, vendor, clock, app[LIMITS], app[DRAIN], off_loop)
     app.on_cleanup.append(off_loop.close)

@@ -91,6 +91,10 @@ class Limits:
         caller = self._callers.find(request)
         return not (caller.is_here or self._flood.take(caller.counted))
 
+    def address(self, request: web.Request) -> str:
+        """Return the address whose calls are counted."""
+        return self._callers.find(request).counted
+
     async def answer_miss(self, request: web.Request, answer: wire.Answer) -> web.StreamResponse:
         """Answer a miss, or say that there were too many from this address (D-70)."""
         return send(answer) if await self.may_miss(request) else send_too_many()

@@ -12,6 +12,7 @@ from licserver.desk import Desk
 from licserver.rotation import LinkRing
 
 if TYPE_CHECKING:
+    from licserver.web.failures import FailureReport
     from licserver.web.limits import Limits
     from licserver.web.meters import Meter
     from licserver.web.request_ids import RequestIds
@@ -33,6 +34,7 @@ DESK = web.AppKey("desk", Desk)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
 LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
+FAILURES: "web.AppKey[FailureReport]" = web.AppKey("failures")
 TALLY: "web.AppKey[Tally]" = web.AppKey("tally")
 METER: "web.AppKey[Meter]" = web.AppKey("meter")
 REQUEST_IDS: "web.AppKey[RequestIds]" = web.AppKey("request_ids")

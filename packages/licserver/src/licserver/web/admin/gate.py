@@ -13,6 +13,7 @@ from licserver.environment import is_printable
 from licserver.model import Actor, ActorKind, Scope
 from licserver.store import Receipt, Token
 from licserver.vendor import Vendor
+from licserver.vendor.logins import TOKEN_REFUSED
 from licserver.vendor.receipts import Answer
 from licserver.web.admin import licenses as _licenses  # noqa: F401 - they add themselves to the list
 from licserver.web.admin import others as _others  # noqa: F401 - the same
@@ -21,10 +22,11 @@ from licserver.web.admin import products as _products  # noqa: F401 - the same
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.problems import Refused, respond
 from licserver.web.errors import expect
+from licserver.web.failures import FailureReport
 from licserver.web.limits import Limits
 from licserver.web.meters import ADMIN, Meter
 from licserver.web.offloop import OffLoop
-from licserver.web.state import METER, Drain, Handler
+from licserver.web.state import FAILURES, METER, Drain, Handler
 from licserver.web.uploads import received
 
 ROOT: Final = "/admin/api/v1"
@@ -56,7 +58,7 @@ def mount(app: web.Application, vendor: Vendor, limits: Limits, drain: Drain, of
         drain: While it is active each answer is its connection's last.
         off_loop: Does what takes long.
     """
-    gate = _Gate(vendor, limits, drain, off_loop, app.get(METER))
+    gate = _Gate(vendor, limits, drain, off_loop, app.get(METER), app[FAILURES])
     by_path: dict[str, list[Operation]] = {}
 
     for operation in OPERATIONS:
@@ -82,10 +84,16 @@ class _Gate:
     """Makes handlers; as `mount`."""
 
     def __init__(
-        self, vendor: Vendor, limits: Limits, drain: Drain, off_loop: OffLoop, meter: Meter | None
+        self,
+        vendor: Vendor,
+        limits: Limits,
+        drain: Drain,
+        off_loop: OffLoop,
+        meter: Meter | None,
+        failures: FailureReport,
     ) -> None:
         self._vendor, self._limits, self._drain, self._off_loop = vendor, limits, drain, off_loop
-        self._meter = meter
+        self._meter, self._failures = meter, failures
 
     def guarded(self, handler: Handler) -> Handler:
         """Answer whatever a handler raises, and let nobody in who floods (D-71)."""
@@ -152,10 +160,17 @@ class _Gate:
         if token is None:
             if not await self._limits.may_miss(request):
                 raise _too_many()
+            if is_bearer:
+                await self._report_refusal(request, text.strip())
             raise Refused(401, "Send a token that is good: Authorization: Bearer …", _BEARER)
         if scope is Scope.WRITE and token.scope is not Scope.WRITE:
             raise Refused(403, "This token may only read.", _TOO_SMALL)
         return token
+
+    async def _report_refusal(self, request: web.Request, text: str) -> None:
+        """Report a refused token, by its name if it has expired or was revoked (D-168)."""
+        name = await self._off_loop.run(self._vendor.find_refused_token, text)
+        self._failures.add(TOKEN_REFUSED, name, self._limits.address(request))
 
     async def _read_body(self, request: web.Request) -> bytes:
         """Read a body of JSON, as far as it is let."""

@@ -17,11 +17,12 @@ from licserver.web.console.entrance import ACCOUNT, Entrance
 from licserver.web.console.frame import Frame
 from licserver.web.console.once import read_id
 from licserver.web.console.routes import ROUTES, UPLOAD_FIELDS, UPLOADS, Address, Show, Take
+from licserver.web.console.second_factor import SecondFactorPages
 from licserver.web.console.visit import File, Reply, Visit
 from licserver.web.limits import Limits
 from licserver.web.meters import CONSOLE
 from licserver.web.offloop import OffLoop
-from licserver.web.state import METER, Drain, Handler
+from licserver.web.state import FAILURES, METER, Drain, Handler
 from licserver.web.uploads import Upload, received
 
 _HANDED_BACK: Final = 8
@@ -44,8 +45,10 @@ def mount(
     """
     assets = load_assets()
     edge = Edge(vendor, clock, limits, drain, off_loop, Frame(assets))
-    entrance = Entrance(edge, vendor)
-    Console(edge, entrance, assets).add_to(app)
+    entrance = Entrance(edge, vendor, app[FAILURES])
+    console = Console(edge, entrance, assets)
+    SecondFactorPages(edge, entrance, vendor).add_to(functools.partial(console.add, app))
+    console.add_to(app)
 
     async def close(_app: web.Application) -> None:
         entrance.close()
@@ -71,7 +74,7 @@ class Console:
 
     def add_to(self, app: web.Application) -> None:
         """Name every address."""
-        add = functools.partial(self._add, app)
+        add = functools.partial(self.add, app)
         add("GET", PREFIX + "{digest}/{name}", self._asset)
         add("GET", SIGN_IN, self._entrance.show_sign_in)
         add("POST", SIGN_IN, self._entrance.sign_in)
@@ -86,7 +89,8 @@ class Console:
         add("POST", f"{ACCOUNT}/password", self._entrance.change_password)
         add("*", sessions.HOME + "/{anything:.*}", self._nothing_here)
 
-    def _add(self, app: web.Application, method: str, path: str, handler: Handler) -> None:
+    def add(self, app: web.Application, method: str, path: str, handler: Handler) -> None:
+        """Name one address."""
         guarded = self._edge.guarded(handler)
         if METER in app:
             guarded = app[METER].measuring(CONSOLE, guarded)

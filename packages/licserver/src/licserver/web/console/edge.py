@@ -17,7 +17,7 @@ from licserver.masking import holds_key
 from licserver.model import Actor, ActorKind
 from licserver.vendor import Vendor
 from licserver.vendor.licenses import has_id_shape
-from licserver.vendor.users import SignedIn
+from licserver.vendor.users import Needs, SignedIn
 from licserver.web.console import headers, sessions, words
 from licserver.web.console.exports import send_csv
 from licserver.web.console.forms import MAX_FORM, FormError, parse_form
@@ -98,11 +98,16 @@ class Edge:
 
     def token(self, request: web.Request) -> str | None:
         """Find the session's token, by the cookie."""
-        is_public = sessions.is_public_host(request.host, self.settings.base_url)
-        return sessions.read_token(request.cookies, is_public=is_public)
+        is_https = sessions.is_https_url(self.settings.base_url)
+        return sessions.read_token(request.cookies, is_https=is_https)
 
     async def who(self, request: web.Request) -> SignedIn | None:
-        """Find who is signed in, by the cookie."""
+        """Find who is signed in, by the cookie; not a session that still needs something (D-167)."""
+        who = await self.session(request)
+        return who if who is not None and who.needs is Needs.NOTHING else None
+
+    async def session(self, request: web.Request) -> SignedIn | None:
+        """Find whose session it is, by the cookie, also if it still needs something."""
         token = self.token(request)
         return None if token is None else await self.off_loop.run(self._vendor.signed_in, token)
 
@@ -142,7 +147,7 @@ class Edge:
                     status=200 if visit.problem is None else status, body=made, headers=headers.PAGE
                 )
 
-    async def forged(self, request: web.Request, who: SignedIn) -> web.StreamResponse:
+    async def forged(self, request: web.Request, who: SignedIn | None) -> web.StreamResponse:
         """Refuse a form of another session or of another site."""
         problem = "This form is not of your session. Load the page again, and send it from there."
         return await self.problem(request, 403, problem, who)

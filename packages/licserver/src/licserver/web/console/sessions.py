@@ -9,9 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 SECURE_COOKIE: Final = "__Host-licserver"
-"""Over https; by its prefix browsers keep it to this very host, and to https."""
+"""Over https, and whenever `LICSERVER_BASE_URL` is https; the prefix binds it to this very host."""
 PLAIN_COOKIE: Final = "licserver"
-"""Over http, as on the way through an SSH tunnel."""
+"""Over http, where nothing is said of https."""
 
 CSRF_FIELD: Final = "csrf"
 HOME: Final = "/console"
@@ -20,15 +20,15 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _OWN_PATH: Final = re.compile(r"/console(/[A-Za-z0-9._~/%-]*)?(\?[A-Za-z0-9._~/%&=+:@,-]*)?")
 
 
-def read_token(cookies: Mapping[str, str], *, is_public: bool = False) -> str | None:
-    """Find the session's token among the cookies; what cannot be one is none.
+def read_token(cookies: Mapping[str, str], *, is_https: bool = False) -> str | None:
+    """Find the session's token among the cookies; return None if there is nothing that can be one.
 
     Args:
         cookies: As sent.
-        is_public: Whether the browser came to the host that customers reach by https: there the plain cookie
-            is none of ours, and may have been planted by a neighbour below the same domain.
+        is_https: Whether `LICSERVER_BASE_URL` is https. Then the plain cookie is not ours: a neighbour below
+            the same domain, or somebody on the way of an http request, may have planted it.
     """
-    token = cookies.get(SECURE_COOKIE) or (None if is_public else cookies.get(PLAIN_COOKIE))
+    token = cookies.get(SECURE_COOKIE) or (None if is_https else cookies.get(PLAIN_COOKIE))
     return token if token is not None and _TOKEN.fullmatch(token) else None
 
 
@@ -39,7 +39,7 @@ def write_cookie(token: str, *, is_https: bool, seconds: int) -> str:
 
     Args:
         token: The session's; empty to take the cookie back.
-        is_https: Whether the browser came by https.
+        is_https: Whether the console is used by https.
         seconds: For which it is good.
     """
     name, more = (SECURE_COOKIE, "Path=/; Secure") if is_https else (PLAIN_COOKIE, f"Path={HOME}")
@@ -83,15 +83,20 @@ def is_from_here(headers: Mapping[str, str], host: str) -> bool:
     return origin is None or urlsplit(origin).netloc.casefold() == host.casefold()
 
 
-def came_by_https(headers: Mapping[str, str]) -> bool:
-    """Tell whether the browser came by https: from its own ``Origin``, however many proxies are between."""
-    return headers.get("Origin", "").startswith("https:")
+def loses_cookies(headers: Mapping[str, str], base_url: str | None) -> bool:
+    """Return whether the browser will not keep our cookie: it is `Secure`, and the page came by plain http.
+
+    Browsers make an exception for this very machine, where a tunnel ends.
+    """
+    origin = urlsplit(headers.get("Origin", ""))
+    host = (origin.hostname or "").rstrip(".")
+    is_here = host in {"localhost", "::1"} or host.startswith("127.") or host.endswith(".localhost")
+    return is_https_url(base_url) and origin.scheme == "http" and not is_here
 
 
-def is_public_host(host: str, base_url: str | None) -> bool:
-    """Tell whether a request's ``Host`` is the one that customers reach, and that by https."""
-    public = urlsplit(base_url or "")
-    return public.scheme == "https" and public.netloc.casefold() == host.casefold()
+def is_https_url(url: str | None) -> bool:
+    """Return whether an address begins with https."""
+    return urlsplit(url or "").scheme == "https"
 
 
 def own_path(path: str) -> str:

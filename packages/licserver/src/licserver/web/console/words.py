@@ -23,6 +23,7 @@ DONE: Final[Mapping[str, str]] = MappingProxyType(
         "withdrawn": "The version is withdrawn: it is offered no more, and links to its file are dead.",
         "once": "This form was sent before and done once: see below. For another one, open the form anew.",
         "password": "Your password is changed, and you are signed out everywhere else.",
+        "second-factor-off": "Your second factor is removed, and you are signed out everywhere else.",
         "signed-out": "You are signed out.",
     }
 )

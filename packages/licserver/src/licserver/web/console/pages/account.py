@@ -3,6 +3,6 @@
 from licserver.web.console.visit import Page, Visit
 
 
-def show(_visit: Visit) -> Page:
-    """Show the form for another password."""
-    return Page("account.html", {})
+def show(visit: Visit) -> Page:
+    """Show the form for another password, and whether there is a second factor."""
+    return Page("account.html", {"left": visit.vendor.count_recovery_codes(visit.who)})
