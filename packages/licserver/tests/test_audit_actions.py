@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+import pyotp
 import pytest
 
 import licserver
@@ -50,7 +51,18 @@ class Shop:
 
     def sign_in(self):
         """Sign bob in."""
-        return self.vendor.sign_in("bob", PASSWORD).token
+        return self.vendor.sign_in("bob", PASSWORD)
+
+    def enrol(self):
+        """Set bob's second factor up."""
+        bob = self.sign_in()
+        self.vendor.begin_enrolment(bob, PASSWORD)
+        code = pyotp.TOTP(self.vendor.enrolment(bob).secret).at(self.world.clock())
+        return self.vendor.confirm_enrolment(bob, code)
+
+    def fail(self, action, subject="bob"):
+        """Report a failed login."""
+        self.vendor.note_failed_logins(action, subject, 1, "192.0.2.1")
 
 
 BY_VENDOR = {
@@ -82,7 +94,21 @@ BY_VENDOR = {
     "user.password": lambda shop: shop.vendor.set_password("bob", ANOTHER),
     "user.remove": lambda shop: shop.vendor.remove_user("bob"),
     "user.sign_in": Shop.sign_in,
-    "user.sign_out": lambda shop: shop.vendor.sign_out(shop.sign_in()),
+    "user.sign_out": lambda shop: shop.vendor.sign_out(shop.sign_in().token),
+    "user.second_factor_on": Shop.enrol,
+    "user.second_factor_off": lambda shop: (
+        done := shop.enrol(),
+        shop.vendor.disable_second_factor(done.who, PASSWORD, done.recovery_codes[0]),
+    ),
+    "user.second_factor_reset": lambda shop: (shop.enrol(), shop.vendor.reset_second_factor("bob")),
+    "user.recovery_code": lambda shop: (
+        done := shop.enrol(),
+        shop.vendor.sign_in_with_code(shop.sign_in(), done.recovery_codes[0]),
+    ),
+    "user.sign_in_failed": lambda shop: shop.fail("user.sign_in_failed"),
+    "user.sign_in_throttled": lambda shop: shop.fail("user.sign_in_throttled"),
+    "user.code_failed": lambda shop: shop.fail("user.code_failed"),
+    "token.refused": lambda shop: shop.fail("token.refused", "shop"),
 }
 ABOUT = {
     "product.add": ("product", "pro"),
@@ -107,7 +133,8 @@ def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
     BY_VENDOR[action](shop)
     items = [one for one in world.vendor.audit(limit=200).items if one.id not in before]
     (line,) = [one for one in items if one.action == action]
-    who = {"user.sign_in": "bob", "user.sign_out": "bob"}.get(action, "ann")
+    own = {"sign_in", "sign_out", "second_factor_on", "second_factor_off", "recovery_code"}
+    who = "bob" if action.partition(".")[2] in own else "ann"
     assert line.actor == Actor(ActorKind.USER, who)
     by_kind = {
         "license": ("license", shop.id),

@@ -1,6 +1,7 @@
 """Who gets into the console, and who does not (issue 6): sign-in, sessions, forms of others, guessing."""
 
 import asyncio
+import time
 
 import aiohttp
 import pytest
@@ -219,6 +220,56 @@ async def test_the_cookie(users, open_browser):
     cookie = browser.headers["Set-Cookie"]
     assert cookie.startswith("__Host-licserver=")
     assert {"Secure", "HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
+
+
+async def test_the_cookie_with_an_https_base_url(make_world, open_site, open_browser):
+    """Secure whatever the browser says of its origin; where it would drop it, the sign-in says why."""
+    world = make_world(base_url="https://licenses.example")
+    world.vendor.add_user(NAME, PASSWORD)
+    browser = await open_browser()
+    browser.url = (await open_site(world)).url
+    form = {"name": NAME, "password": PASSWORD}
+    for origin, status in (
+        (None, 303),
+        ("https://licenses.example", 303),
+        ("http://localhost:8081", 303),
+        ("http://[::1]:8081", 303),
+        ("http://console.internal:8081", 403),
+        ("http://localhost.evil.example", 403),
+    ):
+        headers = {"Sec-Fetch-Site": "same-origin"} | ({"Origin": origin} if origin else {})
+        await browser.send("POST", "/console/sign-in", data=form, headers=headers, allow_redirects=False)
+        assert browser.status == status, origin
+        cookie = browser.headers.get("Set-Cookie", "")
+        assert cookie.startswith("__Host-licserver=") == (status == 303)
+        assert ("; Secure;" in cookie) == (status == 303)
+    assert "Open the console by https" in browser.alert
+
+
+@pytest.mark.parametrize(
+    ("password", "is_good"),
+    [
+        ("password1234", False),
+        ("Password123!", False),
+        ("qwertyuiop12", False),
+        ("123456789012", False),
+        ("licserver2026", False),
+        ("alice-alice-alice", False),
+        ("aaaaaaaaaaaaaaaa", False),
+        ("4@8({[<369&#!|1/0$5+7%2xz" * 40, True),
+        (PASSWORD, True),
+        ("vK3-wq8Lz0pR", True),
+    ],
+)
+async def test_common_passwords(users, alice, password, is_good):
+    """Refused with a sentence, at a change as well, without being repeated, and judged in bounded time."""
+    began = time.process_time()
+    await alice.get("/console/account")
+    await alice.post("/console/account/password", old=PASSWORD, new=password, again=password)
+    assert time.process_time() - began < 5
+    assert (alice.status == 200) == is_good
+    assert ("common or easy to guess" in alice.alert) != is_good
+    assert is_good or password not in alice.text
 
 
 async def test_a_planted_cookie(make_world, open_site, open_browser):
