@@ -9,6 +9,7 @@ import threading
 import tracemalloc
 from typing import Any
 
+import pyotp
 import pytest
 
 from harness.engines import ENGINES, sqlite_only
@@ -93,7 +94,12 @@ def test_nobody_is_signed_in_after_a_restore(world, into, clock, tmp_path, reque
     """A session of the backup's day may have been ended since; name and password are the backup's."""
     password = "correct horse battery"
     world.vendor.add_user("alice", password)
-    who = world.vendor.sign_in("alice", password)
+    who = world.vendor.sign_in("alice", password, "192.0.2.1")
+    world.vendor.add_user("bob", password)
+    bob = world.vendor.sign_in("bob", password)
+    world.vendor.begin_enrolment(bob, password)
+    code = pyotp.TOTP(world.vendor.enrolment(bob).secret).at(clock())
+    recovery_code = world.vendor.confirm_enrolment(bob, code).recovery_codes[0]
     held = backed_up(world.vendor, clock)
     url = request.getfixturevalue("empty_database") if into == "postgresql" else None
     settings = Settings(data_dir=tmp_path / "anew", database_url=url)
@@ -102,7 +108,9 @@ def test_nobody_is_signed_in_after_a_restore(world, into, clock, tmp_path, reque
     try:
         assert world.vendor.signed_in(who.token)
         assert restored.signed_in(who.token) is None
+        assert restored.is_known_address("192.0.2.1", "alice")
         assert restored.sign_in("alice", password)
+        assert restored.sign_in_with_code(restored.sign_in("bob", password), recovery_code)
     finally:
         restored.close()
 

@@ -33,6 +33,8 @@ class Older(NamedTuple):
 
 _OF_0002 = ("facts", "products", "releases", "manifests", "licenses", "activations")
 _OF_0003 = (*_OF_0002, "license_words", "audit", "tokens", "users", "sessions", "totals")
+_OF_0004 = (*_OF_0003, "receipts", "tries")
+_SINCE_0005 = frozenset({"sessions.last_used_at", "sessions.is_pending"})
 OLDER = {
     "0002": Older(
         {name: name for name in _OF_0002},
@@ -40,8 +42,9 @@ OLDER = {
     ),
     "0003": Older(
         {**{name: name for name in _OF_0003}, "receipts": "idempotency"},
-        frozenset({"receipts.id", "receipts.user_id"}),
+        _SINCE_0005 | {"receipts.id", "receipts.user_id"},
     ),
+    "0004": Older({name: name for name in _OF_0004}, _SINCE_0005),
 }
 
 
@@ -105,7 +108,7 @@ def test_an_older_schema_is_upgraded_on_its_way_in(world, revision, into, clock,
     try:
         assert schema.read_version(restored.database) == schema.HEAD
         assert restored.key(restored.license(key)) == key
-        assert restored.recall(receipt) == (answer if revision == "0003" else None)
+        assert restored.recall(receipt) == (None if revision == "0002" else answer)
         other = restored.add_token("other", Scope.WRITE)[0]
         restored.remember(receipt._replace(owner_id=other.id), answer)  # numbered after what came
     finally:

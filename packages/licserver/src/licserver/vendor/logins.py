@@ -13,7 +13,7 @@ from licserver.passwords import hash_password, is_dated, is_password
 from licserver.store import Records, UserRow
 from licserver.store.sessions import NewSession
 from licserver.store.tries import Share
-from licserver.vendor.users import SESSION_TIME, Needs, SignedIn, Users
+from licserver.vendor.users import SESSION_TIME, Needs, SignedIn, Users, read_name
 
 PENDING_TIME: Final = timedelta(minutes=10)
 """For how long a password is good for a code."""
@@ -120,7 +120,10 @@ class Logins(Users):
             address: As it is counted.
             name: As typed.
         """
-        return self._records.is_known_address(_login_name(name), self._address_digest(address))
+        known_as = read_name(name)  # PostgreSQL takes no NUL, which may be typed
+        return known_as is not None and self._records.is_known_address(
+            known_as, self._address_digest(address)
+        )
 
     def may_try(self, address: str, name: str, *, is_known: bool = False) -> bool:
         """Count an attempt; False when there were too many within a minute (D-165).

@@ -98,8 +98,8 @@ class Users(Room):
 
     def _find_user(self, typed: str) -> UserRow | None:
         """Find a user by what was typed as the name."""
-        name = typed.strip().lower()
-        return self._records.user(name) if _NAME.fullmatch(name) else None
+        name = read_name(typed)
+        return None if name is None else self._records.user(name)
 
     def set_password(self, name: str, password: str) -> None:
         """Change a password, and sign the user out everywhere.
@@ -132,6 +132,12 @@ class Users(Room):
         with self._records.together() as books:
             books.remove_user(user.id)
             self._note(books, "user.remove", ("user", user.name))
+
+
+def read_name(typed: str) -> str | None:
+    """Bring what was typed into the form of a user's name; None if it cannot be one."""
+    name = typed.strip().lower()
+    return name if _NAME.fullmatch(name) else None
 
 
 def _taken(name: str) -> Conflict:
