@@ -46,11 +46,11 @@ def reader(site: Any) -> Api:
 
 
 def form(**parts: Any) -> dict[str, Any]:
-    """A form with a file, as curl writes it: what `call` takes."""
+    """A form with a file, as browsers and curl write it: what `call` takes."""
     written = []
     for name, value in parts.items():
         file_name, content = value if name == "file" else (None, value.encode())
-        more = "" if file_name is None else '; filename="{}"'.format(file_name.replace("\\", "\\\\"))
+        more = "" if file_name is None else '; filename="{}"'.format(file_name.replace('"', "%22"))
         head = f'Content-Disposition: form-data; name="{name}"{more}'
         written.append(head.encode() + b"\r\n\r\n" + content)
     return {"data": raw_form(*written), "headers": BOUNDARY}

@@ -57,13 +57,15 @@ class Browser:
         content: bytes = b"zip",
         origin: str | None = None,
     ) -> str:
-        """Send a form with a file in it, its fields first."""
+        """Send a form with a file in it, its fields first, and its CSRF token in the address."""
+        form = {**form}
+        query = {"csrf": form.pop("csrf", "")}
         data = aiohttp.FormData(quote_fields=False)
         for field, value in {**({"once": self.once} if self.once else {}), **form}.items():
             data.add_field(field, value)
         data.add_field("file", io.BytesIO(content), filename=name, content_type="application/octet-stream")
         headers = {"Origin": self.url if origin is None else origin}
-        return await self.send("POST", path, data=data, headers=headers)
+        return await self.send("POST", path, data=data, headers=headers, params=query)
 
     async def sign_in(self, name: str = NAME, password: str = PASSWORD, **more: str) -> str:
         """Sign in."""

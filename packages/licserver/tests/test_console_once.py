@@ -166,12 +166,12 @@ async def test_a_form_of_an_earlier_session(world, alice, making):
     assert sum(making.made(world)) == sum(before) + 1
 
 
+@pytest.mark.parametrize("making", [MAKINGS["license"], MAKINGS["product"]], ids=["license", "product"])
 async def test_a_form_whose_session_has_ended(world, alice, making):
     """Left open over night: it is handed back, and after a sign-in in another window it is shown and done."""
     await alice.get(making.page)
     sent, before = guard(alice), making.made(world)
-    world.clock.forward(seconds=SESSION_TIME.total_seconds() + 1)
-    alice.session.cookie_jar.clear()  # its time is over as well
+    end_session(world, alice)
     await making.send(alice, **sent)
     assert (alice.status, "What you typed is not lost" in alice.alert) == (401, True)
     held = {
@@ -183,18 +183,40 @@ async def test_a_form_whose_session_has_ended(world, alice, making):
     assert "<b>4711" not in alice.text
     window = Browser(alice.session, alice.url)
     await window.sign_in()
-    if making.is_upload:
-        assert '<input type="file" name="file" hidden>' in alice.text
-        await alice.upload(
-            making.act, held, name="", content=b""
-        )  # as a browser sends a field without a file
-    else:
-        await alice.post(making.act, **held)
+    await alice.post(making.act, **held)
     assert (alice.status, typed_is_there(alice.text, making.fields)) == (403, True)
     assert making.made(world) == before
     await making.send(alice, **guard(alice))
     assert alice.status == 200
     assert sum(making.made(world)) == sum(before) + 1
+
+
+async def test_an_upload_whose_session_has_ended(world, alice):
+    """It is not read: the message goes into the form, which stays in the page, and can be sent again."""
+    making = MAKINGS["release"]
+    await alice.get(making.page)
+    sent = guard(alice)
+    end_session(world, alice)
+    alice.session.headers["HX-Request"] = "true"
+    await making.send(alice, **sent)
+    assert (alice.status, alice.alert) == (
+        401,
+        "You are signed out, and nothing was done. Sign in in another window, then publish again.",
+    )
+    assert alice.headers["HX-Retarget"] == "form[data-upload] .progress-text"
+    del alice.session.headers["HX-Request"]
+    await Browser(alice.session, alice.url).sign_in()
+    await making.send(alice, **sent)
+    assert (alice.status, typed_is_there(alice.text, making.fields)) == (403, True)
+    assert making.made(world) == (0, 1, 0)
+    await making.send(alice, **guard(alice))
+    assert alice.told == "The version is published."
+
+
+def end_session(world, browser):
+    """Let a session's time pass, here and in the browser."""
+    world.clock.forward(seconds=SESSION_TIME.total_seconds() + 1)
+    browser.session.cookie_jar.clear()
 
 
 async def test_an_answer_that_got_lost_with_its_session(world, alice):
@@ -223,18 +245,6 @@ async def test_a_strangers_form_is_not_handed_back(open_browser, alice):
             "/console/products/app/releases", {"csrf": csrf, "changelog": "Stray."}, origin=origin
         )
         assert (alice.status, "Stray." in alice.text) == (403, False)
-
-
-async def test_only_so_many_strangers_forms_are_read(open_browser, alice, monkeypatch):
-    """What anybody can have us hold in memory is bounded; who is signed in is not kept from uploading."""
-    monkeypatch.setattr("licserver.web.console.app._HANDED_BACK", 0)
-    await alice.get("/console/products/app")
-    stranger = await open_browser()
-    await stranger.upload(MAKINGS["release"].act, {**guard(alice), **MAKINGS["release"].fields})
-    assert "First." not in stranger.text
-    assert "Name <input" in stranger.text
-    await MAKINGS["release"].send(alice, **guard(alice))
-    assert alice.told == "The version is published."
 
 
 def test_whose_a_receipt_is(world):

@@ -74,7 +74,7 @@ async def test_no_key_in_an_address(world, open_browser, alice, sold):
     assert len(world.held(key)) == 1
 
 
-@pytest.mark.parametrize("strange", ["{id}%0a", "%0d%0a{id}", "{id}%20", "{ID}", "x", "{id}%00"])
+@pytest.mark.parametrize("strange", ["{id}%0a", "%0d%0a{id}", "{id}%20", "{ID}", "x"])
 async def test_an_id_that_is_none(world, alice, sold, strange):
     """What is not exactly an id names no license: nothing is done, and there is an answer."""
     key, page = sold

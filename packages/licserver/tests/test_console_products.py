@@ -96,29 +96,16 @@ async def test_uploads_that_cannot_be(world, alice):
         assert 'value="2.0"' in alice.text  # what was typed is not lost
     await alice.upload(path, {**form, "version": "2.0", "changelog": "x" * 900_000})
     assert (alice.status, "longer than" in alice.alert) == (422, True)
-    await alice.upload(path, {**form, "version": "2.0", "changelog": "x" * 1_048_540})
+    await alice.upload(path, {**form, "version": "2.0", "changelog": "x" * 1_048_570})
     assert (alice.status, "more than" in alice.alert) == (422, True)
     for body in (b"--b\r\nnonsense", b'--b\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n', b""):
         headers = {"Content-Type": "multipart/form-data; boundary=b", "Origin": alice.url}
-        await alice.send("POST", path, data=body, headers=headers)
-        assert alice.status in {403, 422}, alice.text
+        await alice.send("POST", path, data=body, headers=headers, params={"csrf": form["csrf"]})
+        assert alice.status == 422, alice.text
         await alice.get("/console/products/app")
-    await alice.post(path, version="2.0")
+    await alice.post(f"{path}?csrf={alice.csrf}", version="2.0")
     assert alice.status == 422
     assert [release.version for release in world.vendor.releases("app")] == ["1.0"]
-    assert not list((world.settings.data_dir / "uploads").iterdir())
-
-
-async def test_a_file_before_the_form_is_not_read(world, alice):
-    """Whose form it is must be known before a byte of the file goes to the disk."""
-    await alice.get("/console/products/app")
-    body = (
-        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\nzip\r\n'
-        b'--b\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n' + alice.csrf.encode() + b"\r\n--b--\r\n"
-    )
-    headers = {"Content-Type": "multipart/form-data; boundary=b", "Origin": alice.url}
-    await alice.send("POST", "/console/products/app/releases", data=body, headers=headers)
-    assert alice.status == 403
     assert not list((world.settings.data_dir / "uploads").iterdir())
 
 

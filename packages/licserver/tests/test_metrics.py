@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from licserver.settings import Settings
 from licserver.web.meters import BOUNDS, Meters, Totals
 from licserver.web.metrics import Metrics
 from licserver.web.serving import bind
@@ -157,7 +158,7 @@ def test_an_address_that_is_taken_is_told(program):
 
 def test_the_dashboard_asks_for_what_there_is():
     """Each metric and label that the Grafana dashboard names exists."""
-    metrics = Metrics(bind("127.0.0.1", 0), 1)
+    metrics = Metrics(bind("127.0.0.1", 0), Settings())
     told = {"licserver_requests_total", "licserver_verifies_total"}
     from licserver.web.metrics import _Told  # noqa: PLC0415
 

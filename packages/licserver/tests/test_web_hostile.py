@@ -37,9 +37,9 @@ async def test_a_method_that_an_address_does_not_take_is_told(site, path, method
         VERIFY + "/",
         "/API/v1/update-check",
         "/healthz/x",
-        "/%00",
         "/%ff%fe",
-        "/..%2f",
+        "/...",
+        "/%252e%252e/console",
     ],
 )
 async def test_every_other_address_is_not_found(site, path):
@@ -88,13 +88,10 @@ def post(*headers: bytes, body: bytes = b"", path: str = VERIFY) -> bytes:
 
 TOLD = {  # what the server has a word for, in JSON
     "expectation": (post(b"Expect: miracles", b"Content-Length: 0"), 417),
-    "expected continue": (post(b"Expect: 100-continue", b"Content-Length: 2", body=b"[]"), 100),
-    "gzip that is none": (post(b"Content-Encoding: gzip", b"Content-Length: 4", body=b"rubb"), 400),
-    "deflate that is none": (
-        post(b"Content-Encoding: deflate", b"Content-Length: 4", body=b"\xff\xff\xff\xff"),
-        400,
-    ),
-    "unknown encoding": (post(b"Content-Encoding: rot13", b"Content-Length: 2", body=b"{}"), 422),
+    "expected continue": (post(b"Expect: 100-continue", b"Content-Length: 2", body=b"[]"), 422),
+    "gzip": (post(b"Content-Encoding: gzip", b"Content-Length: 4", body=b"rubb"), 415),
+    "unknown encoding": (post(b"Content-Encoding: rot13", b"Content-Length: 2", body=b"{}"), 415),
+    "identity": (post(b"Content-Encoding: identity", b"Content-Length: 2", body=b"{}"), 415),
     "unknown charset": (
         post(b"Content-Type: application/json; charset=klingon", b"Content-Length: 2", body=b"{}"),
         422,
@@ -114,7 +111,7 @@ async def test_an_odd_request_gets_a_plain_word(site, request_, status):
     answer = await site.raw(request_)
     found = int(answer.split(b" ", 2)[1])
     assert found == status or (status is None and 400 <= found < 500)
-    assert status is None or status == 100 or b"Content-Type: application/json" in answer
+    assert status is None or b"Content-Type: application/json" in answer
 
 
 BROKEN = {
@@ -264,8 +261,7 @@ async def test_strangers_do_not_write_the_log(site, caplog, monkeypatch):
     """Broken bodies and what is no request: a line a second, whoever sends how many; no traceback."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(connections, "_UNREADABLE", connections.Seldom())  # nobody has been told of yet
-    head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\n"
-    broken = head + b"x" * 100
+    broken = post(b"Transfer-Encoding: chunked", body=b"zz\r\n")
     for data in [broken, BROKEN["TLS"]] * 20:
         await site.raw(data)
     lines = [

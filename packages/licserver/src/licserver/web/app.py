@@ -1,5 +1,6 @@
 """Putting the application together."""
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, cast
 
@@ -14,7 +15,7 @@ from licserver.store import BatchStore
 from licserver.vendor import Vendor
 from licserver.web import admin, console, download
 from licserver.web.callers import Callers
-from licserver.web.errors import expect, guarded, not_allowed, not_found
+from licserver.web.errors import expect, guarded, not_allowed, not_found, refuse_path
 from licserver.web.failures import FailureReport
 from licserver.web.health import healthz, readyz
 from licserver.web.limits import Limits
@@ -42,6 +43,9 @@ from licserver.web.state import (
 from licserver.web.tally import Tally
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+_AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+"""What a proxy in front may read as another path than we do (D-155)."""
 
 _HSTS: Final = "max-age=31536000"  # a year
 
@@ -132,7 +136,7 @@ def _add_vendors_side(app: web.Application, vendor: Vendor, clock: Clock) -> Non
 
 
 def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: RequestHandler) -> RequestHandler:
-    """Make a request handler that lets a few addresses go past the router.
+    """Make a request handler that lets a few addresses go past the router, and refuses ambiguous ones.
 
     Routing costs as much as finding a license. Whatever is not plain goes the long way, to the same end.
 
@@ -144,9 +148,13 @@ def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: Request
     def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         handler = shortcuts.get((request.method, request.rel_url.raw_path))
         if handler is None or hdrs.EXPECT in request.headers:
-            if request.rel_url.raw_path.startswith("/"):
+            path = request.rel_url.raw_path
+            if _AMBIGUOUS.search(path):
+                handler = admin.refuse_path if path.startswith(admin.ROOT) else refuse_path
+            elif path.startswith("/"):
                 return router(request)
-            handler = not_found  # CONNECT, OPTIONS *: aiohttp would answer by itself
+            else:
+                handler = not_found  # CONNECT, OPTIONS *: aiohttp would answer by itself
         return handler(cast("web.Request", request))  # the application makes all requests
 
     return handle

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
@@ -17,8 +19,10 @@ IDLE_TIMEOUT: Final = 75.0
 """Seconds between an answer and the next whole head of a request; proxies expect a minute."""
 
 
-_LINGERING: Final = 2.0
-"""Seconds in which the rest of a body is thrown away after its answer, so that the answer is read."""
+_DISCARD_SECONDS: Final = 2.0
+_DISCARD_BYTES: Final = 4 << 20
+"""How much of an unread body is discarded after its response, so that an honest client reads the response
+before the connection closes (D-153)."""
 
 
 class Seldom:
@@ -39,6 +43,24 @@ class Seldom:
 
 
 _UNREADABLE: Final = Seldom()
+
+
+class _Discarded:
+    """Counts the bytes of a body that nobody reads; aiohttp calls it in the place of its parser."""
+
+    def __init__(self, end: asyncio.Event) -> None:
+        self._left, self._end = _DISCARD_BYTES, end
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Count the bytes; the first value is True after the last one."""
+        self._left -= len(data)
+        if self._left <= 0:
+            self._end.set()
+        return self._left <= 0, b""
+
+    def feed_eof(self) -> None:
+        """Note that the client has closed the connection."""
+        self._end.set()
 
 
 class Connection(web.RequestHandler):
@@ -93,6 +115,36 @@ class Connection(web.RequestHandler):
             self._stalled = None
         if self._paused:  # asyncio's way of sending a file over TLS resumes also who was not paused
             super().resume_writing()
+
+    def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+        """Send a response; it is the last one if the request's body has not arrived whole."""
+        sending = super().finish_response
+        if request.content.is_eof():
+            return sending(request, resp, start_time)
+        return self._finish_early(sending(request, resp, start_time), resp)
+
+    async def _finish_early(
+        self, sending: Coroutine[Any, Any, tuple[web.StreamResponse, bool]], resp: web.StreamResponse
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send a response, discard what still comes within bounds, without parsing it, and close (D-153)."""
+        if isinstance(resp, web.StreamResponse):
+            resp.force_close()
+        sent = await sending
+        transport = self.transport
+        if transport is None:
+            return sent
+        closed = asyncio.Event()
+        self.set_parser(_Discarded(closed))  # type: ignore[arg-type] # aiohttp declares the one for websockets
+        with suppress(OSError, RuntimeError):  # the client has closed the connection already
+            transport.write_eof()
+        self.resume_reading(resume_parser=False)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                await closed.wait()
+        self.force_close()
+        return sent
 
     def _break_off(self) -> None:
         if self.transport is not None:
@@ -163,7 +215,8 @@ class Runner(web.AppRunner):
             "header_timeout": settings.header_timeout,
             "send_timeout": settings.send_timeout,
             "keepalive_timeout": IDLE_TIMEOUT,
-            "lingering_time": _LINGERING,
+            "lingering_time": 0,  # it would parse; `Connection.finish_response` discards
+            "auto_decompress": False,  # a packed body is refused (D-153)
             **more,
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11, hdrs, web
 
 from licserver import wire
 from licserver.errors import StoreUnavailable
@@ -19,6 +19,11 @@ _log = logging.getLogger("licserver.web")
 _CALLER_GONE = 499
 """What proxies write into the access log when nobody is left to be answered."""
 
+NO_ENCODING: Final[Mapping[str, str]] = MappingProxyType({"Accept-Encoding": "identity"})
+"""Headers of a 415 (RFC 9110, 12.5.3)."""
+
+BAD_PATH: Final = "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
+
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _CODES = {
@@ -27,6 +32,7 @@ _CODES = {
     405: ("method_not_allowed", "This address does not take this method."),
     408: ("timeout", "The request's body did not arrive in time."),
     413: ("too_large", f"The request's body is longer than {wire.MAX_BODY_BYTES} bytes."),
+    415: ("unsupported_media_type", "Content-Encoding is not supported; send the body as it is."),
     417: ("expectation_failed", "This expectation is not supported."),
     429: ("too_many_requests", "Too many requests from this address; try again in a minute."),
 }
@@ -39,14 +45,18 @@ def send_error(status: int, headers: Mapping[str, str] = _NO_HEADERS) -> web.Str
 
 
 async def expect(request: web.Request) -> web.StreamResponse | None:
-    """Answer an ``Expect`` header, which aiohttp looks at before any middleware."""
-    if request.version < HttpVersion11:
-        return None
-    if request.headers["Expect"].lower() != "100-continue":
+    """Refuse an ``Expect`` header with anything but `100-continue`; aiohttp calls this before the handler."""
+    if request.version >= HttpVersion11 and request.headers["Expect"].lower() != "100-continue":
         return send_error(417)
+    return None
+
+
+async def send_continue(request: web.Request) -> None:
+    """Ask for the body, if the client waits to be asked; call this before the body is read (D-153)."""
+    if hdrs.EXPECT not in request.headers or request.version < HttpVersion11 or request.content.is_eof():
+        return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     request.writer.output_size = 0  # the answer has not begun
-    return None
 
 
 def send_unavailable(what: str = "service") -> web.StreamResponse:
@@ -83,7 +93,12 @@ def guarded(
     @functools.wraps(handler)
     async def guarded_handler(request: web.Request) -> web.StreamResponse:
         try:
-            response = send_too_many() if is_flood(request) else await handler(request)
+            if is_flood(request):
+                response = send_too_many()
+            elif hdrs.CONTENT_ENCODING in request.headers:
+                response = send_error(415, NO_ENCODING)
+            else:
+                response = await handler(request)
         except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
             response = _answer_problem(request, problem, request_ids)
         if drain.active:
@@ -105,6 +120,11 @@ def not_allowed(allow: str) -> Handler:
 async def not_found(_request: web.Request) -> web.StreamResponse:
     """Answer at every address that is none."""
     return send_error(404)
+
+
+async def refuse_path(_request: web.Request) -> web.StreamResponse:
+    """Refuse a path that a proxy may read as another one (D-155)."""
+    return send(wire.answer_error(400, "bad_request", BAD_PATH))
 
 
 def _answer_problem(request: web.Request, problem: Exception, request_ids: RequestIds) -> web.StreamResponse:

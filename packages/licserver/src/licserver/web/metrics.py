@@ -18,9 +18,11 @@ from prometheus_client.registry import Collector
 
 from licserver import __version__
 from licserver.errors import StoreUnavailable
+from licserver.settings import Settings
+from licserver.web.connections import Runner
 from licserver.web.health import READY_TIMEOUT
 from licserver.web.meters import Meter, Meters
-from licserver.web.state import DESK
+from licserver.web.state import DESK, SHORTCUTS
 
 PATH: Final = "/metrics"
 
@@ -32,11 +34,12 @@ class Metrics:
 
     Args:
         listening: The socket on which Prometheus asks; used up.
+        settings: How long a connection may take.
         processes: How many there will be.
     """
 
-    def __init__(self, listening: socket.socket, processes: int = 1) -> None:
-        self._listening = listening
+    def __init__(self, listening: socket.socket, settings: Settings, processes: int = 1) -> None:
+        self._listening, self._settings = listening, settings
         self._meters = Meters(processes)
         self._began = time.monotonic()
 
@@ -55,7 +58,8 @@ class Metrics:
             return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
         metrics_app.router.add_get(PATH, answer)
-        runner = web.AppRunner(metrics_app, access_log=None, shutdown_timeout=1)
+        metrics_app[SHORTCUTS] = {}
+        runner = Runner(metrics_app, self._settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
         # A copy: each process closes its own when it ends.
         own = socket.socket(fileno=os.dup(self._listening.fileno()))

@@ -18,6 +18,7 @@ from licserver.store import Claim, Sighting, UpdateAsk
 from licserver.vault import Vault
 from licserver.web.answers import send
 from licserver.web.callers import Callers
+from licserver.web.errors import send_continue
 from licserver.web.limits import Limits
 from licserver.web.tally import Tally
 
@@ -120,6 +121,7 @@ class PublicEndpoints:
 
     async def keep_body(self, request: web.Request) -> bytes:
         """Read the body, and keep it for who reads it next; the settings bound its time (D-11)."""
+        await send_continue(request)
         try:
             async with asyncio.timeout(self._settings.body_timeout):
                 return await request.read()  # the application's `client_max_size` bounds its length

@@ -161,7 +161,7 @@ def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
 
     host, _, port = settings.metrics_listen.rpartition(":")
     try:
-        return Metrics(bind(host.strip("[]"), int(port)), processes)
+        return Metrics(bind(host.strip("[]"), int(port)), settings, processes)
     except OSError as problem:
         said = f"cannot listen on {settings.metrics_listen} for metrics: {problem.strerror}"
         raise OSError(problem.errno, said) from None

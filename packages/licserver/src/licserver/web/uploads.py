@@ -5,41 +5,42 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final
 
-from aiohttp import BodyPartReader, web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp import hdrs, web
+from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
 from licserver.errors import WrongUse
 from licserver.files import checked_name
 from licserver.settings import Settings
+from licserver.web.errors import send_continue
 from licserver.web.offloop import OffLoop
 
 MAX_FIELD: Final = 1 << 20
 """Bytes of a field that is no file; of all of them together as well."""
 
-_PIECE: Final = 1 << 20
+_MAX_OVERHEAD: Final = 64 << 10
+"""Bytes that belong to no part: before, between and after them, with their headers (D-153)."""
+
+_MAX_BOUNDARY: Final = 70
+"""Characters (RFC 2046, 5.1.1)."""
+
+_MAX_CONTENT_TYPE: Final = 512
+"""Characters of the ``Content-Type`` that names the boundary."""
+
+_READ_SIZE: Final = 64 << 10
+"""Bytes parsed at a time; between two of them the event loop serves others."""
+
+_WRITE_SIZE: Final = 1 << 20
 _SPARE: Final = 64 << 20
 """Bytes that are left free on the disk, for the database beside it."""
 
 _INCOMING: Final = ".upload-"
 _ABANDONED_SECONDS: Final = 24 * 3600
-
-_BROKEN: Final = (
-    HttpProcessingError,
-    ValueError,
-    AssertionError,
-    RuntimeError,
-    RuntimeWarning,  # where warnings are errors
-    LookupError,
-)
-"""What aiohttp raises at a form that breaks its own rules."""
-
-R = TypeVar("R")
 
 
 class TooLarge(WrongUse):
@@ -91,15 +92,14 @@ async def received(
         TooLarge: as soon as it is known.
         TimeoutError: when nothing comes for too long.
     """
-    if not request.content_type.startswith("multipart/form-data"):
-        raise WrongUse("send a form: multipart/form-data with a part named file")
+    boundary = _find_boundary(request.headers.get(hdrs.CONTENT_TYPE, ""))
     if (request.content_length or 0) > settings.upload_limit + 2 * MAX_FIELD:
         raise TooLarge(_too_large(settings))
     folder = settings.data_dir / "uploads"
     path = await off_loop.run(_new_file, folder)
     try:
         with path.open("wb") as target:
-            yield await _Form(settings, off_loop, fields, admit, target, path).read(request)
+            yield await _Form(settings, off_loop, fields, admit, target, path).read(request, boundary)
     finally:
         await off_loop.run(path.unlink, missing_ok=True)
 
@@ -120,45 +120,77 @@ class _Form:
         self._target, self._path = target, path
         self._fields: dict[str, str] = {}
         self._digest = hashlib.sha256()
+        self._file_name: str | None = None
         self._size = 0
-        self._left = MAX_FIELD
+        self._part = ""
+        self._held = bytearray()
+        self._fields_left = MAX_FIELD
 
-    async def read(self, request: web.Request) -> Upload:
+    async def read(self, request: web.Request, boundary: str) -> Upload:
         """Read all parts, in any order."""
-        file_name = None
+        parser = PushMultipartParser(boundary)
+        overhead = 0
+        await send_continue(request)
         try:
-            parts = await request.multipart()
-            while (part := await self._soon(parts.next())) is not None:
-                if not isinstance(part, BodyPartReader) or part.name is None:
-                    raise WrongUse("each part of the form needs a name")
-                if part.name == "file":
-                    if file_name is not None:
-                        raise WrongUse("the form has two files")
-                    self._admit(self._fields)
-                    file_name = checked_name(part.filename or "")
-                    await self._write(part)
-                elif part.name in self._wanted and part.name not in self._fields:
-                    self._fields[part.name] = await self._text(part)
-                else:
-                    raise WrongUse(f"the form takes file, {', '.join(sorted(self._wanted))}, each once")
-        except _BROKEN:
+            while piece := await self._read_piece(request):
+                overhead += len(piece)
+                for event in parser.parse(piece):
+                    if isinstance(event, MultipartSegment):
+                        self._begin_part(event)
+                    elif event is None:
+                        await self._end_part()
+                    else:
+                        overhead -= len(event)
+                        await self._take(event)
+                if overhead > _MAX_OVERHEAD:
+                    raise WrongUse("the form cannot be read")
+                await asyncio.sleep(0)
+            parser.close()
+        except MultipartError:
             raise WrongUse("the form cannot be read") from None
-        if file_name is None:
+        if self._file_name is None:
             raise WrongUse("the form has no part named file")
         await self._off_loop.run(self._target.flush)
-        return Upload(self._fields, self._path, file_name, self._size, self._digest.digest())
+        return Upload(self._fields, self._path, self._file_name, self._size, self._digest.digest())
 
-    async def _write(self, part: BodyPartReader) -> None:
-        held = bytearray()
-        while chunk := await self._soon(part.read_chunk(_PIECE)):
-            self._size += len(chunk)
-            if self._size > self._settings.upload_limit:
-                raise TooLarge(_too_large(self._settings))
-            held += chunk
-            if len(held) >= _PIECE:
-                await self._off_loop.run(self._keep, bytes(held))
-                held.clear()
-        await self._off_loop.run(self._keep, bytes(held))
+    def _begin_part(self, part: MultipartSegment) -> None:
+        if not part.name:
+            raise WrongUse("each part of the form needs a name")
+        if part.name == "file":
+            if self._file_name is not None:
+                raise WrongUse("the form has two files")
+            self._admit(self._fields)
+            self._file_name = checked_name(part.filename or "")
+        elif part.name not in self._wanted or part.name in self._fields:
+            raise WrongUse(f"the form takes file, {', '.join(sorted(self._wanted))}, each once")
+        self._part = part.name
+
+    async def _take(self, piece: bytes) -> None:
+        self._held += piece
+        if self._part != "file":
+            self._fields_left -= len(piece)
+            if self._fields_left < 0:
+                raise TooLarge(f"the form's fields have more than {MAX_FIELD} bytes")
+            return
+        self._size += len(piece)
+        if self._size > self._settings.upload_limit:
+            raise TooLarge(_too_large(self._settings))
+        if len(self._held) >= _WRITE_SIZE:
+            await self._write()
+
+    async def _end_part(self) -> None:
+        if self._part == "file":
+            await self._write()
+            return
+        try:
+            self._fields[self._part] = self._held.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise WrongUse(f"{self._part} is not UTF-8 text") from None
+        self._held.clear()
+
+    async def _write(self) -> None:
+        await self._off_loop.run(self._keep, bytes(self._held))
+        self._held.clear()
 
     def _keep(self, piece: bytes) -> None:
         if shutil.disk_usage(self._path.parent).free < len(piece) + _SPARE:
@@ -166,22 +198,23 @@ class _Form:
         self._digest.update(piece)
         self._target.write(piece)
 
-    async def _text(self, part: BodyPartReader) -> str:
-        held = bytearray()
-        while chunk := await self._soon(part.read_chunk()):
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise TooLarge(f"the form's fields have more than {MAX_FIELD} bytes")
-            held += chunk
-        try:
-            return held.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise WrongUse(f"{part.name} is not UTF-8 text") from None
-
-    async def _soon(self, coming: Awaitable[R]) -> R:
-        """Wait for what comes next, but not for ever."""
+    async def _read_piece(self, request: web.Request) -> bytes:
+        """Wait for the next bytes, but not for ever."""
         async with asyncio.timeout(self._settings.send_timeout):
-            return await coming
+            return await request.content.read(_READ_SIZE)
+
+
+def _find_boundary(content_type: str) -> str:
+    """Find what stands between the parts of a form."""
+    kind, options = "", dict[str, str]()
+    if len(content_type) <= _MAX_CONTENT_TYPE:
+        kind, options = parse_options_header(content_type)
+    if kind != "multipart/form-data":
+        raise WrongUse("send a form: multipart/form-data with a part named file")
+    boundary = options.get("boundary", "")
+    if not boundary.isascii() or not boundary.isprintable() or not 0 < len(boundary) <= _MAX_BOUNDARY:
+        raise WrongUse("the form cannot be read")
+    return boundary
 
 
 def _new_file(folder: Path) -> Path:

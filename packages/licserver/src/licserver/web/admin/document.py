@@ -12,7 +12,7 @@ from licserver.web.admin.operations import OPERATIONS, Operation
 
 _REF: Final = "#/components/schemas/{model}"
 _PAGE: Final = re.compile(r"Page_(.*)_")  # so pydantic calls a shape that was made of another
-_TROUBLE: Final = ("400", "401", "403", "404", "408", "409", "413", "422", "429", "503")
+_TROUBLE: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "503")
 _PROBLEM: Final = {
     "description": "Why not, as problem details (RFC 9457).",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},

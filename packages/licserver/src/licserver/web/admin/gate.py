@@ -21,7 +21,7 @@ from licserver.web.admin import problems, showing
 from licserver.web.admin import products as _products  # noqa: F401 - the same
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.problems import Refused, respond
-from licserver.web.errors import expect
+from licserver.web.errors import BAD_PATH, NO_ENCODING, expect, send_continue
 from licserver.web.failures import FailureReport
 from licserver.web.limits import Limits
 from licserver.web.meters import ADMIN, Meter
@@ -102,6 +102,10 @@ class _Gate:
             try:
                 if self._limits.is_flood(request):
                     raise _too_many()  # noqa: TRY301 - answered with all others
+                if hdrs.CONTENT_ENCODING in request.headers:
+                    raise Refused(  # noqa: TRY301 - the same
+                        415, "Content-Encoding is not supported; send the body as it is.", NO_ENCODING
+                    )
                 response = await handler(request)
             except Exception as problem:  # noqa: BLE001 - the last resort; logged where it is ours
                 response = problems.answer(problem, request)
@@ -175,6 +179,7 @@ class _Gate:
     async def _read_body(self, request: web.Request) -> bytes:
         """Read a body of JSON, as far as it is let."""
         held = bytearray()
+        await send_continue(request)
         async with asyncio.timeout(self._vendor.settings.body_timeout):
             async for chunk in request.content.iter_any():
                 held += chunk
@@ -213,6 +218,11 @@ def _receipt(request: web.Request, token: Token, asked: bytes) -> Receipt | None
         raise Refused(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
     digest = hashlib.sha256(f"{request.method} {request.rel_url.raw_path}\n".encode() + asked).digest()
     return Receipt(ActorKind.TOKEN, token.id, key, digest)
+
+
+async def refuse_path(request: web.Request) -> web.StreamResponse:
+    """Refuse a path that a proxy may read as another one (D-155)."""
+    return problems.answer(Refused(400, BAD_PATH), request)
 
 
 def _refusing(status: int, headers: dict[str, str] | None = None) -> Handler:

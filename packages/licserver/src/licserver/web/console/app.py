@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Final
 
 from aiohttp import web
 
@@ -19,14 +18,12 @@ from licserver.web.console.once import read_id
 from licserver.web.console.routes import ROUTES, UPLOAD_FIELDS, UPLOADS, Address, Show, Take
 from licserver.web.console.second_factor import SecondFactorPages
 from licserver.web.console.visit import File, Reply, Visit
+from licserver.web.errors import expect
 from licserver.web.limits import Limits
 from licserver.web.meters import CONSOLE
 from licserver.web.offloop import OffLoop
 from licserver.web.state import FAILURES, METER, Drain, Handler
 from licserver.web.uploads import Upload, received
-
-_HANDED_BACK: Final = 8
-"""Forms with a file that are read at a time for who is signed out: a megabyte each, from anybody (D-130)."""
 
 
 def mount(
@@ -67,7 +64,6 @@ class Console:
 
     def __init__(self, edge: Edge, entrance: Entrance, assets: Mapping[str, Asset]) -> None:
         self._edge, self._entrance = edge, entrance
-        self._handed_back = 0
         self._assets = {asset.path: asset for asset in assets.values()}
 
     # --- addresses ----------------------------------------------------------------------------
@@ -95,7 +91,7 @@ class Console:
         if METER in app:
             guarded = app[METER].measuring(CONSOLE, guarded)
         for one in ("GET", "HEAD") if method == "GET" else (method,):
-            app.router.add_route(one, path, guarded)
+            app.router.add_route(one, path, guarded, expect_handler=expect)
 
     # --- pages --------------------------------------------------------------------------------
 
@@ -111,44 +107,39 @@ class Console:
             return await self._edge.problem(request, status, str(wrong), who)
 
     async def _answer_post(self, show: Address, act: Show, request: web.Request) -> web.StreamResponse:
-        who, form = await self._edge.who(request), await self._edge.form(request)
+        who = await self._edge.who(request)
+        if who is None and not is_browsed(request):
+            return to_sign_in(request)
+        form = await self._edge.form(request)
         if who is None or not is_own(request, who, form):
             return await self._refuse(request, show.page, who, form)
         return await self._act(request, show.page, act, self._edge.visit(request, who)._replace(form=form))
 
     async def _answer_upload(self, show: Show, take: Take, request: web.Request) -> web.StreamResponse:
+        """Take a form with a file; session and token are checked before any of it is read (D-154)."""
         who = await self._edge.who(request)
-        if who is None and (self._handed_back >= _HANDED_BACK or not is_browsed(request)):
-            return to_sign_in(request)
-        self._handed_back += who is None
-        try:
-            return await self._take_upload(request, show, take, who)
-        finally:
-            self._handed_back -= who is None
-
-    async def _take_upload(
-        self, request: web.Request, show: Show, take: Take, who: SignedIn | None
-    ) -> web.StreamResponse:
+        if who is None:
+            return await self._edge.hold_upload(request) if is_browsed(request) else to_sign_in(request)
+        if not is_of_ours(request, request.query):
+            return await self._edge.forged(request, who)
+        is_admitted = is_own(request, who, request.query)
         typed: dict[str, str] = {}
 
         def admit(fields: Mapping[str, str]) -> None:
             typed.update(fields)
-            if who is None or not is_own(request, who, fields):
+            if not is_admitted:  # of an earlier session: its fields are shown again, its file is not read
                 raise web.HTTPForbidden
 
         settings, off_loop = self._edge.settings, self._edge.off_loop
         try:
             async with received(request, settings, off_loop, UPLOAD_FIELDS, admit) as upload:
-                assert who is not None  # noqa: S101 - admitted
                 visit = self._edge.visit(request, who)._replace(form=upload.fields)
                 return await self._act(request, show, functools.partial(_with_file, take, upload), visit)
         except web.HTTPForbidden:
-            return await self._refuse(request, show, who, typed)
+            return await self._show_earlier(request, show, who, typed)
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
         except WrongUse as wrong:
-            if who is None:
-                return to_sign_in(request)
             again = self._edge.visit(request, who)._replace(form=typed, problem=sentence(wrong))
             return await self._show(request, show, again)
 
@@ -163,6 +154,12 @@ class Console:
             return to_sign_in(request) if who is None else await self._edge.forged(request, who)
         if who is None:
             return await self._edge.hold(request, form)
+        return await self._show_earlier(request, page, who, form)
+
+    async def _show_earlier(
+        self, request: web.Request, page: Show, who: SignedIn, form: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Show a form of an earlier session again."""
         problem = (
             "This form is of an earlier session, and nothing was done. Look it through, and send it again."
         )

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, unquote, urlencode
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from licserver.clock import Clock
 from licserver.environment import is_printable
@@ -25,6 +25,7 @@ from licserver.web.console.frame import Frame
 from licserver.web.console.once import draw_id
 from licserver.web.console.routes import Show
 from licserver.web.console.visit import Csv, Moved, Page, Reply, Visit
+from licserver.web.errors import NO_ENCODING, send_continue
 from licserver.web.limits import Limits
 from licserver.web.offloop import OffLoop
 from licserver.web.state import REQUEST_IDS, Drain, Handler
@@ -61,6 +62,10 @@ class Edge:
             try:
                 if self._limits.is_flood(request):
                     return await self.problem(request, 429, "Too many requests from this address.")
+                if hdrs.CONTENT_ENCODING in request.headers:
+                    refusal = await self.problem(request, 415, "The browser must send forms uncompressed.")
+                    refusal.headers.update(NO_ENCODING)
+                    return refusal
                 response = await handler(request)
             except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
                 response = await self._answer_problem(request, problem)
@@ -87,9 +92,16 @@ class Edge:
         return Visit(vendor, who, self._clock(), dict(parts), dict(query))
 
     async def form(self, request: web.Request) -> dict[str, str]:
-        """Read a small form; the settings bound its time (D-72)."""
+        """Read a small form; the settings bound its time (D-72).
+
+        Raises:
+            web.HTTPForbidden: before anything is read, for a form that another site has sent (D-154).
+        """
+        if not sessions.is_from_here(request.headers, request.host):
+            raise web.HTTPForbidden(reason="This form came from another site, and nothing was done")
         # The application's own bound is that of a verify call, and a note in Japanese is longer.
         larger = request.clone(client_max_size=MAX_FORM)
+        await send_continue(request)
         try:
             async with asyncio.timeout(self.settings.body_timeout):
                 return parse_form(await larger.read())
@@ -154,16 +166,24 @@ class Edge:
 
     async def hold(self, request: web.Request, form: Mapping[str, str]) -> web.StreamResponse:
         """Ask who it is, and hand back what was typed: the session has ended since the form was opened."""
-        content = self.frame.write(
+        content = await self.off_loop.run(
+            self.frame.write,
             "held.html",
             who=None,
             done=None,
             problem="You are signed out, and nothing was done. What you typed is not lost.",
             action=request.path,
             fields=form,
-            is_upload=request.content_type.startswith("multipart/"),
         )
-        return _closing(request, web.Response(status=401, body=content, headers=headers.PAGE))
+        return web.Response(status=401, body=content, headers=headers.PAGE)
+
+    async def hold_upload(self, request: web.Request) -> web.StreamResponse:
+        """Ask for a sign-in, unread; a page with JavaScript keeps the form as it is filled in (D-154)."""
+        problem = "You are signed out, and nothing was done. Sign in in another window, then publish again."
+        refusal = await self.problem(request, 401, problem)
+        if "HX-Request" in request.headers:
+            refusal.headers.update(headers.INTO_UPLOAD_FORM)
+        return refusal
 
     async def _answer_problem(self, request: web.Request, problem: Exception) -> web.StreamResponse:
         """Put a problem into a page, and into the log where the operator can do something about it."""
@@ -190,10 +210,16 @@ class Edge:
         return request.app[REQUEST_IDS].note(_log, request, page, ": %s", problem)
 
     async def problem(
-        self, request: web.Request, status: int, problem: str, who: SignedIn | None = None
+        self,
+        _request: web.Request,
+        status: int,
+        problem: str,
+        who: SignedIn | None = None,
     ) -> web.StreamResponse:
         """Answer with a page that says what went wrong."""
-        content = self.frame.write(
+        # On a thread: the first page of a process loads the templates, for half a second on a busy machine.
+        content = await self.off_loop.run(
+            self.frame.write,
             "problem.html",
             who=who,
             csrf="" if who is None else sessions.csrf_token(who.token),
@@ -201,13 +227,7 @@ class Edge:
             problem=sentence(problem),
             done=None,
         )
-        return _closing(request, web.Response(status=status, body=content, headers=headers.PAGE))
-
-
-def _closing(request: web.Request, response: web.Response) -> web.Response:
-    if not request.content.at_eof():  # the rest of a body is not worth reading
-        response.force_close()
-    return response
+        return web.Response(status=status, body=content, headers=headers.PAGE)
 
 
 def _note_csv(visit: Visit, csv: Csv) -> None:

@@ -82,8 +82,15 @@ class Entrance:
     ) -> web.StreamResponse:
         has_users = bool(await self._edge.off_loop.run(self._vendor.users))
         done = words.DONE.get(request.query.get("done", ""))
-        content = self._edge.frame.write(
-            "sign_in.html", who=None, has_users=has_users, goal=goal, name=name, problem=problem, done=done
+        content = await self._edge.off_loop.run(
+            self._edge.frame.write,
+            "sign_in.html",
+            who=None,
+            has_users=has_users,
+            goal=goal,
+            name=name,
+            problem=problem,
+            done=done,
         )
         more = {"Retry-After": "61"} if status == HTTPStatus.TOO_MANY_REQUESTS else {}
         return web.Response(status=status, body=content, headers={**headers.PAGE, **more})

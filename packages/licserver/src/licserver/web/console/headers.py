@@ -33,6 +33,15 @@ PAGE: Final[Mapping[str, str]] = MappingProxyType(
     {**SECURITY, "Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store"}
 )
 
+INTO_UPLOAD_FORM: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "HX-Retarget": "form[data-upload] .progress-text",
+        "HX-Reselect": "[role=alert]",
+        "HX-Reswap": "innerHTML",
+    }
+)
+"""For htmx: show what a problem page says within the form, whose fields and file stay as they are."""
+
 ASSET: Final[Mapping[str, str]] = MappingProxyType(
     {**SECURITY, "Cache-Control": "public, max-age=31536000, immutable"}
 )

@@ -53,5 +53,5 @@ UPLOADS: Final[Mapping[str, tuple[Show, Take]]] = MappingProxyType(
 )
 """Forms with a file: the page that shows them again, and what takes them."""
 
-UPLOAD_FIELDS: Final = frozenset({"csrf", "once", "version", "changelog"})
-"""Of those forms, beside the file; they stand before it."""
+UPLOAD_FIELDS: Final = frozenset({"once", "version", "changelog"})
+"""Of those forms, beside the file. The CSRF token is in the query: it is compared before the form is read."""

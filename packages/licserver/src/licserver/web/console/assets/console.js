@@ -27,7 +27,7 @@ document.addEventListener("htmx:configRequest", (event) => {
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, (event) => {
     const place = event.target.querySelector?.(".progress-text");
-    if (place) place.textContent = "The connection broke off. Try again.";
+    if (place) place.textContent = "The connection broke off. Try again; if that fails, sign in in another window first.";
   });
 }
 

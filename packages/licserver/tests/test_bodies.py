@@ -1,0 +1,193 @@
+"""A request's body holds up nobody: what is refused is not read, unpacked or parsed (D-153, D-154)."""
+
+import asyncio
+import gzip
+import http.client
+import json
+import threading
+import time
+from contextlib import closing, suppress
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness.admin import BOUNDARY, raw_form
+from harness.commands import Program
+from harness.engines import sqlite_only
+from harness.standstill import Standstill
+from licserver.model import Scope
+from licserver.web import connections
+
+VERIFY = "/api/v1/licenses/verify"
+UPLOAD = "/console/products/app/releases"
+PUBLISH = "/admin/api/v1/products/app/releases"
+OF_A_BROWSER = {**BOUNDARY, "Sec-Fetch-Site": "same-origin"}
+PACKED = {"Content-Encoding": "gzip"}
+NEWLINES = b"\n" * (4 << 20)
+
+ATTACKS = {
+    "a packed form": (UPLOAD, {**OF_A_BROWSER, **PACKED}, gzip.compress(b"\n" * (20 << 20)), 1),
+    "a form of line breaks": (UPLOAD, OF_A_BROWSER, NEWLINES, 1),
+    "packed verify calls": (VERIFY, PACKED, gzip.compress(b" " * (20 << 20)), 12),
+    "a form of line breaks with a token": (PUBLISH, BOUNDARY, NEWLINES, 4),
+}
+HONEST_SECONDS = 0.25
+
+
+@pytest.mark.parametrize(("path", "headers", "body", "times"), ATTACKS.values(), ids=ATTACKS.keys())
+@sqlite_only
+def test_a_body_holds_up_no_verify_call(world, path, headers, body, times):
+    """Up to four attacks a second are refused, and each honest call takes 250 ms at most."""
+    key, program = world.key(), Program(world.settings.data_dir)
+    if path == PUBLISH:
+        headers = {**headers, "Authorization": f"Bearer {world.vendor.add_token('ci', Scope.WRITE)[1]}"}
+    statuses, calls = [], []
+
+    def attack():
+        for _ in range(times):
+            statuses.append(call(address, path, body, headers))
+            time.sleep(0.25)
+
+    with program.serve() as (_, address), Standstill() as standstill:
+        # The first page of a process loads the templates.
+        assert call(address, "/console/sign-in", b"", {"Sec-Fetch-Site": "cross-site"}) == 403
+        attacker = threading.Thread(target=attack)
+        attacker.start()
+        honest = json.dumps({"license_key": key, "domain": "a.example", "ip": "192.0.2.1"}).encode()
+        while attacker.is_alive():
+            began = time.monotonic()
+            assert call(address, VERIFY, honest, {}) == 200
+            calls.append((began, time.monotonic()))
+            time.sleep(0.01)
+        attacker.join()
+    assert set(statuses) <= {401, 415, 422}, statuses
+    worst = max(ended - began - standstill.within(began, ended) for began, ended in calls)
+    print(f"worst of {len(calls)} honest calls: {worst * 1000:.0f} ms")  # noqa: T201 - shown with -s
+    assert worst < HONEST_SECONDS
+
+
+def call(address, path, body, headers):
+    """Send one request on a connection of its own; returns the status."""
+    with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)) as connection:
+        connection.request("POST", path, body, headers)
+        return connection.getresponse().status
+
+
+def head(path, length, **headers: str):
+    """The head of a request whose body is `length` bytes."""
+    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {length}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+FORM = {"Content_Type": "multipart/form-data; boundary=b"}
+FROM_HERE = {"Sec_Fetch_Site": "same-origin"}
+FROM_ELSEWHERE = {"Sec_Fetch_Site": "cross-site"}
+UNREAD = {
+    "an upload, signed out": (UPLOAD, {**FORM, **FROM_HERE}, 401),
+    "an upload, signed out, of a program": (UPLOAD, FORM, 303),
+    "an upload without a token": (UPLOAD, {**FORM, **FROM_HERE, "Cookie": "licserver={}"}, 403),
+    "an upload from another site": (UPLOAD, {**FORM, **FROM_ELSEWHERE, "Cookie": "licserver={}"}, 403),
+    "a form, signed out, of a program": ("/console/products/add", {}, 303),
+    "a form from another site": ("/console/products/add", {**FROM_ELSEWHERE, "Cookie": "licserver={}"}, 403),
+    "a sign-in from another site": ("/console/sign-in", FROM_ELSEWHERE, 403),
+    "a version without a bearer token": (PUBLISH, FORM, 401),
+    "a packed verify call": (VERIFY, {"Content_Encoding": "gzip"}, 415),
+    "a packed form": ("/console/sign-in", {"Content_Encoding": "gzip"}, 415),
+    "a packed admin call": ("/admin/api/v1/licenses", {"Content_Encoding": "gzip"}, 415),
+}
+
+
+@pytest.mark.parametrize(("path", "headers", "expected"), UNREAD.values(), ids=UNREAD.keys())
+@sqlite_only
+async def test_a_refusal_does_not_wait_for_the_body(site, alice, path, headers, expected):
+    """Session, token and origin are checked by the head alone, which no `100 Continue` follows."""
+    headers = {name: value.format(alice.token) for name, value in headers.items()}
+    began = time.monotonic()
+    answer = await site.raw(head(path, 1000, Expect="100-continue", **headers))
+    assert answer.startswith(f"HTTP/1.1 {expected} ".encode()), answer[:100]
+    assert b"\r\nConnection: close\r\n" in answer
+    assert time.monotonic() - began < 5  # and not after `body_timeout`
+
+
+@sqlite_only
+async def test_a_body_is_asked_for_once(site, world):
+    """A client that waits for `100 Continue` gets it where its body is wanted, and then its verdict."""
+    body = json.dumps({"license_key": world.key(), "domain": "a.example", "ip": "192.0.2.1"}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    writer.write(head(VERIFY, len(body), Expect="100-continue"))
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(body)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+@sqlite_only
+async def test_an_honest_client_reads_why_its_body_is_refused(site):
+    """A megabyte that was sent before the answer was read does not cost the answer."""
+    answer = await site.raw(head(VERIFY, 1 << 20) + b" " * (1 << 20))
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b'"too_large"' in answer
+
+
+@sqlite_only
+async def test_a_refused_body_is_not_read_to_its_end(site):
+    """Of 256 MiB the server takes a few, and closes; a client that sends no more is let go in time."""
+    sent, piece = 0, bytes(1 << 20)
+    _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    writer.write(head(VERIFY, 256 << 20))
+    with suppress(ConnectionError):
+        for _ in range(256):
+            writer.write(piece)
+            await writer.drain()
+            sent += len(piece)
+    writer.close()
+    assert sent < 32 << 20  # what is discarded, and what the two sockets hold
+    began = time.monotonic()
+    assert await site.raw(head(VERIFY, 100_000) + b" " * 20_000)
+    assert time.monotonic() - began < connections._DISCARD_SECONDS + 1
+
+
+FILE = b'Content-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\nzip'
+VERSION = b'Content-Disposition: form-data; name="version"\r\n\r\n1.0'
+GOOD = raw_form(VERSION, FILE)
+ODD_FORMS = {
+    "a long preamble": (b"\r\n" * 50_000 + GOOD, 422),
+    "a short preamble": (b"For readers of mail.\r\n" + GOOD, 201),
+    "a long epilogue": (GOOD + b"\r\n" * 50_000, 422),
+    "a line break at the end": (GOOD + b"\r\n", 201),
+    "a long header": (raw_form(b"X: " + b"y" * 5000 + b"\r\n" + VERSION, FILE), 422),
+    "many headers": (raw_form(b"X: y\r\n" * 9 + VERSION, FILE), 422),
+    "a header that never ends": (b"--b\r\n" + b"x" * 200_000, 422),
+    "many parts": (raw_form(*[VERSION] * 10_000, FILE), 422),
+    "many parts without a name": (raw_form(*[b"Content-Disposition: form-data\r\n\r\n"] * 10_000, FILE), 422),
+    "bare line feeds": (GOOD.replace(b"\r\n", b"\n"), 422),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), ODD_FORMS.values(), ids=ODD_FORMS.keys())
+@sqlite_only
+async def test_a_form_has_a_budget(site, api, body, expected):
+    """What belongs to no part has 64 KiB, a header line four, and a part eight of them."""
+    status, _ = await api("POST", "/products/app/releases", data=body, headers=BOUNDARY)
+    assert status == expected
+    assert list((site.world.settings.data_dir / "uploads").iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+@sqlite_only
+async def test_a_form_may_come_in_any_pieces(site, api, size):
+    """A boundary or a header that is cut in two is one all the same."""
+    content = bytes(range(256)) + b"\r\n--\r\n-" * 3
+    body = raw_form(VERSION, FILE.replace(b"\nzip", b"\n" + content)) + b"\r\n"
+
+    async def pieces():
+        for start in range(0, len(body), size):
+            yield body[start : start + size]
+            await asyncio.sleep(0)
+
+    headers = {"Content-Type": 'multipart/form-data; boundary="b"'}
+    status, _ = await api("POST", "/products/app/releases", data=pieces(), headers=headers)
+    assert status == 201
+    release = site.world.vendor.release("app", "1.0")
+    assert b"".join(site.world.vendor.artifacts.read(release.artifact)) == content
