@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
+import yaml  # type: ignore[import-untyped]
 
 from harness.programs import environment, run, serving_process
 from licclient import LicenseClient, ServiceUnavailable, Source
@@ -101,6 +103,30 @@ def test_the_compose_file_is_one(tmp_path: Path) -> None:
         [*command, DEPLOY / "compose.env", "config"], capture_output=True, text=True, check=False
     )
     assert empty.returncode != 0
+
+
+def test_each_container_is_confined() -> None:
+    """No service keeps a capability, gains one, or writes to its image; each image can be pinned."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert len(services) == 5
+    for name, service in services.items():
+        assert (service["cap_drop"], service["read_only"]) == (["ALL"], True), name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert ("cap_add" in service) == (name == "database")
+        assert service["image"] == "licserver" or re.fullmatch(r"\$\{[A-Z]+_IMAGE:-\S+\}", service["image"])
+
+
+def test_console_and_admin_api_have_a_listener_of_their_own() -> None:
+    """Unit, settings and containers set it; only this machine reaches it, and neither proxy leads there."""
+    for name in ("licserver.env", "licserver.service"):
+        assert "LICSERVER_ADMIN_LISTEN=127.0.0.1:8081" in (DEPLOY / name).read_text()
+    assert "LICSERVER_ADMIN_LISTEN=0.0.0.0:8081" in (DEPLOY / "Containerfile").read_text()
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["licserver"]
+    assert service["environment"]["LICSERVER_ADMIN_LISTEN"] == "0.0.0.0:8081"
+    assert service["ports"] == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8081"]
+    for name in ("nginx.conf", "Caddyfile"):
+        lines = (DEPLOY / name).read_text().splitlines()
+        assert not [line for line in lines if "8081" in line.partition("#")[0]]
 
 
 def test_every_setting_that_the_files_name_exists() -> None:
@@ -280,12 +306,68 @@ def test_a_signed_verify_through_a_proxy(
     assert key[3:9] not in logged
 
 
+RAW_PATHS = [
+    "/console",
+    "/console/sign-in",
+    "//console/sign-in",
+    "/%63onsole/sign-in",
+    "/admin/api/v1/products",
+    "/console/products/%2e%2e%2f%2e%2e%2f%2e%2e%2fapi",
+    "/console/%2e%2e/api",
+    "/console/../api/v1",
+    "/console/licenses/%2e%2e%2f%2e%2e%2f%2e%2e",
+    "/console/sign-in/%2e%2e/%2e%2e/",
+    "/console/assets/%2e%2e%2f%2e%2e%2f%2e%2e/x",
+    "/console%2f..%2fapi",
+    "/console%2f%2e%2e",
+    "/console%5c..%5c..%5capi",
+    "/console/..%5c..%5capi",
+    "/admin/api/v1/%2e%2e%2f%2e%2e%2f%2e%2e%2fapi",
+    "/admin/api/v1/products/%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f",
+    "/api/%2e%2e/console",
+    "/api/..%2fconsole",
+    "/api/v1/..;/console",
+    "/console%00",
+    "/console#/../api",
+    "/console/.%2e#",
+]
+"""What a caller writes into a request line to be taken for one path by nginx, and for another one by us."""
+
+
+def test_nothing_of_the_vendors_side_is_behind_the_public_name(tmp_path: Path, authority: trustme.CA) -> None:
+    """No raw path leads through nginx.conf to console or admin API, also where they share a port."""
+    program, here = tool("nginx"), _settings(tmp_path, authority)
+    folder, home = tmp_path / "nginx", tmp_path / "home"
+    folder.mkdir()
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+
+    def get(target: str) -> str:
+        with (
+            socket.create_connection(("127.0.0.1", int(here["port"])), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as sock,
+        ):
+            host = "licenses.example.com"
+            sock.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            return b"".join(iter(lambda: sock.recv(1 << 16), b"")).decode()
+
+    with serving_process(["serve", "--port", "0"], home) as (_, printed):
+        PROXIES["nginx"].configure(folder, {**here, "server_port": printed.rpartition(":")[2]})
+        with running([program, *PROXIES["nginx"].command(folder)], folder, here["port"]):
+            assert get("/healthz").startswith("HTTP/1.1 200 ")
+            for path in [*RAW_PATHS, *(f"https://licenses.example.com{path}" for path in RAW_PATHS)]:
+                answer = get(path)
+                assert answer.split(" ")[1] in {"400", "404"}, (path, answer)
+                # nginx's own page, the public side's not_found, or what is said before any routing
+                known = ("<center>nginx</center>", '"error":"not_found"', "A path must not contain")
+                assert any(text in answer for text in known), (path, answer)
+
+
 def _ask(
     base: str, authority: trustme.CA, key: str, headers: dict[str, str], path: str = "/api/v1/licenses/verify"
 ) -> int:
     """Ask with plain means; returns the status. The key stands in the query of whatever is not a verify."""
-    import ssl  # noqa: PLC0415 - for this one
-    import urllib.error  # noqa: PLC0415
+    import urllib.error  # noqa: PLC0415 - for this one
     import urllib.request  # noqa: PLC0415
 
     context = ssl.create_default_context()
