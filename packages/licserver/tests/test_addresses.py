@@ -99,6 +99,12 @@ def test_the_address_is_the_right_most_hop_that_is_no_proxy_of_ours(peer, header
     assert connection_ip(peer, header, trusted) == found
 
 
+def test_of_a_long_header_the_end_is_read():
+    """Not more than 32 hops, which is more than proxies stand in a row: the others cost nothing."""
+    assert connection_ip("10.0.0.1", [CUSTOMER, *["10.0.0.2"] * 31], PROXIES) == CUSTOMER
+    assert connection_ip("10.0.0.1", [",".join([CUSTOMER, *["10.0.0.2"] * 32])], PROXIES) == "10.0.0.2"
+
+
 ANY_HOP = st.one_of(st.ip_addresses().map(str), st.just("10.0.0.5"), st.text(max_size=10))
 
 

@@ -255,6 +255,21 @@ async def test_a_wish_may_be_spread_over_several_lines(signing_site, signing_key
     assert re.search(rb"\r\nSignature: sig=:", raw)
 
 
+async def test_a_digest_field_of_many_lines_is_not_parsed(make_signing_world, open_site):
+    """Above 8,190 characters it counts as absent (D-161)."""
+    site, body = await open_site(make_signing_world()), b"{}"
+    for count, signed in ((100, True), (200, False)):
+        lines = f"Content-Digest: {oracle.digest(body)}\r\n" * 50
+        lines = lines.replace("\r\n", "," + ",".join([oracle.digest(body)] * (count // 50 - 1)) + "\r\n")
+        raw = await site.raw(
+            f"POST {VERIFY} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n{lines}"
+            f"Accept-Signature: {oracle.wish('abc')}\r\n\r\n".encode()
+            + body
+        )
+        assert raw.startswith(b"HTTP/1.1 422")
+        assert (b"\r\nSignature: " in raw) == signed
+
+
 async def test_who_guesses_too_much_gets_no_signature(make_signing_world, open_site):
     """A 429 is no verdict, and is not signed like one (D-60, D-70)."""
     site = await open_site(make_signing_world(miss_limit=1))

@@ -5,8 +5,9 @@ Pure text work. `rules` decides with it; `wire` refuses with it what can be no d
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from urllib.parse import urlsplit
 
 import idna
@@ -26,6 +27,7 @@ _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _PLAIN_HOST = re.compile(rf"(?=[^a-z]*[a-z])(?!.*--){_LABEL}(?:\.{_LABEL})*")
 _LONGEST_IP = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 _MAX_READ = 8192
+_MOST_HOPS = 32  # of X-Forwarded-For that are read: more proxies than stand in a row anywhere (D-161)
 _MAPPED_PREFIX = 96  # bits before the IPv4 address in ::ffff:a.b.c.d
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -171,16 +173,25 @@ def connection_ip(peer: str, forwarded_for: Iterable[str], trusted: Sequence[IpN
 
     Returns:
         The right-most hop that is no trusted proxy. A hop that is no address ends the walk: the
-        last address believed until then is returned. When all hops are trusted, the left-most.
+        last address believed until then is returned. When all hops are trusted, the left-most of the last 32.
     """
     believed = peer
-    hops = [hop.strip() for value in forwarded_for for hop in value.split(",")]
-    while _is_trusted(believed, trusted) and hops:
-        hop = _read_hop(hops.pop())
+    if not _is_trusted(believed, trusted):
+        return believed
+    for text in islice(_last_hops(forwarded_for), _MOST_HOPS):
+        hop = _read_hop(text.strip())
         if hop is None:
             break
         believed = str(hop)
+        if not _is_trusted(believed, trusted):
+            break
     return believed
+
+
+def _last_hops(forwarded_for: Iterable[str]) -> Iterator[str]:
+    """Yield hops from the right; split no more of the header than is read."""
+    for value in reversed([*forwarded_for]):
+        yield from reversed(value.rsplit(",", _MOST_HOPS))
 
 
 def _read_hop(text: str) -> IpAddress | None:

@@ -58,6 +58,12 @@ _PLAIN_NONCE = re.compile(rf';nonce="([A-Za-z0-9_-]{{1,{MAX_NONCE}}})"')
 _MARK: Final = '"!"'
 _ANY_NONCE: Final = f";nonce={_MARK}"
 
+MAX_FIELD: Final = 8190
+"""Characters of a header field, all of its lines together; a longer one is not parsed (D-161)."""
+
+_LONGEST_CACHED: Final = 512
+"""Characters of an ``Accept-Signature`` that is cached: twice what clients send."""
+
 _DIGEST_MEMBER = re.compile(r"([a-z0-9*_.-]+)=:([A-Za-z0-9+/=]*):")
 _DIGESTS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "sha-256": lambda content: sha256(content).digest(),
@@ -104,11 +110,11 @@ class WishReader:
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
         self._keys = tuple(keys)
-        self._known = lru_cache(maxsize=256)(self._read)
+        self._known = lru_cache(maxsize=64)(self._read)
 
     def __call__(self, field: str) -> Wanted | None:
         """Read a header; says what `read_accept_signature` says, for a seventh of the cost."""
-        found = _PLAIN_NONCE.search(field)
+        found = _PLAIN_NONCE.search(field) if len(field) <= _LONGEST_CACHED else None
         if found is None or _ANY_NONCE in field:
             return self._read(field)
         wanted = self._known(field.replace(found[0], _ANY_NONCE))
@@ -131,7 +137,7 @@ def read_accept_signature(field: str, keys: Sequence[SigningKey]) -> Wanted | No
         The first member for the newest key that can do *all* that one of the members asks for; None when no
         member can be honoured, or when the field is malformed: structured fields take that for absent (D-61).
     """
-    if _FIELD_SHAPE.fullmatch(field) is None:
+    if len(field) > MAX_FIELD or _FIELD_SHAPE.fullmatch(field) is None:
         return None
     asked = [wanted for found in _MEMBER_PARTS.finditer(field) if (wanted := _read_member(*found.groups()))]
     for key in newest_first(keys):

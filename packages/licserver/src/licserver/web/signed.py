@@ -9,7 +9,7 @@ from aiohttp import web
 from licserver import wire
 from licserver.clock import Clock
 from licserver.keys import SigningKey
-from licserver.signatures import Question, WishReader, fits_digest, normal_base, sign_answer
+from licserver.signatures import MAX_FIELD, Question, WishReader, fits_digest, normal_base, sign_answer
 from licserver.web.answers import CONTENT_TYPE, WholeResponse, send
 from licserver.web.state import Handler
 
@@ -61,7 +61,7 @@ class AnswerSigner:
         wanted = self._wish(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
         # Nothing to cover, or what no signature can cover: as if it had not been asked for (D-61).
-        if wanted is None or not digest or not request.raw_path.isascii():
+        if wanted is None or not 0 < len(digest) <= MAX_FIELD or not request.raw_path.isascii():
             return await handler(request)
         # Before it is judged: a question that is not what it says must not take a slot.
         if not fits_digest(digest, await self._read_body(request)):
