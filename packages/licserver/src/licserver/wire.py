@@ -75,12 +75,14 @@ class VerifyCall:
 class UpdateCall:
     """A well-formed update check (spec 4.2); has no repr, because it holds a license key.
 
-    The domain is required and checked, then not needed (D-22); the installed version is only counted (D-24).
+    The domain is required and checked, then needed only to count misses by it (D-22, D-162); the installed
+    version is only counted (D-24).
     """
 
     license_key: str
     slug: str
     current_version: str
+    domain: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ def parse_update_check(query: str) -> UpdateCall | Invalid:
     fields = _read_fields(_UPDATE_FIELDS, parse_query(query))
     if isinstance(fields, Invalid):
         return fields
-    return UpdateCall(fields["license_key"], fields["slug"], fields["current_version"])
+    return UpdateCall(**fields)
 
 
 def parse_query(query: str) -> dict[str, str]:

@@ -163,7 +163,7 @@ def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: Request
 def _add(app: web.Application, method: str, path: str, handler: Handler) -> Handler:
     """Answer one method at an address, and say 405 to all others."""
     resource = app.router.add_resource(path)
-    answering = guarded(handler, app[DRAIN], app[LIMITS].is_flood, app[REQUEST_IDS])
+    answering = guarded(handler, app[DRAIN], app[LIMITS].flood_delay, app[REQUEST_IDS])
     refusing = not_allowed("GET,HEAD" if method == "GET" else method)
     if METER in app:
         answering, refusing = (app[METER].measuring(path, one) for one in (answering, refusing))

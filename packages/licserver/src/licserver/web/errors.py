@@ -34,7 +34,7 @@ _CODES = {
     413: ("too_large", f"The request's body is longer than {wire.MAX_BODY_BYTES} bytes."),
     415: ("unsupported_media_type", "Content-Encoding is not supported; send the body as it is."),
     417: ("expectation_failed", "This expectation is not supported."),
-    429: ("too_many_requests", "Too many requests from this address; try again in a minute."),
+    429: ("too_many_requests", "Too many requests from this address; wait as long as Retry-After says."),
 }
 
 
@@ -65,9 +65,13 @@ def send_unavailable(what: str = "service") -> web.StreamResponse:
     return send(answer, {"Retry-After": "5"})
 
 
-def send_too_many() -> web.StreamResponse:
-    """Make the response to who calls too often; it is never a verdict (D-70, D-71)."""
-    return send_error(429, {"Retry-After": "61"})  # beyond `limits.WINDOW`, who asked up to now is let in
+def send_too_many(delay: int) -> web.StreamResponse:
+    """Make the response to a client that calls too often; it is never a verdict (D-70, D-71).
+
+    Args:
+        delay: Seconds after which it may call again.
+    """
+    return send_error(429, {"Retry-After": str(delay)})
 
 
 def send_failure() -> web.StreamResponse:
@@ -77,7 +81,7 @@ def send_failure() -> web.StreamResponse:
 
 
 def guarded(
-    handler: Handler, drain: Drain, is_flood: Callable[[web.Request], bool], request_ids: RequestIds
+    handler: Handler, drain: Drain, flood_delay: Callable[[web.Request], int], request_ids: RequestIds
 ) -> Handler:
     """Answer whatever a handler raises, and keep the request's text out of the log.
 
@@ -86,15 +90,15 @@ def guarded(
     Args:
         handler: The one to guard.
         drain: While it is active each answer is its connection's last.
-        is_flood: Whether a request is one too many; asked before anything is done for it (D-71).
+        flood_delay: Seconds to wait, of a request that is one too many; called before anything else (D-71).
         request_ids: Names a request that something is written about.
     """
 
     @functools.wraps(handler)
     async def guarded_handler(request: web.Request) -> web.StreamResponse:
         try:
-            if is_flood(request):
-                response = send_too_many()
+            if delay := flood_delay(request):
+                response = send_too_many(delay)
             elif hdrs.CONTENT_ENCODING in request.headers:
                 response = send_error(415, NO_ENCODING)
             else:

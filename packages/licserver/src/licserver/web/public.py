@@ -64,7 +64,8 @@ class PublicEndpoints:
         call = wire.parse_verify(await self.read_body(request))
         if isinstance(call, wire.Invalid):
             return await self._limits.answer_miss(request, wire.answer_invalid_verify(call))
-        environment = Environment(call.domain, self._callers.find(request).ip)
+        caller = self._callers.find(request)
+        environment = Environment(call.domain, caller.ip)
         key, now = call.license_key, self._clock()
 
         def judge(license_: License | None) -> VerifyVerdict:
@@ -81,8 +82,10 @@ class PublicEndpoints:
             verdict = judge(None)  # no need to look it up; judged all the same, in one place
         self._tally.verified(verdict, sighting, now.date())
         answer = wire.answer_verify(verdict)
-        if isinstance(verdict, VerifyRefusal) and verdict in rules.MISSES:
-            return await self._limits.answer_miss(request, answer)
+        if not isinstance(verdict, VerifyRefusal):
+            self._limits.note_valid(caller.counted, call.domain)
+        elif verdict in rules.MISSES:
+            return await self._limits.answer_miss(request, answer, call.domain)
         return send(answer)
 
     async def update_check(self, request: web.Request) -> web.StreamResponse:
@@ -104,7 +107,7 @@ class PublicEndpoints:
         answer = wire.answer_update(verdict, link)
         if isinstance(verdict, UpdateRefusal):
             if verdict in rules.MISSES:
-                return await self._limits.answer_miss(request, answer)
+                return await self._limits.answer_miss(request, answer, call.domain)
         elif verdict.release.manifest is not None:
             return send(answer, {wire.MANIFEST_HEADER: to_header(verdict.release.manifest)})
         return send(answer)

@@ -32,13 +32,12 @@ class SharedCounter:
 
     Args:
         url: The Redis's; may hold a password.
-        limit: How many a minute.
 
     Raises:
         SettingsError: when the address cannot be used.
     """
 
-    def __init__(self, url: str, limit: int) -> None:
+    def __init__(self, url: str) -> None:
         try:
             self._storage = RedisStorage(
                 f"async+{url}",
@@ -52,11 +51,15 @@ class SharedCounter:
         except (ConfigurationError, ValueError, TypeError, RedisError):  # their messages quote the address
             raise SettingsError("LICSERVER_REDIS_URL must look like redis://host:6379/0") from None
         self._limiter = SlidingWindowCounterRateLimiter(self._storage)
-        self._item = RateLimitItemPerMinute(limit)
         self._asks_again_at = 0.0
 
-    async def take(self, address: str) -> bool | None:
+    async def take(self, name: str, address: str, limit: int) -> bool | None:
         """Count one.
+
+        Args:
+            name: Of what is counted.
+            address: Of the client.
+            limit: How many a minute.
 
         Returns:
             False when the limit is reached; None when the Redis cannot say: it is away, slow or
@@ -66,7 +69,7 @@ class SharedCounter:
             return None
         try:
             async with asyncio.timeout(_PATIENCE):
-                return await self._limiter.hit(self._item, "miss", address)
+                return await self._limiter.hit(RateLimitItemPerMinute(limit), name, address)
         except Exception as problem:  # noqa: BLE001 - whatever it is, a customer waits for an answer
             if monotonic() >= self._asks_again_at:  # else somebody who waited beside us has said so
                 self._asks_again_at = monotonic() + _PAUSE

@@ -23,7 +23,7 @@ from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.problems import Refused, respond
 from licserver.web.errors import BAD_PATH, NO_ENCODING, expect, send_continue
 from licserver.web.failures import FailureReport
-from licserver.web.limits import Limits
+from licserver.web.limits import MISS_DELAY, Limits
 from licserver.web.meters import ADMIN, Meter
 from licserver.web.offloop import OffLoop
 from licserver.web.state import FAILURES, METER, Drain, Handler
@@ -100,8 +100,8 @@ class _Gate:
 
         async def guarded_handler(request: web.Request) -> web.StreamResponse:
             try:
-                if self._limits.is_flood(request):
-                    raise _too_many()  # noqa: TRY301 - answered with all others
+                if delay := self._limits.flood_delay(request):
+                    raise _too_many(delay)  # noqa: TRY301 - answered with all others
                 if hdrs.CONTENT_ENCODING in request.headers:
                     raise Refused(  # noqa: TRY301 - the same
                         415, "Content-Encoding is not supported; send the body as it is.", NO_ENCODING
@@ -163,7 +163,7 @@ class _Gate:
         token = await self._off_loop.run(self._vendor.recognise, text.strip()) if is_bearer else None
         if token is None:
             if not await self._limits.may_miss(request):
-                raise _too_many()
+                raise _too_many(MISS_DELAY)
             if is_bearer:
                 await self._report_refusal(request, text.strip())
             raise Refused(401, "Send a token that is good: Authorization: Bearer …", _BEARER)
@@ -234,5 +234,6 @@ def _refusing(status: int, headers: dict[str, str] | None = None) -> Handler:
     return refuse
 
 
-def _too_many() -> Refused:
-    return Refused(429, "Too many requests from this address; try again in a minute.", {"Retry-After": "61"})
+def _too_many(delay: int) -> Refused:
+    headers = {"Retry-After": str(delay)}
+    return Refused(429, f"Too many requests from this address; retry after {delay} s.", headers)

@@ -60,8 +60,10 @@ class Edge:
 
         async def guarded_handler(request: web.Request) -> web.StreamResponse:
             try:
-                if self._limits.is_flood(request):
-                    return await self.problem(request, 429, "Too many requests from this address.")
+                if delay := self._limits.flood_delay(request):
+                    response = await self.problem(request, 429, "Too many requests from this address.")
+                    response.headers[hdrs.RETRY_AFTER] = str(delay)
+                    return response
                 if hdrs.CONTENT_ENCODING in request.headers:
                     refusal = await self.problem(request, 415, "The browser must send forms uncompressed.")
                     refusal.headers.update(NO_ENCODING)
