@@ -30,6 +30,7 @@ GOOD = {
     "LICSERVER_SEND_TIMEOUT": ("30", "send_timeout", 30.0),
     "LICSERVER_MISS_LIMIT": ("0", "miss_limit", 0),
     "LICSERVER_FLOOD_LIMIT": ("1000", "flood_limit", 1000),
+    "LICSERVER_CONNECTION_LIMIT": ("20", "connection_limit", 20),
     "LICSERVER_ADMIN_LISTEN": ("[::1]:8081", "admin_address", ("::1", 8081)),
     "LICSERVER_UPLOAD_LIMIT": ("1000000", "upload_limit", 1_000_000),
     "LICSERVER_SECOND_FACTOR_REQUIRED": ("true", "second_factor_required", True),

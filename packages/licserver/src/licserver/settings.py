@@ -64,6 +64,7 @@ class Settings(BaseSettings):
         send_timeout: Seconds in which a caller must take some of an answer, and a MiB of a file (D-72).
         miss_limit: Guesses that an address may make in a minute; 0 counts none (D-70).
         flood_limit: Requests that an address may send in a minute; 0 counts none (D-71).
+        connection_limit: Connections that an address may hold in a process; 0 for no limit (D-163).
         redis_url: Where several servers count guesses together, ``redis://host:6379/0``; absent, each
             process counts by itself.
         admin_listen: Where the admin API is reached, ``host:port``; then it is not at the public address.
@@ -93,6 +94,7 @@ class Settings(BaseSettings):
     send_timeout: float = Field(default=300.0, gt=0, le=3600)
     miss_limit: int = Field(default=60, ge=0)
     flood_limit: int = Field(default=12_000, ge=0)
+    connection_limit: int = Field(default=256, ge=0)
     redis_url: SecretStr | None = None  # it may hold a password
     admin_listen: str | None = None
     second_factor_required: bool = False

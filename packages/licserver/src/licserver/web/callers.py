@@ -10,7 +10,7 @@ from licserver.environment import connection_ip, normalise_ip, parse_ip
 from licserver.settings import Settings
 
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none; nobody listens there
-_ONE_CUSTOMER: Final = 64
+ONE_CUSTOMER: Final = 64
 """Leading bits of IPv6 that are counted together: who has one address of a /64 has them all (D-70)."""
 
 _REMEMBERED: Final = 65_536
@@ -83,6 +83,6 @@ class Callers:
             return Caller(_NO_ADDRESS, _NO_ADDRESS, is_here=False)
         return Caller(
             normalise_ip(address, self._settings.ipv6_prefix),
-            normalise_ip(address, _ONE_CUSTOMER),
+            normalise_ip(address, ONE_CUSTOMER),
             address.is_loopback,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -11,8 +12,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.settings import Settings
+from licserver.signatures import MAX_FIELD
 from licserver.web.app import is_https, only_https, take_shortcuts
 from licserver.web.errors import send_error, send_failure
+from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
 from licserver.web.state import SHORTCUTS
 
 IDLE_TIMEOUT: Final = 75.0
@@ -41,6 +44,9 @@ class Seldom:
         logger.info("unreadable request: %s%s", what, others)
         self._quiet_until, self._untold = now + 1, 0
 
+
+_MAX_HEADERS: Final = 64
+"""Fields of a request's head; with `MAX_FIELD` they bound what a connection holds before it is answered."""
 
 _UNREADABLE: Final = Seldom()
 
@@ -72,24 +78,37 @@ class Connection(web.RequestHandler):
 
     Args:
         server: Whose it is.
+        held: Counts it.
         header_timeout: Seconds from the connection to the end of the first request's head.
         send_timeout: Seconds in which a caller must take some of what waits to be sent.
         more: aiohttp's own.
     """
 
-    __slots__ = ("_first_head", "_header_timeout", "_send_timeout", "_stalled")
+    __slots__ = ("_client", "_first_head", "_header_timeout", "_held", "_send_timeout", "_stalled")
 
     def __init__(
-        self, server: web.Server, *, header_timeout: float, send_timeout: float, **more: Any
+        self,
+        server: web.Server,
+        *,
+        held: OpenConnections,
+        header_timeout: float,
+        send_timeout: float,
+        **more: Any,
     ) -> None:
         super().__init__(server, **more)
+        self._held = held
+        self._client: str | None = None
         self._header_timeout, self._send_timeout = header_timeout, send_timeout
         self._first_head: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first request."""
+        """Begin to wait for the first request, unless the connection is one too many (D-163)."""
         super().connection_made(transport)
+        self._client = self._held.add(self, transport)
+        if self._client is None:
+            self.force_close()
+            return
         self._first_head = self._loop.call_later(self._header_timeout, self._end_unless_asked)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -97,7 +116,21 @@ class Connection(web.RequestHandler):
         for timer in (self._first_head, self._stalled):
             if timer is not None:
                 timer.cancel()
+        if self._client is not None:
+            self._held.remove(self, self._client)
         super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for the client's next request."""
+        if self._force_close:
+            return False
+        return self._request_count == 0 or (self._waiter is not None and not self._waiter.done())
+
+    @property
+    def idle_until(self) -> float:
+        """When aiohttp will close it for being idle."""
+        return self._next_keepalive_close_time
 
     def _end_unless_asked(self) -> None:
         if self._request_count == 0:
@@ -203,13 +236,21 @@ class Runner(web.AppRunner):
         app: From `create_app`.
         settings: The times.
         shutdown_timeout: Seconds that running requests get in the end.
+        held: Counts the connections; one for all runners of a process.
         more: Of each connection: `access_log`, and what else aiohttp takes.
     """
 
     def __init__(
-        self, app: web.Application, settings: Settings, *, shutdown_timeout: float, **more: Any
+        self,
+        app: web.Application,
+        settings: Settings,
+        *,
+        shutdown_timeout: float,
+        held: OpenConnections | None = None,
+        **more: Any,
     ) -> None:
         super().__init__(app, shutdown_timeout=shutdown_timeout)
+        self._held = held or OpenConnections(settings)
         self._is_https = is_https(settings)
         self._arguments = {
             "header_timeout": settings.header_timeout,
@@ -217,8 +258,25 @@ class Runner(web.AppRunner):
             "keepalive_timeout": IDLE_TIMEOUT,
             "lingering_time": 0,  # it would parse; `Connection.finish_response` discards
             "auto_decompress": False,  # a packed body is refused (D-153)
+            "max_headers": _MAX_HEADERS,
+            "max_line_size": MAX_FIELD,
+            "max_field_size": MAX_FIELD,
+            "held": self._held,
             **more,
         }
+
+    async def setup(self) -> None:
+        """Prepare to serve."""
+        await super().setup()
+        asyncio.get_running_loop().set_exception_handler(self._held.handle_loop_error)
+
+    def _reg_site(self, site: web.BaseSite) -> None:
+        """Have a site accept few connections at a time: asyncio takes as many as it lets wait (D-163)."""
+        super()._reg_site(site)
+        sock = getattr(site, "_sock", None)  # of `SockSite`: ours, and those that gunicorn's workers make
+        if sock is not None:
+            waiting, site._backlog = site._backlog, ACCEPTED_AT_ONCE  # noqa: SLF001 - no other way to it
+            asyncio.get_running_loop().call_soon(_listen, sock, waiting)  # once asyncio has begun to
 
     async def _make_server(self) -> web.Server:  # the one hook that aiohttp leaves to its runners
         server = await super()._make_server()
@@ -226,3 +284,8 @@ class Runner(web.AppRunner):
         if self._is_https:
             server.request_handler = only_https(server.request_handler)
         return ConnectionServer(server, asyncio.get_running_loop(), self._arguments)
+
+
+def _listen(sock: socket.socket, waiting: int) -> None:
+    with suppress(OSError):  # it was closed in the meantime
+        sock.listen(waiting)

@@ -21,6 +21,7 @@ from licserver.web.app import create_admin_app, create_app
 from licserver.web.callers import Callers
 from licserver.web.connections import Runner
 from licserver.web.logs import access_logger, make_formatter
+from licserver.web.open_connections import OpenConnections, raise_descriptor_limit
 from licserver.web.request_ids import RequestIds
 from licserver.web.state import DRAIN
 
@@ -182,6 +183,7 @@ def _make_runner(
         "access_log_class": access_logger(Callers(settings), RequestIds(settings)),
         "access_log": logging.getLogger("licserver.access") if settings.access_log else None,
         "shutdown_timeout": settings.drain_timeout,
+        "held": OpenConnections(settings, raise_descriptor_limit()),
     }
     beside = None
     if admin_sock is not None:

@@ -1,0 +1,174 @@
+"""Open connections: a limit for each client; idle ones are closed when descriptors are scarce (D-163)."""
+
+import asyncio
+import errno
+import heapq
+import logging
+import socket
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+from licserver.environment import IpNetwork, normalise_ip, parse_ip
+from licserver.settings import Settings
+from licserver.web.callers import ONE_CUSTOMER
+
+if sys.platform != "win32":
+    import resource
+
+ACCEPTED_AT_ONCE: Final = 8
+"""Connections that are accepted in a turn of the event loop; they are counted up to three turns later."""
+
+_CLOSED_AT_ONCE: Final = 32
+
+_MOST_DESCRIPTORS: Final = 65_536
+_LARGEST_RESERVE: Final = 1024
+_SHORTAGE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_PROXIES: Final = ""
+"""The client that stands for all proxies, and for a proxy on this machine that no setting names."""
+
+_log = logging.getLogger("licserver.web")
+
+
+class IdleConnection(Protocol):
+    """A connection, as far as it is counted."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for the client's next request."""
+
+    @property
+    def idle_until(self) -> float:
+        """When it would be closed for being idle: the least of all was idle longest."""
+
+    def force_close(self) -> None:
+        """Close it."""
+
+
+class OpenConnections:
+    """The open connections of a process, by client; costs nothing for a request.
+
+    Args:
+        settings: The limit for a client, and the proxies that have none.
+        descriptors: How many the process may open; None where nobody knows.
+    """
+
+    def __init__(self, settings: Settings, descriptors: int | None = None) -> None:
+        self._trusted = settings.trusted_proxies
+        self._by_client: dict[str, set[IdleConnection]] = {}
+        self._closed: bool | None = None  # in this turn of the event loop: whether any was; None: not looked
+        self._quiet_until = 0.0
+        self._limit = settings.connection_limit
+        self._scarce_from = self._none_from = 1 << 30
+        if descriptors is not None:
+            # What is reserved is for files, the database, and for what is accepted before we know of it.
+            reserve = min(descriptors // 4, _LARGEST_RESERVE)
+            self._scarce_from, self._none_from = descriptors - reserve, descriptors - reserve // 2
+            if self._limit:
+                self._limit = min(self._limit, max(1, self._scarce_from // 4))
+
+    def add(self, connection: IdleConnection, transport: asyncio.BaseTransport) -> str | None:
+        """Count a new connection; close idle ones if its client has too many, or descriptors are scarce.
+
+        Returns:
+            The client, for `remove`; None when the connection must be closed: it is one too many, and
+            none of the others is idle.
+        """
+        # The system gives out the lowest number that is free: this one tells how many are in use.
+        descriptor = _descriptor(transport)
+        if descriptor >= self._scarce_from and not self.close_idle() and descriptor >= self._none_from:
+            return None
+        client = _client(transport.get_extra_info("peername"), self._trusted)
+        held = self._by_client.setdefault(client, set())
+        if self._limit and client != _PROXIES and len(held) >= self._limit:
+            oldest = min(_idle(held), key=_idle_until, default=None)
+            if oldest is None:
+                return None
+            oldest.force_close()
+        held.add(connection)
+        return client
+
+    def remove(self, connection: IdleConnection, client: str) -> None:
+        """Count a connection no more."""
+        held = self._by_client[client]
+        held.discard(connection)
+        if not held:
+            del self._by_client[client]
+
+    def close_idle(self) -> bool:
+        """Close those that have been idle longest: a sixteenth, so that few look for more soon after.
+
+        Those of proxies come last: many customers share them, and a proxy may not notice in time.
+
+        Returns:
+            False when none is idle.
+        """
+        if self._closed is not None:  # in this very turn; their descriptors are free in the next one
+            return self._closed
+        idle = _idle(one for client, held in self._by_client.items() if client != _PROXIES for one in held)
+        idle = idle or _idle(self._by_client.get(_PROXIES, ()))
+        oldest = heapq.nsmallest(max(_CLOSED_AT_ONCE, len(idle) // 16), idle, key=_idle_until)
+        for connection in oldest:
+            connection.force_close()
+        self._closed = bool(oldest)
+        asyncio.get_running_loop().call_soon(self._look_again)
+        self._warn(len(oldest))
+        return self._closed
+
+    def _look_again(self) -> None:
+        self._closed = None
+
+    def _warn(self, closed: int) -> None:
+        if (now := time.monotonic()) < self._quiet_until:
+            return
+        self._quiet_until = now + 1
+        _log.warning(
+            "file descriptors are scarce: closed %d idle connections; if this goes on, raise the limit "
+            "(LimitNOFILE, ulimit -n)",
+            closed,
+        )
+
+    def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what the event loop reports; where accept lacks descriptors, close idle connections instead.
+
+        asyncio accepts again a second later, and reports each attempt; a line a second is enough.
+        """
+        problem = context.get("exception")
+        if isinstance(problem, OSError) and problem.errno in _SHORTAGE and "socket" in context:
+            self.close_idle()
+        else:
+            loop.default_exception_handler(context)
+
+
+def raise_descriptor_limit() -> int | None:
+    """Let this process open as many descriptors as it may, up to 65,536; return how many."""
+    if sys.platform == "win32":
+        return None  # it has no such limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        return most
+    return _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def _descriptor(transport: asyncio.BaseTransport) -> int:
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    return -1 if sock is None else sock.fileno()
+
+
+def _client(peername: Any, trusted: Iterable[IpNetwork]) -> str:
+    """Return the client that a connection counts for: its address, of IPv6 the /64; "" for a proxy."""
+    address = parse_ip(str(peername[0]).partition("%")[0]) if peername else None
+    if address is None or str(address) in {"127.0.0.1", "::1"} or any(address in one for one in trusted):
+        return _PROXIES
+    return normalise_ip(address, ONE_CUSTOMER)
+
+
+def _idle(connections: Iterable[IdleConnection]) -> list[IdleConnection]:
+    return [one for one in connections if one.is_idle]
+
+
+def _idle_until(connection: IdleConnection) -> float:
+    return connection.idle_until

@@ -1,0 +1,182 @@
+"""Connections and memory that one client can take from the others (D-161, D-163), seen from outside."""
+
+import contextlib
+import http.client
+import json
+import socket
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness import oracle
+from harness.commands import Program
+from harness.engines import sqlite_only
+from harness.memory import needs_proc
+from licserver.keyring import add_signing_key
+from licserver.keys import PrivateKey
+
+if sys.platform == "win32":
+    pytest.skip("the limits of a process are those of Unix", allow_module_level=True)
+
+import resource
+
+pytestmark = sqlite_only
+MIB = 1 << 20
+VERIFY = b"POST /api/v1/licenses/verify HTTP/1.1\r\nHost: x\r\n"
+SLOW_BODY = VERIFY + b"Content-Length: 500\r\n\r\n{"
+WITHOUT_LIMIT = """
+import runpy, licserver.web.serving as serving
+serving.raise_descriptor_limit = lambda: None
+runpy.run_module("licserver", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture
+def serve(make_world):
+    """Run a server as a process with few descriptors; gives the process, its port and a key that was sold."""
+
+    @contextlib.contextmanager
+    def run(*arguments: str, descriptors=256, command=None, **settings: str):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+        world = make_world()
+        add_signing_key(world.settings, PrivateKey.generate(), world.clock())
+        program = Program(world.settings.data_dir)
+        program.command = command or program.command
+        program.environ |= {f"LICSERVER_{name.upper()}": value for name, value in settings.items()}
+        with program.serve(*arguments, preexec_fn=limit) as (process, url):
+            yield process, urlsplit(url).port, world.key(slots=None)
+
+    return run
+
+
+@contextlib.contextmanager
+def held(port, count, sent=b"", source="127.0.0.9", sources=1):
+    """Open connections of one address or of several, send something on each, and keep them."""
+    with contextlib.ExitStack() as stack:
+        sockets = []
+        for number in range(count):
+            host, _, last = source.rpartition(".")
+            address = (f"{host}.{int(last) + number % sources}", 0)
+            sockets.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), 10, address)))
+            with contextlib.suppress(ConnectionError):
+                sockets[-1].sendall(sent)
+        yield sockets
+
+
+def still_open(sockets):
+    """Return the connections that the server has not closed."""
+    found = []
+    for one in sockets:
+        one.settimeout(0)
+        try:
+            closed = not one.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            closed = False
+        except ConnectionError:
+            closed = True
+        found += [] if closed else [one]
+    return found
+
+
+def wait_for_open(sockets, most):
+    """Wait until no more than so many are open; return those."""
+    deadline = time.monotonic() + 10
+    while len(found := still_open(sockets)) > most and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def verify(port, key, source="127.0.0.1"):
+    """Verify on a fresh connection; returns the status and the seconds that it took."""
+    began = time.monotonic()
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=10, source_address=(source, 0))
+    with contextlib.closing(link):
+        body = json.dumps({"license_key": key, "domain": "a.example", "ip": "192.0.2.1"})
+        link.request("POST", "/api/v1/licenses/verify", body)
+        return link.getresponse().status, time.monotonic() - began
+
+
+@pytest.mark.parametrize(("arguments", "sources"), [((), 1), ((), 100), (("--workers", "2"), 100)])
+def test_idle_connections_end_no_service(serve, arguments, sources):
+    """600 of them, of one address or of many, where a process may open 256 files: all others are served."""
+    with serve(*arguments) as (_, port, key), held(port, 600, sources=sources):
+        for _ in range(5):
+            status, seconds = verify(port, key)
+            assert (status, seconds < 2) == (200, True)
+
+
+def test_one_address_has_its_share_and_loses_the_oldest(serve):
+    """Above the limit its own oldest idle connections are closed; nobody else's, and none that works."""
+    with (
+        serve(descriptors=1024, connection_limit="20", body_timeout="60") as (_, port, key),
+        held(port, 1, VERIFY, source="127.0.0.8") as other,
+        held(port, 5, SLOW_BODY) as busy,
+        held(port, 60, VERIFY) as idle,
+    ):
+        assert wait_for_open(idle, 15) == idle[-15:]
+        assert still_open([*other, *busy]) == [*other, *busy]
+        assert verify(port, key, "127.0.0.9")[0] == 200  # the address is not refused
+        assert wait_for_open(idle, 14) == idle[-14:]
+
+
+def test_an_address_whose_connections_all_work_gets_no_more(serve):
+    """Bodies that do not come hold an address's share, and no other address's."""
+    settings = {"connection_limit": "20", "body_timeout": "60"}
+    with serve(**settings) as (_, port, key), held(port, 20, SLOW_BODY) as busy:
+        verify(port, key)  # what has been sent was read
+        with held(port, 20, SLOW_BODY) as more:
+            assert wait_for_open(more, 0) == []
+            assert still_open(busy) == busy
+            assert verify(port, key)[0] == 200
+
+
+def test_connections_of_a_proxy_have_no_limit(serve):
+    """Many customers share its address: it limits them itself."""
+    settings = {"connection_limit": "20", "trusted_proxies": "127.0.0.9"}
+    with serve(descriptors=1024, **settings) as (_, port, key), held(port, 100) as idle:
+        assert verify(port, key)[0] == 200
+        assert still_open(idle) == idle
+
+
+def test_without_a_descriptor_left_the_server_recovers(serve):
+    """Should accept fail all the same, idle connections are closed, and the log gets a line a second."""
+    command = [sys.executable, "-c", WITHOUT_LIMIT]
+    with serve(descriptors=64, command=command) as (process, port, key):
+        with held(port, 80):
+            status, seconds = verify(port, key)
+            assert (status, seconds < 8) == (200, True)
+        process.terminate()
+        log = process.communicate(timeout=30)[1]
+    assert "file descriptors are scarce" in log
+    assert "Traceback" not in log
+    assert len(log.splitlines()) < 10
+
+
+@needs_proc
+def test_large_fields_leave_nothing_behind(serve):
+    """300 requests with half a MiB of `Accept-Signature`, each another one: less than 24 MiB more."""
+    with serve(miss_limit="0", descriptors=1024) as (process, port, key):
+        for _ in range(20):
+            verify(port, key)
+        before = resident(process)
+        for number in range(300):
+            lines = [f'Accept-Signature: sig=("@status{"x" * 7900}")'] * 58
+            lines += [
+                f'Accept-Signature: n{number}=("x");nonce="{number}"',
+                f"Content-Digest: {oracle.digest(b'')}",
+            ]
+            lines += ["Content-Length: 0", "Connection: close", "", ""]
+            with socket.create_connection(("127.0.0.1", port), 10) as link:
+                link.sendall(VERIFY + "\r\n".join(lines).encode())
+                assert link.recv(100).startswith(b"HTTP/1.1 422")
+        assert resident(process) - before < 24 * MIB
+
+
+def resident(process):
+    """Return the memory of a process, in bytes."""
+    return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
