@@ -97,6 +97,14 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def hostile(session: nox.Session) -> None:
+    """Honest clients beside clients that attack, ten minutes long; the test run does 20 s of it."""
+    sync(session)
+    seconds = {"LICENSING_HOSTILE_SECONDS": "600"}
+    session.run("pytest", "tests/test_hostile.py", *session.posargs, env=seconds)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Change the rooms that must not be wrong, and see the tests notice; half an hour, `-- rules` for one."""
     sync(session, "--group", "mutants")
