@@ -54,7 +54,9 @@ class World:
     def __init__(self, folder: Path, clock: MovableClock, **settings: Any) -> None:
         self.clock = clock
         self.folder = folder
-        self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock)
+        # Secrets that come from elsewhere create no database by themselves (D-158).
+        new = "secrets" in settings
+        self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock, new_database=new)
         self.records = Records(self.vendor.database)
         self.files: dict[str, bytes] = {}
 

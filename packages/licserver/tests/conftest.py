@@ -68,7 +68,8 @@ class World:
         self.clock = clock
         self.folder = folder
         self.settings = Settings(data_dir=folder / "data", **settings)
-        self.vendor = Vendor(self.settings, clock)
+        # Secrets that come from elsewhere create no database by themselves (D-158).
+        self.vendor = Vendor(self.settings, clock, new_database="secrets" in settings)
         self.records = Records(self.vendor.database)
 
     def product(self, slug: str = "app", policy: str = "strict", **more: Any) -> str:

@@ -240,7 +240,8 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     if other.settings.database_url is None:
         assert (other.settings.data_dir / "licserver.sqlite3.before-restore").exists()
     kept = other.settings.data_dir / "secrets.json.before-restore"
-    assert json.loads(kept.read_text()).keys() == {"index_secret", "seal_secret", "link_secrets"}
+    old = {"index_secret", "seal_secret", "link_secrets", "has_database"}
+    assert json.loads(kept.read_text()).keys() == old
     kept.unlink()
 
 

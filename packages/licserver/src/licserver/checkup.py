@@ -17,7 +17,7 @@ from licserver.artifacts import open_artifacts
 from licserver.errors import LicserverError, VaultError
 from licserver.model import Release
 from licserver.reach import ask_base_url
-from licserver.secrets_file import SECRETS_FILE, read_secrets, read_vault
+from licserver.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
 from licserver.settings import Settings
 from licserver.store import Records, engine, schema
 from licserver.vault import Vault
@@ -155,15 +155,13 @@ def _check_folder(settings: Settings) -> Iterator[Finding]:
             f"run this as the server's user, or chown {folder}",
         )
         return
-    open_to_others = [
-        path.name or str(path)
-        for path in (folder, folder / SECRETS_FILE, *folder.glob("licserver.sqlite3*"))
-        if path.exists() and _others_may_read(path)
-    ]
-    private = [name for name in open_to_others if name.startswith(SECRETS_FILE)]
-    if private:
-        yield _bad("permissions", f"others may read {SECRETS_FILE}", f"chmod 600 {folder / SECRETS_FILE}")
-    elif folder.name in open_to_others:
+    is_open = _others_may_read(folder)
+    private = [folder / SECRETS_FILE, *(sorted(folder.glob("licserver.sqlite3*")) if is_open else ())]
+    readable = [path for path in private if path.exists() and _others_may_read(path)]
+    if readable:
+        names = " ".join(path.name for path in readable)
+        yield _bad("permissions", f"others may read {names}", f"chmod 600 {' '.join(map(str, readable))}")
+    elif is_open:
         yield _odd("permissions", f"others may look into {folder}", f"chmod 700 {folder}")
     else:
         yield Finding("permissions", Level.OK, f"{folder} is private")
@@ -214,17 +212,20 @@ def _check_database(settings: Settings, vault: Vault | None, now: datetime) -> I
         yield _bad("database", str(problem), _mend_address(settings))
         return
     try:
-        file = None if database.is_remote else Path(str(database.engine.url.database))
-        if file is not None and not _is_there(file):
+        version = schema.read_version(database)
+        expected = vault is not None and expects_database(settings, vault)
+        schema.check_expected(database, version, expected=expected)
+        if version is None and database.file is not None:
             yield _bad(
                 "database",
-                f"there is no {file} yet",
+                f"there is no database in {database.file} yet",
                 "the first command that needs it makes it: licserver product list",
             )
             return
-        schema.check_version(schema.read_version(database))
-        if vault is not None:
-            schema.check_owner(database, vault.fingerprint)
+        schema.check_version(version)
+        schema.check_pages(database)
+        if vault is not None and schema.check_owner(database, vault.fingerprint, expected=expected):
+            yield from _check_note(expected=expected)
         yield Finding("database", Level.OK, f"{database.engine.dialect.name}, schema {schema.HEAD}")
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         yield from _check_releases(settings, Records(database), now)
@@ -251,13 +252,13 @@ def _mend_address(settings: Settings) -> str:
     return "mend LICSERVER_DATABASE_URL"
 
 
-def _is_there(file: Path) -> bool:
-    """Tell whether there is a file; `Path.exists` may take one that is out of reach for missing."""
-    try:
-        file.stat()
-    except FileNotFoundError:
-        return False
-    return True
+def _check_note(*, expected: bool) -> Iterator[Finding]:
+    if not expected:
+        yield _odd(
+            "secrets",
+            f"{SECRETS_FILE} does not note its database: if that is lost, a new one is created in silence",
+            "run any command as the user to whom the file belongs: licserver product list",
+        )
 
 
 def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Iterator[Finding]:

@@ -1,12 +1,13 @@
-"""Files that a vendor names, checked and digested; and ours: durable, and owned by who has to read them."""
+"""Files that a vendor names, checked and digested; and ours: durable, and never read through a link."""
 
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, BinaryIO, Final
 
 from licserver.environment import is_printable
 from licserver.errors import WrongUse
@@ -23,7 +24,12 @@ def checked_file(file: Path) -> Path:
     """
     if not is_printable(file.name):
         raise WrongUse("the file's name must not contain control characters")
-    if not file.is_file():
+    # Not `is_file`, which newer Pythons let return False for a file that this user may not look at.
+    try:
+        is_file = stat.S_ISREG(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_file = False
+    if not is_file:
         raise WrongUse(f"{file} is no file")
     return file
 
@@ -56,23 +62,36 @@ def digest_of(file: Path) -> tuple[int, bytes]:
         return source.tell(), digest
 
 
-def hand_over(path: Path | int, like: Path) -> None:
-    """Give what root has made to whom the things around it belong; for everybody else it does nothing.
-
-    A command of root's, beside a server that runs as another user, must leave nothing that this user cannot
-    read (D-126).
-
-    Args:
-        path: A file, a folder, or a file's handle.
-        like: Whose owner and group it gets.
+def describe_link(path: Path) -> str | None:
+    """Describe why a path is no plain file with a single name, and what to do; None if it is one, or missing.
 
     Raises:
-        OSError: when the file system does not let root do it; the file is then not to be given its name.
+        OSError: when the path cannot be looked at.
     """
-    if os.name == "nt" or os.geteuid() != 0:
-        return
-    owner = like.stat()
-    os.chown(path, owner.st_uid, owner.st_gid)
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return f"{path} is a symbolic link, which licserver does not follow; put the file itself in its place"
+    if not stat.S_ISREG(status.st_mode):
+        return f"{path} is not a regular file; move it away"
+    if status.st_nlink > 1:
+        return (
+            f"{path} has another name (a hard link), under which it can be changed; remove that name, or put "
+            "a copy of the file in its place"
+        )
+    return None
+
+
+def open_unlinked(path: Path) -> BinaryIO:
+    """Open a file for reading, but not through a symbolic link.
+
+    Raises:
+        OSError: when it cannot be opened; for a symbolic link with ``ELOOP``.
+    """
+    no_follow = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_follow))
 
 
 def sync_folder(folder: Path) -> None:

@@ -14,7 +14,13 @@ from typing import Any, Final
 
 from licserver.errors import VaultError, WrongUse
 from licserver.rules import DownloadRefusal
-from licserver.secrets_file import SECRETS_FILE, change_secrets, new_link_secret, read_vault
+from licserver.secrets_file import (
+    SECRETS_FILE,
+    change_secrets,
+    new_link_secret,
+    read_secrets_file,
+    read_vault,
+)
 from licserver.settings import Settings
 from licserver.signing import (
     LinkSecret,
@@ -96,14 +102,14 @@ class LinkRing:
             try:
                 self._secrets = self._read(self._path)
                 self._mark = mark
-            except (OSError, UnicodeDecodeError, VaultError) as problem:
+            except VaultError as problem:
                 if mark != self._refused:  # it is tried at each look, and complained of once
                     _log.error("the secrets for links stay as they were: %s", problem)
                 self._refused = mark
         self._signer = signing_secret(self._secrets, now)
 
     def _read(self, path: Path) -> tuple[LinkSecret, ...]:
-        found = read_vault(path.read_text(encoding="utf-8"), str(path))
+        found = read_vault(read_secrets_file(path), str(path))
         if found.fingerprint != self._vault.fingerprint:
             raise VaultError(f"{path} holds the secrets of another database")
         return found.link_secrets

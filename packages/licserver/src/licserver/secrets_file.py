@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from licserver.errors import VaultError, WrongUse
-from licserver.files import hand_over, sweep, sync_folder
+from licserver.files import describe_link, open_unlinked, sweep, sync_folder
 from licserver.keys import PrivateKey, SigningKey
 from licserver.settings import Settings
 from licserver.signing import LinkSecret
@@ -26,6 +26,9 @@ SECRETS_FILE: Final = "secrets.json"
 _SECRET_BYTES: Final = 32
 _LOCK_SECONDS: Final = 5.0
 _UNFINISHED: Final = ".secrets-"
+
+_HAS_DATABASE: Final = "has_database"
+"""Noted once a database was written with the secrets: from then on a missing one is an error (D-158)."""
 
 _ABANDONED_SECONDS: Final = 3600
 """Who writes secrets needs no second: one that is older was left by a process that was killed."""
@@ -62,6 +65,7 @@ def read_vault(text: str, source: str) -> Vault:
             seal_secret=b64decode(held["seal_secret"], validate=True),
             link_secrets=tuple(map(_read_link_secret, held["link_secrets"])),
             signing_keys=tuple(map(_read_signing_key, held.get("signing_keys", []))),
+            has_database=held.get(_HAS_DATABASE) is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise VaultError(f"{source} does not hold licserver's secrets; restore it from your backup") from None
@@ -125,18 +129,35 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
     if settings.secrets is not None:
         return read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
     path = settings.data_dir / SECRETS_FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         # Looked for again: who was faster on a fresh folder wrote the file first, the database then.
-        if is_in_use() and not path.exists():
+        if is_in_use() and not os.path.lexists(path):
             raise VaultError(
                 f"{path} is lost: the database was written with other secrets than any new ones; restore the "
                 "file from your backup, or put its content into LICSERVER_SECRETS"
             )
         _create_secrets(path)
-    try:
-        return read_vault(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as problem:
-        raise _unreadable(path, problem) from None
+    return read_vault(read_secrets_file(path), str(path))
+
+
+def expects_database(settings: Settings, vault: Vault) -> bool:
+    """Return whether there must be a database that was written with these secrets (D-158).
+
+    ``LICSERVER_SECRETS`` cannot be noted in, and was made before: with it a database is always created by
+    ``licserver db create``.
+    """
+    return settings.secrets is not None or vault.has_database
+
+
+def note_database(settings: Settings, vault: Vault) -> None:
+    """Note in the secrets file that a database was written with the secrets; once.
+
+    Last of all on a fresh folder: a process that is killed before leaves nothing that has to be mended. A
+    file that this user cannot replace stays as it is, which `licserver check` reports.
+    """
+    if not expects_database(settings, vault):
+        with contextlib.suppress(OSError, VaultError):
+            change_secrets(settings, lambda held: held.update({_HAS_DATABASE: True}))
 
 
 def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> Vault:
@@ -155,8 +176,6 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
         WrongUse: when the secrets stand in the environment, where nobody but the vendor can change them.
         VaultError: when they cannot be read, or somebody else is changing them for too long.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - most commands only read
-
     if settings.secrets is not None:
         raise WrongUse(
             "the secrets stand in LICSERVER_SECRETS, which cannot be changed from here: put them into "
@@ -165,17 +184,29 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
         )
     open_vault(settings)
     path = settings.data_dir / SECRETS_FILE
+    with _locked(path):
+        held = json.loads(read_secrets_file(path))
+        edit(held)
+        text = json.dumps(held, indent=2)
+        vault = read_vault(text, str(path))
+        _write_secrets(path, text)
+        return vault
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let nobody else write secrets for a block.
+
+    Raises:
+        VaultError: when somebody else does for too long.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - most commands only read
+
     try:
-        with FileLock(lock := path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
-            hand_over(lock, path)
-            held = json.loads(path.read_text(encoding="utf-8"))
-            edit(held)
-            text = json.dumps(held, indent=2)
-            vault = read_vault(text, str(path))
-            _write_secrets(path, text, lambda temporary: temporary.replace(path))
-            return vault
+        with FileLock(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
+            yield
     except Timeout:
-        raise VaultError(f"somebody else is changing {path}; try again") from None
+        raise VaultError(f"another process is changing {path}; try again") from None
 
 
 @contextlib.contextmanager
@@ -198,7 +229,7 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
     path = settings.data_dir / SECRETS_FILE
     kept = path.with_name(f"{SECRETS_FILE}.before-restore")
     read_vault(text, "the backup")
-    old = path.read_text(encoding="utf-8") if path.exists() else None
+    old = read_secrets_file(path) if os.path.lexists(path) else None
     if old == text:
         yield lambda: None
         return
@@ -232,27 +263,36 @@ def read_secrets(settings: Settings) -> str:
     """
     if settings.secrets is not None:
         return settings.secrets.get_secret_value()
-    path = settings.data_dir / SECRETS_FILE
+    return read_secrets_file(settings.data_dir / SECRETS_FILE)
+
+
+def read_secrets_file(path: Path) -> str:
+    """Read a secrets file's text; never to be shown.
+
+    Raises:
+        VaultError: when it cannot be read, or is a link.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        if linked := describe_link(path):
+            raise VaultError(linked)
+        with open_unlinked(path) as file:
+            return file.read().decode()
     except (OSError, UnicodeDecodeError) as problem:
-        raise _unreadable(path, problem) from None
+        why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+        raise VaultError(f"cannot read {path}: {why}") from None
 
 
 def _create_secrets(path: Path) -> None:
     """Write fresh secrets; of two who try at once, one wins."""
-
-    def name(temporary: Path) -> None:
-        with contextlib.suppress(FileExistsError):
-            _link_once(temporary, path)
-
-    _write_secrets(path, json.dumps(new_secrets(), indent=2), name)
+    with _locked(path):
+        if not os.path.lexists(path):
+            _write_secrets(path, json.dumps(new_secrets(), indent=2))
 
 
-def _write_secrets(path: Path, text: str, name: Callable[[Path], object]) -> None:
+def _write_secrets(path: Path, text: str) -> None:
     """Write secrets to a file of another name, then name it durably."""
     with _written(path, text) as temporary:
-        name(temporary)
+        temporary.replace(path)
         sync_folder(path.parent)  # a database elsewhere may be written with them before a power cut
 
 
@@ -277,24 +317,7 @@ def _written(path: Path, text: str) -> Iterator[Path]:
 
 def _keep_owner(handle: int, path: Path) -> None:
     """See to it that whoever reads the secrets goes on reading them."""
-    if not path.exists():
-        hand_over(handle, path.parent)
-        return
-    hand_over(handle, path)
-    if os.name != "nt" and os.fstat(handle).st_uid != path.stat().st_uid:
+    if os.name != "nt" and path.exists() and os.fstat(handle).st_uid != path.stat().st_uid:
         raise VaultError(
             f"{path} belongs to another user, who could not read it then; change it as that user"
         )
-
-
-def _link_once(temporary: Path, path: Path) -> None:
-    """Give the file its name unless the name is taken: `os.replace` would overwrite the winner's."""
-    if os.name == "nt":
-        temporary.rename(path)  # on Windows a rename never overwrites
-    else:
-        os.link(temporary, path)
-
-
-def _unreadable(path: Path, problem: OSError | UnicodeDecodeError) -> VaultError:
-    why = problem.strerror if isinstance(problem, OSError) else "it is no text"
-    return VaultError(f"cannot read {path}: {why}")

@@ -138,7 +138,8 @@ def serve_licenses(folder: Path, clock: Clock = system_clock, **settings: Any) -
         The server, without a product.
     """
     moved = MovedClock(clock)
-    vendor = Vendor(StandaloneSettings(data_dir=folder, **settings), moved)
+    own = StandaloneSettings(data_dir=folder, **settings)
+    vendor = Vendor(own, moved, new_database=own.secrets is not None)
     server = LicenseServer(vendor, moved)
     try:
         server.start()

@@ -29,12 +29,14 @@ class Vault:
         seal_secret: 32 bytes; the same.
         link_secrets: The newest first; `signing` says which one signs, and which are believed (D-30, D-66).
         signing_keys: All that sign answers or have done so; none when answers are not signed (D-60).
+        has_database: Whether a database was written with these secrets (D-158).
     """
 
     index_secret: bytes = field(repr=False)
     seal_secret: bytes = field(repr=False)
     link_secrets: tuple[LinkSecret, ...]
     signing_keys: tuple[SigningKey, ...] = ()
+    has_database: bool = False
     _index: hmac.HMAC = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,15 +1,17 @@
 """Artifacts in a local folder, in which each file lies under its own digest."""
 
 import asyncio
+import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from licserver.errors import ArtifactsError
-from licserver.files import hand_over, sweep, sync_folder
+from licserver.files import describe_link, open_unlinked, sweep, sync_folder
 from licserver.model import Artifact
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -39,7 +41,7 @@ class ArtifactFolder:
         Raises:
             OSError: when the disk is full or cannot be written.
         """
-        self._make(self._folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
         digest, size = hashlib.sha256(), 0
         handle, name = tempfile.mkstemp(dir=self._folder, prefix=_INCOMING)
         temporary = Path(name)
@@ -53,11 +55,10 @@ class ArtifactFolder:
                 target.flush()
                 if os.name != "nt":
                     os.fchmod(target.fileno(), _MODE)
-                hand_over(target.fileno(), self._folder)
                 os.fsync(target.fileno())
             artifact = Artifact(file_name, size, digest.digest())
             path = self.path(artifact)
-            self._make(path.parent)
+            path.parent.mkdir(exist_ok=True)
             temporary.replace(path)
             # The name must be as durable as the bytes before the books may mention it.
             for folder in (path.parent, self._folder, self._folder.parent):
@@ -65,11 +66,6 @@ class ArtifactFolder:
         finally:
             temporary.unlink(missing_ok=True)
         return artifact
-
-    def _make(self, folder: Path) -> None:
-        if not folder.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            hand_over(folder, folder.parent)
 
     def path(self, artifact: Artifact) -> Path:
         """Where an artifact lies; two levels, so that no folder grows without bound."""
@@ -83,7 +79,8 @@ class ArtifactFolder:
     def holds(self, artifact: Artifact) -> bool:
         """Tell whether an artifact is there (`face.Artifacts.holds`)."""
         try:
-            return self.path(artifact).stat().st_size == artifact.size
+            status = self.path(artifact).lstat()  # a link is replaced by the file when it is published again
+            return stat.S_ISREG(status.st_mode) and status.st_size == artifact.size
         except FileNotFoundError:
             return False
         except OSError as problem:
@@ -109,10 +106,12 @@ class ArtifactFolder:
             ArtifactsError: when the folder does not hold it as it was stored, or cannot be read.
         """
         try:
-            file = self.path(artifact).open("rb")
+            file = open_unlinked(self.path(artifact))
         except FileNotFoundError:
             raise ArtifactsError(f"the artifacts folder has no {artifact.sha256.hex()}") from None
         except OSError as problem:
+            if problem.errno == errno.ELOOP and (linked := describe_link(self.path(artifact))):
+                raise ArtifactsError(linked) from None
             raise ArtifactsError(
                 f"the artifacts folder cannot give {artifact.sha256.hex()}: {problem.strerror}"
             ) from None

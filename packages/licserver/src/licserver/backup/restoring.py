@@ -4,8 +4,8 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Self
@@ -13,9 +13,8 @@ from typing import IO, Any, Self
 from licserver.artifacts import Artifacts, open_artifacts
 from licserver.backup.layout import ARTIFACTS, CONTENTS, DATABASE, FORMAT, HEADER, Summary, read_artifact_name
 from licserver.backup.reading import Reader, reading
-from licserver.errors import BackupError, WrongUse
-from licserver.files import hand_over
-from licserver.secrets_file import SECRETS_FILE, other_secrets, read_vault
+from licserver.errors import BackupError, Conflict, StoreError, WrongUse
+from licserver.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
 from licserver.settings import Settings
 from licserver.store import engine, schema
 from licserver.store.dump import Layout, Loading, holds_something, loading
@@ -87,7 +86,7 @@ def _check_secrets(settings: Settings, vault: Vault, *, force: bool) -> None:
         if held.fingerprint != vault.fingerprint:
             raise WrongUse("LICSERVER_SECRETS holds other secrets than the backup; restore without it")
     elif path.exists() and not force:
-        held = read_vault(path.read_text(encoding="utf-8"), str(path))
+        held = read_vault(read_secrets_file(path), str(path))
         if held.fingerprint != vault.fingerprint:
             raise WrongUse(f"{path} holds other secrets than the backup; --force replaces the installation")
 
@@ -132,14 +131,15 @@ class Target:
     def __init__(self, settings: Settings, *, force: bool) -> None:
         found = engine.connect(settings.database)
         try:
-            self._file = None if found.is_remote else Path(str(found.engine.url.database))
-            holds = (self._file is None or self._file.exists()) and holds_something(found)
+            self._file = found.file
+            holds = _holds_something(found)
             if holds and not force:
                 raise WrongUse(
                     "there is an installation already, and a backup never goes over one; give an empty data "
                     "folder and database, or --force to replace it"
                 )
-            if self._file is not None and self._file.exists():
+            # Opening an empty one would remove the log beside it.
+            if self._file is not None and self._file.exists() and self._file.stat().st_size:
                 found.close()
                 _check_unused(self._file)
         finally:
@@ -148,7 +148,6 @@ class Target:
         url = settings.database
         if self._file is not None:
             handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".restore-")  # mode 0600
-            hand_over(handle, self._file if self._file.exists() else self._file.parent)
             os.close(handle)
             self._staged = Path(name)
             url = f"sqlite+pysqlite:///{self._staged}"
@@ -166,24 +165,52 @@ class Target:
         self.database.close()
         if self._file is None:
             return
-        kept = self._file.with_name(f"{self._file.name}.before-restore")
-        if had_one := self._file.exists():
-            self._file.replace(kept)
-        try:
-            self._staged.replace(self._file)
-            place_secrets()
-        except BaseException:
-            if had_one:
-                kept.replace(self._file)
-            else:
+        with _set_aside(self._file):
+            try:
+                self._staged.replace(self._file)
+                place_secrets()
+            except BaseException:
                 self._file.unlink(missing_ok=True)
-            raise
+                raise
 
     def __exit__(self, *_: object) -> None:
         self.database.close()
         if self._file is not None:
             for ending in ("", "-wal", "-shm"):
                 self._staged.with_name(self._staged.name + ending).unlink(missing_ok=True)
+
+
+def _holds_something(found: engine.Database) -> bool:
+    """As `holds_something`; a damaged file, or another program's, holds what only `--force` may replace."""
+    try:
+        schema.check_not_foreign(found)
+        return holds_something(found)
+    except (StoreError, Conflict):
+        if found.file is None:
+            raise
+        return True
+
+
+@contextmanager
+def _set_aside(file: Path) -> Iterator[None]:
+    """Give a SQLite file other names for good; if the block fails, it has its own again.
+
+    With what SQLite keeps beside it: a log that was left alone would be taken for the new file's.
+    """
+    moved = []
+    try:
+        for ending in ("", "-wal", "-shm", "-journal"):
+            own, kept = (file.with_name(name + ending) for name in (file.name, f"{file.name}.before-restore"))
+            if os.path.lexists(own):
+                own.replace(kept)
+                moved.append((kept, own))
+            elif ending:
+                kept.unlink(missing_ok=True)  # an earlier one's
+        yield
+    except BaseException:
+        for kept, own in moved:
+            kept.replace(own)
+        raise
 
 
 def _check_unused(file: Path) -> None:
@@ -193,5 +220,7 @@ def _check_unused(file: Path) -> None:
         link.execute("PRAGMA journal_mode = DELETE")  # takes the file for itself alone
     except sqlite3.OperationalError:
         raise WrongUse(f"somebody has {file} open; stop the server first") from None
+    except sqlite3.DatabaseError:
+        return  # damaged: whoever has it open cannot use it
     finally:
         link.close()

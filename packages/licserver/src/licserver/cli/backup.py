@@ -3,16 +3,22 @@
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from licserver.backup import Summary, restore_backup, write_backup
-from licserver.cli.common import Printer, data_dir_option, standing_aside, vendor_command
+from licserver.cli.common import (
+    Printer,
+    data_dir_option,
+    load_command_settings,
+    standing_aside,
+    vendor_command,
+)
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.files import new_file
 from licserver.phrases import plural
-from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
 
@@ -54,10 +60,8 @@ def restore(file: Path, data_dir: Path | None, *, force: bool, as_json: bool) ->
     The settings say where to: the engine of the database may be another than the backup's. All of FILE is
     checked before anything of it counts.
     """
-    settings = load_settings(data_dir=data_dir)
-    if str(file) != "-" and not file.is_file():
-        raise WrongUse(f"there is no file {file}")
-    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as source:
+    settings = load_command_settings(data_dir)
+    with nullcontext(sys.stdin.buffer) if str(file) == "-" else _open_file(file) as source:
         summary = restore_backup(source, settings, force=force)
     done = f"restored the state of {summary.made_at:%Y-%m-%d %H:%M:%S} UTC:"
     Printer(as_json=as_json).one(_record(summary), _sentence(done, summary))
@@ -66,6 +70,13 @@ def restore(file: Path, data_dir: Path | None, *, force: bool, as_json: bool) ->
         "console's users and passwords, and the licenses that were revoked; everybody is signed out",
         err=True,
     )
+
+
+def _open_file(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except (FileNotFoundError, IsADirectoryError):
+        raise WrongUse(f"there is no file {file}") from None
 
 
 def _record(summary: Summary) -> dict[str, object]:

@@ -7,10 +7,9 @@ from pathlib import Path
 import click
 
 from licserver.checkup import Finding, Level, check_installation
-from licserver.cli.common import Printer, data_dir_option
+from licserver.cli.common import Printer, data_dir_option, load_command_settings
 from licserver.clock import system_clock
 from licserver.errors import SettingsError
-from licserver.settings import load_settings
 
 _SIGNS = {Level.OK: "ok  ", Level.WARNING: "WARN", Level.FAILED: "FAIL"}
 
@@ -27,7 +26,7 @@ def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
     Exit code 0 when nothing has failed; what is only odd does not count.
     """
     try:
-        settings = load_settings(data_dir=data_dir)
+        settings = load_command_settings(data_dir)
     except SettingsError as problem:
         found = [Finding("settings", Level.FAILED, str(problem), "mend the variable that it names")]
     else:

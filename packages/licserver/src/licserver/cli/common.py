@@ -19,6 +19,7 @@ from licserver.environment import is_printable
 from licserver.errors import LicserverError, WrongUse
 from licserver.masking import mask
 from licserver.model import Actor, ActorKind
+from licserver.privileges import become_owner
 from licserver.settings import Settings, load_settings
 from licserver.vendor import Vendor
 
@@ -52,16 +53,25 @@ def data_dir_option(command: F) -> F:
     )(command)
 
 
+def load_command_settings(data_dir: Path | None) -> Settings:
+    """Read the settings, and as root become the data folder's owner, before anything in it is opened."""
+    settings = load_settings(data_dir=data_dir)
+    _user()  # whoever started the command, and not the owner, is named in the audit log
+    become_owner(settings.data_dir)
+    return settings
+
+
 @contextmanager
 def opened(data_dir: Path | None) -> Iterator[Vendor]:
     """Open the vendor's data folder for one command."""
-    with _opened(load_settings(data_dir=data_dir)) as vendor:
+    with open_vendor(load_command_settings(data_dir)) as vendor:
         yield vendor
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[Vendor]:
-    vendor = Vendor(settings, actor=Actor(ActorKind.CLI, _user()))
+def open_vendor(settings: Settings, *, new_database: bool = False) -> Iterator[Vendor]:
+    """Open the data folder of settings that `load_command_settings` read; `new_database` as `Room`."""
+    vendor = Vendor(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
     try:
         yield vendor
     finally:
@@ -80,12 +90,13 @@ def note_done(settings: Settings, action: str, object_: tuple[str, str], **detai
         details: For JSON; no secrets.
     """
     try:
-        with _opened(settings) as vendor:
+        with open_vendor(settings) as vendor:
             vendor.note_alone(action, object_, **details)
     except (LicserverError, OSError) as problem:
         click.echo(f"warning: done, but not recorded in the audit log: {mask(str(problem))}", err=True)
 
 
+@functools.cache
 def _user() -> str:
     """Who has started the command, for the audit log."""
     try:

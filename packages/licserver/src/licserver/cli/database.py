@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Commands, Printer, data_dir_option
+from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, open_vendor
 from licserver.errors import StoreError
-from licserver.settings import Settings, load_settings
+from licserver.secrets_file import SECRETS_FILE, expects_database, open_vault, read_secrets, read_vault
+from licserver.settings import Settings
 from licserver.store import Database, schema
 from licserver.store.engine import connect
 
 
 @click.group("db", cls=Commands)
 def database_group() -> None:
-    """Upgrade, check and count the database."""
+    """Create, upgrade, check and count the database."""
 
 
 def _database_command(function: Callable[..., None]) -> Callable[..., None]:
@@ -25,7 +26,7 @@ def _database_command(function: Callable[..., None]) -> Callable[..., None]:
     @data_dir_option
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
     def command(data_dir: Path | None, *, as_json: bool) -> None:
-        function(load_settings(data_dir=data_dir), Printer(as_json=as_json))
+        function(load_command_settings(data_dir), Printer(as_json=as_json))
 
     command.__doc__ = function.__doc__
     return command
@@ -40,7 +41,7 @@ def _connected(settings: Settings, *, make: bool = False) -> Iterator[Database]:
         raise _none_yet()
     database = connect(settings.database)
     try:
-        if not (make or database.is_remote or Path(str(database.engine.url.database)).exists()):
+        if not (make or database.file is None or database.file.exists()):
             raise _none_yet()
         yield database
     finally:
@@ -51,19 +52,44 @@ def _none_yet() -> StoreError:
     return StoreError("there is no database yet; the first command that needs one makes it")
 
 
+@database_group.command("create")
+@_database_command
+def create(settings: Settings, printer: Printer) -> None:
+    """Create a new database for secrets that had one, which is lost: no license key is known in it."""
+    from licserver.store import migrate  # noqa: PLC0415 - Alembic takes as long as all the rest
+
+    with _connected(settings, make=True) as database:
+        schema.check_new(database)
+        open_vault(settings)
+        migrate.upgrade(database)
+    with open_vendor(settings, new_database=True) as vendor:
+        vendor.note_alone("database.create", ("installation", "-"))
+    printer.one({"to": schema.HEAD}, f"created: schema {schema.HEAD}")
+
+
 @database_group.command("upgrade")
 @_database_command
 def upgrade(settings: Settings, printer: Printer) -> None:
     """Bring the database to the schema of this program."""
-    from licserver.store import migrate  # noqa: PLC0415 - Alembic takes as long as all the rest
+    from licserver.store import migrate  # noqa: PLC0415 - the same
 
     with _connected(settings, make=True) as database:
+        if schema.read_version(database) is None:
+            schema.check_expected(database, None, expected=_is_expected(settings))
+            schema.check_new(database)
         before = migrate.upgrade(database)
     done = f"upgraded from {before}" if before else "set up"
     printer.one(
         {"from": before, "to": schema.HEAD},
         f"the schema is {schema.HEAD} already" if before == schema.HEAD else f"{done}: schema {schema.HEAD}",
     )
+
+
+def _is_expected(settings: Settings) -> bool:
+    """Return whether the secrets at hand, if there are any, belong to a database."""
+    if settings.secrets is None and not (settings.data_dir / SECRETS_FILE).exists():
+        return False
+    return expects_database(settings, read_vault(read_secrets(settings), SECRETS_FILE))
 
 
 @database_group.command("check")

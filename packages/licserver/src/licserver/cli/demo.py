@@ -20,6 +20,7 @@ import click
 from licserver.cli.common import bind
 from licserver.clock import system_clock
 from licserver.model import EnvironmentPolicy, LicenseTerms
+from licserver.privileges import become_owner
 from licserver.settings import StandaloneSettings, check_names
 from licserver.vendor import Vendor
 
@@ -59,6 +60,8 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
     from licserver.web.logs import set_up_logging  # noqa: PLC0415 - as in serve.py
 
     check_names()
+    if data_dir is not None:
+        become_owner(data_dir)
     # Held back until the server listens for it: half way into the folder it would leave that behind.
     _hold_sigterm(held=True)
     set_up_logging()

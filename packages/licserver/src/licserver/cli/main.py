@@ -1,6 +1,7 @@
 """The group of all commands, and how it ends: one clear line, and a code that says whose fault it was."""
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -12,6 +13,7 @@ import click
 from licserver import __version__
 from licserver.errors import LicserverError, WrongUse
 from licserver.masking import mask
+from licserver.privileges import user_name
 
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
@@ -52,7 +54,7 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "check": ("licserver.cli.check:check", "Say whether all is well, with advice."),
     "token": ("licserver.cli.tokens:token_group", "Who may use the admin API."),
     "audit": ("licserver.cli.audit:audit", "Show who changed what."),
-    "db": ("licserver.cli.database:database_group", "Upgrade, check and count the database."),
+    "db": ("licserver.cli.database:database_group", "Create, upgrade, check and count the database."),
 }
 
 
@@ -116,6 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     What nobody foresaw ends with its traceback, to be reported, and masked: reports are mailed around.
     """
+    started_as = _user_id()
     try:
         licserver.main(arguments, prog_name="licserver", standalone_mode=False)
         code = 0
@@ -126,18 +129,40 @@ def main(arguments: list[str] | None = None) -> None:
         code = _fail(wrong.format_message(), EXIT_WRONG_USE)
     except LicserverError as problem:
         code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, WrongUse) else EXIT_FAILED)
+        _explain_denial(problem, started_as)
     except BrokenPipeError:  # the reader of our output has what it wanted
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - or the interpreter complains at exit
         code = EXIT_FAILED
     except OSError as problem:
         where = f": {problem.filename}" if problem.filename else ""
         code = _fail(f"{problem.strerror or problem}{where}", EXIT_FAILED)
+        _explain_denial(problem, started_as)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", EXIT_INTERRUPTED)
-    except Exception:  # noqa: BLE001 - told in full, and in an exit code
+    except Exception as problem:  # noqa: BLE001 - told in full, and in an exit code
         click.echo(mask(traceback.format_exc()), err=True, nl=False)
         code = EXIT_FAILED
+        _explain_denial(problem, started_as)
     sys.exit(code)
+
+
+def _user_id() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0  # Windows has none
+
+
+def _explain_denial(problem: Exception, started_as: int) -> None:
+    """Explain to root why a file cannot be had: the command acts as the data folder's owner (D-157).
+
+    A missing module counts as well, where only root can read the program.
+    """
+    denied = os.strerror(errno.EACCES) in str(problem) or isinstance(problem, ImportError)
+    if denied and _user_id() != started_as:
+        name = user_name(_user_id())
+        click.echo(
+            f"licserver: root's commands act as {name}, to whom the data folder belongs: use a place that "
+            f"{name} can reach, or - for standard input or output",
+            err=True,
+        )
 
 
 def _fail(message: str, code: int) -> int:

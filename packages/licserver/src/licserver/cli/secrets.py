@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from licserver.cli.common import Commands, Printer, data_dir_option, note_done
+from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, note_done
 from licserver.clock import system_clock
 from licserver.rotation import Standing, rotate, standings
 from licserver.secrets_file import open_vault
-from licserver.settings import load_settings
 
 
 @click.group("secret", cls=Commands)
@@ -23,7 +22,7 @@ def secret_group() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def list_secrets(data_dir: Path | None, *, as_json: bool) -> None:
     """List the secrets that are believed, the newest first."""
-    settings = load_settings(data_dir=data_dir)
+    settings = load_command_settings(data_dir)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     _show(Printer(as_json=as_json), standings(open_vault(settings).link_secrets, system_clock()))
 
@@ -45,7 +44,7 @@ def rotate_secrets(data_dir: Path | None, after: int, *, as_json: bool, leaked: 
 
     Links that are out stay good for their hour.
     """
-    settings = load_settings(data_dir=data_dir)
+    settings = load_command_settings(data_dir)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked)
     new = found[0]

@@ -37,25 +37,26 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     from licserver.web.supervisor import take_supervisor  # noqa: PLC0415
 
     tell_supervisor = take_supervisor()
-    set_up_logging(load_settings(data_dir=data_dir).log_format)
-    with opened(data_dir) as vendor:
-        settings = vendor.settings
-        with bind(host, port) as sock, ExitStack() as stack:
-            where = {"listening": serving.address_of(sock)}
-            admin_sock = None
-            if settings.admin_address is not None:
-                admin_sock = stack.enter_context(bind(*settings.admin_address))
-                where["admin"] = serving.address_of(admin_sock)
+    settings = load_settings(data_dir=data_dir)
+    set_up_logging(settings.log_format)
+    # The sockets first: ports below 1024 are root's, which ends with the opening of the data folder.
+    with bind(host, port) as sock, ExitStack() as stack:
+        where = {"listening": serving.address_of(sock)}
+        admin_sock = None
+        if settings.admin_address is not None:
+            admin_sock = stack.enter_context(bind(*settings.admin_address))
+            where["admin"] = serving.address_of(admin_sock)
 
-            def announce() -> None:
-                tell_supervisor()
-                if as_json:
-                    click.echo(json.dumps(where))
-                    return
-                click.echo(f"listening on {where['listening']}")
-                if "admin" in where:
-                    click.echo(f"admin API on {where['admin']}")
+        def announce() -> None:
+            tell_supervisor()
+            if as_json:
+                click.echo(json.dumps(where))
+                return
+            click.echo(f"listening on {where['listening']}")
+            if "admin" in where:
+                click.echo(f"admin API on {where['admin']}")
 
+        with opened(data_dir) as vendor:
             if workers == 1:
                 asyncio.run(serving.serve(vendor, sock, announce, admin_sock))
                 return

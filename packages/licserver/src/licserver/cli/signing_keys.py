@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import click
 
 from licserver import keyring
-from licserver.cli.common import Commands, Printer, data_dir_option, note_done
+from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, note_done
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.keys import PrivateKey, SigningKey
-from licserver.settings import Settings, load_settings
+from licserver.settings import Settings
 from licserver.signatures import newest_first
 
 R = TypeVar("R")
@@ -28,7 +28,7 @@ def _command(function: Callable[..., R]) -> Callable[..., R]:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
     @functools.wraps(function)
     def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> R:
-        return function(load_settings(data_dir=data_dir), Printer(as_json=as_json), **parameters)
+        return function(load_command_settings(data_dir), Printer(as_json=as_json), **parameters)
 
     return command
 

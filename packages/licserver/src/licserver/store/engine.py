@@ -1,6 +1,7 @@
 """Opening the database: what each engine must be told, and what a failure is called outside this room."""
 
 import contextlib
+import os
 import sqlite3
 import time
 import warnings
@@ -59,10 +60,13 @@ def _connect_sqlite(url: URL) -> "Database":
         raise SettingsError(
             "LICSERVER_DATABASE_URL: name a file; several threads and processes share the database"
         )
+    if url.database.startswith("file:"):
+        raise SettingsError("LICSERVER_DATABASE_URL: name the file by its path, without file:")
     if not Path(url.database).parent.is_dir():
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no folder {Path(url.database).parent}")
     engines = _create(url), _create(url, poolclass=NullPool)
     for engine, patience in zip(engines, (_PATIENCE, RUN_LIMIT), strict=True):
+        event.listen(engine, "do_connect", _open_existing)
         event.listen(engine, "connect", partial(_prepare_sqlite, patience))
         event.listen(engine, "begin", partial(_begin_sqlite, patience))
     return Database(*engines)
@@ -115,6 +119,12 @@ def _create(url: URL, **more: Any) -> Engine:
         raise SettingsError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
 
 
+def _open_existing(_dialect: Any, _record: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+    """Open a file that exists: SQLite would create another one, for all to read, and drop a log beside it."""
+    uri = f"{Path(arguments[0]).as_uri()}?mode=rw"
+    return None if options.get("uri") else sqlite3.connect(uri, uri=True, **options)
+
+
 def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
     # First: the next ones may meet a lock.
@@ -129,6 +139,9 @@ def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
 
     Of two who meet at a fresh file one is told that it is locked, whatever the timeout: it tries again.
     """
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and "facts" not in tables:
+        return  # another program's, which will be refused: it stays as it is
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -182,6 +195,19 @@ class Database:
         # SQLite's lock is the whole file's, and BEGIN IMMEDIATE has it already.
         self.locks_rows: Final = engine.dialect.name != "sqlite"
         self.is_remote: Final = engine.dialect.name != "sqlite"
+        self.file: Final = None if self.is_remote else Path(str(engine.url.database))
+
+    def create_file(self) -> None:
+        """Create the SQLite file, empty and for this user alone whatever the umask; keep one that exists.
+
+        SQLite gives the files beside it the same mode.
+
+        Raises:
+            OSError: when it cannot be created.
+        """
+        if self.file is not None:
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def reader(self) -> Lane:
         """Make a lane whose every statement is a transaction of its own."""
@@ -303,5 +329,10 @@ class Database:
 
 
 def _unavailable(error: BaseException | None) -> StoreUnavailable:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return StoreUnavailable(
+            f"the database file is damaged or no SQLite database ({error}); stop the server, and restore a "
+            "backup: licserver restore FILE --force"
+        )
     first_line = str(error).partition("\n")[0]  # further lines of PostgreSQL quote values
     return StoreUnavailable(f"the database failed: {first_line}")

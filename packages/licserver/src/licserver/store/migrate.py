@@ -62,6 +62,7 @@ def migrate(database: Database, act: Callable[[Config], None]) -> None:
         StoreUnavailable: when the database fails; then nothing has changed.
     """
     config = make_config()
+    database.create_file()
     with database.unhurried(enforced=False) as connection:
         if database.is_remote:
             connection.execute(select(func.pg_advisory_xact_lock(_ONE_AT_A_TIME % 2**63)))

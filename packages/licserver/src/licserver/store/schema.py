@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from licserver.errors import StoreError
-from licserver.files import hand_over
+from licserver.errors import Conflict, StoreError
+from licserver.files import describe_link
 from licserver.store.engine import Database, connect
 from licserver.store.tables import facts, metadata
 
@@ -43,7 +43,7 @@ alembic_version: Final = Table(
 )
 
 
-def open_database(url: str, fingerprint: bytes) -> Database:
+def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Database:
     """Open the vendor's database; a fresh SQLite file is set up first.
 
     A PostgreSQL database is not: it may be somebody else's, or not be meant at all.
@@ -51,20 +51,22 @@ def open_database(url: str, fingerprint: bytes) -> Database:
     Args:
         url: SQLAlchemy URL.
         fingerprint: `Vault.fingerprint` of the secrets at hand.
+        expected: Whether it must have been written with them already, so that none is set up (D-158).
 
     Raises:
-        StoreError: when its schema is not this program's, or when it belongs to other secrets, so that
-            no key could be found in it.
-        StoreUnavailable: when it cannot be opened.
+        StoreError: when it is expected and missing, when its schema is not this program's, or when it belongs
+            to other secrets, so that no key could be found in it. Then nothing has changed.
+        StoreUnavailable: when it cannot be opened, or is damaged.
     """
     database = connect(url)
     try:
         version = read_version(database)
+        check_expected(database, version, expected=expected)
         if version is None and not database.is_remote:
             version = _set_up(database)
-            _hand_over(Path(str(database.engine.url.database)))
         check_version(version)
-        _check_fingerprint(database, fingerprint)
+        _probe(database)
+        _check_fingerprint(database, fingerprint, expected=expected)
     except BaseException:
         database.close()
         raise
@@ -83,30 +85,55 @@ def is_in_use(url: str) -> bool:
     """
     database = connect(url)
     try:
-        if not (database.is_remote or Path(str(database.engine.url.database)).exists()):
-            return False
-        if read_version(database) is None:
-            return False
-        with database.reading() as connection:
-            return connection.scalar(_OWNER) is not None
+        return has_owner(database)
     finally:
         database.close()
+
+
+def has_owner(database: Database) -> bool:
+    """Return whether a database was written with somebody's secrets; raises as `is_in_use`."""
+    if read_version(database) is None:
+        return False
+    with database.reading() as connection:
+        return connection.scalar(_OWNER) is not None
 
 
 def read_version(database: Database) -> str | None:
     """Read which schema a database has.
 
     Returns:
-        Its revision, or None when it is empty.
+        Its revision, or None when it is empty or a file that is missing, which is not created.
 
     Raises:
-        StoreError: when it has tables of our names that are not ours, or cannot hold all text.
+        StoreError: when it has tables of our names that are not ours, cannot hold all text, or is a link.
         StoreUnavailable: when it fails.
     """
+    if database.file is not None and not _has_content(database.file):
+        return None
     with database.reading() as connection:
         if database.is_remote:
             _check_encoding(connection)
         return _read_version(connection)
+
+
+def _has_content(file: Path) -> bool:
+    """Return whether a SQLite file is there and not empty, without opening it.
+
+    Opening an empty one removes the log beside it. And closing a file of our own accord would release the
+    locks that SQLite holds on it in this process.
+    """
+    beside = [file.with_name(file.name + ending) for ending in ("-wal", "-shm", "-journal")]
+    for one in (file, *beside):
+        if linked := describe_link(one):
+            raise StoreError(linked)
+    if file.exists() and file.stat().st_size:
+        return True
+    if beside[0].exists() and beside[0].stat().st_size:
+        raise StoreError(
+            f"{file} is missing or empty, and {beside[0].name} holds what was last written to it: put the "
+            "file back beside it, restore a backup (licserver restore FILE --force), or move both away"
+        )
+    return False
 
 
 def _check_encoding(connection: Connection) -> None:
@@ -168,10 +195,74 @@ def check_version(version: str | None) -> None:
         )
 
 
+def check_expected(database: Database, version: str | None, *, expected: bool) -> None:
+    """Refuse an empty or missing database where there must be one.
+
+    Args:
+        database: The one.
+        version: From `read_version`.
+        expected: As `open_database`.
+
+    Raises:
+        StoreError: saying what to do about it.
+    """
+    if version is None and expected:
+        raise _lost(database)
+
+
+def _lost(database: Database) -> StoreError:
+    what = (
+        "this PostgreSQL database holds none of licserver's"
+        if database.file is None
+        else f"{database.file} is missing, or holds no database of licserver"
+    )
+    return StoreError(
+        f"{what}, and the secrets belong to one; nothing was changed. See that LICSERVER_DATA_DIR and "
+        "LICSERVER_DATABASE_URL name the right one, restore a backup (licserver restore FILE), or create a "
+        "new database, in which no license key is known: licserver db create"
+    )
+
+
+def check_new(database: Database) -> None:
+    """Refuse to create a database where there is one.
+
+    Raises:
+        Conflict: when it was written with secrets, or is a file with another program's tables.
+        StoreError, StoreUnavailable: as `read_version`.
+    """
+    if has_owner(database):
+        raise Conflict(
+            f"there is a database already: {database.file or 'the one that LICSERVER_DATABASE_URL names'}; "
+            "to begin anew, name another one, or move this one away"
+        )
+    check_not_foreign(database)
+
+
+def check_not_foreign(database: Database) -> None:
+    """Refuse a SQLite file with another program's tables; a PostgreSQL database may be shared.
+
+    Raises:
+        Conflict: when it is one.
+        StoreError, StoreUnavailable: as `read_version`.
+    """
+    if database.file is not None and read_version(database) is None and _has_content(database.file):
+        with database.reading() as connection:
+            _check_no_tables(connection)
+
+
+def _check_no_tables(connection: Connection) -> None:
+    if set(inspect(connection).get_table_names()) - {alembic_version.name}:
+        raise Conflict(
+            "this SQLite file holds tables of another program; name another file in LICSERVER_DATABASE_URL"
+        )
+
+
 def _set_up(database: Database) -> str | None:
     """Make all tables at once; that the migrations come to the same is tested."""
+    database.create_file()
     with database.writing() as connection:
         if (version := _read_version(connection)) is None:  # else somebody was faster
+            _check_no_tables(connection)
             metadata.create_all(connection)
             alembic_version.create(connection)
             connection.execute(insert(alembic_version).values(version_num=HEAD))
@@ -179,23 +270,59 @@ def _set_up(database: Database) -> str | None:
     return version
 
 
-def _hand_over(file: Path) -> None:
-    """Give a fresh file, with what SQLite has put beside it, to whom the folder belongs (D-126)."""
-    for one in (file, *file.parent.glob(f"{file.name}-*")):
-        hand_over(one, file.parent)
+def _probe(database: Database) -> None:
+    """Read a row of each table of a SQLite file: a damaged one is to be found now, and not by a customer.
+
+    SQLite compares the file's length with what its header says, and reads each table's first page.
+    `check_pages` reads all of them, which takes seconds.
+    """
+    if database.file is not None:
+        with database.reading() as connection:
+            for table in metadata.tables.values():
+                columns = ", ".join(table.columns.keys())
+                connection.exec_driver_sql(f"SELECT {columns} FROM {table.name} LIMIT 1").fetchone()  # noqa: S608 - our own names
 
 
-def check_owner(database: Database, fingerprint: bytes) -> None:
-    """Refuse a database that was written with other secrets; one that nobody has written into is nobody's.
+def check_pages(database: Database) -> None:
+    """Read every page of a SQLite file; does nothing for PostgreSQL.
 
     Raises:
-        StoreError: when it was.
+        StoreError: when it is damaged.
+        StoreUnavailable: the same, or when it cannot be read.
+    """
+    if database.file is not None:
+        _probe(database)
+        with database.reading() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if found != "ok":
+            raise StoreError(
+                f"{database.file} is damaged ({found}); stop the server, and restore a backup: licserver "
+                "restore FILE --force"
+            )
+
+
+def check_owner(database: Database, fingerprint: bytes, *, expected: bool) -> bool:
+    """Refuse a database that was written with other secrets; one that nobody has written into is nobody's.
+
+    Args:
+        database: With a schema.
+        fingerprint: As `open_database`.
+        expected: As `open_database`.
+
+    Returns:
+        Whether it was written with these.
+
+    Raises:
+        StoreError: when it was written with others, or with none although it is expected.
         StoreUnavailable: when it fails.
     """
     with database.reading() as connection:
         known = connection.scalar(_OWNER)
+    if known is None and expected:
+        raise _lost(database)
     if known is not None and known != fingerprint:
         raise _not_ours()
+    return known is not None
 
 
 def _not_ours() -> StoreError:
@@ -205,16 +332,15 @@ def _not_ours() -> StoreError:
     )
 
 
-def _check_fingerprint(database: Database, fingerprint: bytes) -> None:
-    with database.reading() as connection:
+def _check_fingerprint(database: Database, fingerprint: bytes, *, expected: bool) -> None:
+    if check_owner(database, fingerprint, expected=expected):
+        return
+    with database.writing() as connection:
+        try:
+            with connection.begin_nested():
+                connection.execute(insert(facts).values(name=_FINGERPRINT, value=fingerprint))
+        except IntegrityError:  # another process was faster, perhaps with other secrets
+            pass
         known = connection.scalar(_OWNER)
-    if known is None:
-        with database.writing() as connection:
-            try:
-                with connection.begin_nested():
-                    connection.execute(insert(facts).values(name=_FINGERPRINT, value=fingerprint))
-            except IntegrityError:  # somebody was faster, perhaps with other secrets
-                pass
-            known = connection.scalar(_OWNER)
     if known != fingerprint:
         raise _not_ours()

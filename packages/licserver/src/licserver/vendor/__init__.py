@@ -31,6 +31,7 @@ class Vendor(
         settings: Which folder and which database.
         clock: For the instants that are noted.
         actor: Who acts, for the audit log; `acting_as` names somebody else.
+        new_database: Whether an empty database may be set up for secrets that belong to one (D-158).
 
     Raises:
         VaultError: when the secrets cannot be read, or are lost.

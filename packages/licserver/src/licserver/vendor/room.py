@@ -10,7 +10,7 @@ from licserver.artifacts import Artifacts, open_artifacts
 from licserver.clock import Clock, system_clock
 from licserver.masking import mask
 from licserver.model import SYSTEM, Actor
-from licserver.secrets_file import open_vault
+from licserver.secrets_file import expects_database, note_database, open_vault
 from licserver.settings import Settings
 from licserver.store import Database, Records, is_in_use, open_database
 from licserver.vault import Vault
@@ -22,12 +22,21 @@ class Room:
     Args and Raises: as `licserver.vendor.Vendor`.
     """
 
-    def __init__(self, settings: Settings, clock: Clock = system_clock, actor: Actor = SYSTEM) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock = system_clock,
+        actor: Actor = SYSTEM,
+        *,
+        new_database: bool = False,
+    ) -> None:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.settings = settings
         self.actor = actor
         self.vault: Vault = open_vault(settings, lambda: is_in_use(settings.database))
-        self.database: Database = open_database(settings.database, self.vault.fingerprint)
+        expected = expects_database(settings, self.vault) and not new_database
+        self.database: Database = open_database(settings.database, self.vault.fingerprint, expected=expected)
+        note_database(settings, self.vault)
         self.artifacts: Artifacts = open_artifacts(settings)
         self._records = Records(self.database)
         self._clock = clock
