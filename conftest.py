@@ -1,7 +1,10 @@
-"""For all suites: remember what the run writes, so that its last test can search it for license keys."""
+"""For all suites: which tests are selected, on how many processes, and the search for leaked keys."""
 
+import os
 import signal
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -10,40 +13,43 @@ from hypothesis import settings
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-pytest_plugins = ["harness.engines", "harness.redis_server", "harness.screen"]
-if find_spec("licserver"):  # the client is also tested where there is none
+pytest_plugins = ["harness.engines", "harness.leaks", "harness.redis_server", "harness.screen"]
+if find_spec("licclient"):  # each package is also tested without the other
+    pytest_plugins += ["licclient._pytest_plugin"]
+if find_spec("licserver"):
+    pytest_plugins += ["licserver._pytest_plugin"]
     pytest_plugins += ["harness.admin", "harness.bucket", "harness.commands", "harness.console"]
 
-WRITTEN = pytest.StashKey[list[tuple[str, str]]]()
-LAST = "test_no_key_is_written_anywhere"
+# Hundreds of processes are started, and each would compile all modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+MARKS = {
+    "postgres": "postgresql",
+    "own_postgres": "postgresql",
+    "empty_database": "postgresql",
+    "screen": "window",
+    "hands": "window",
+}
+"""Fixture → the mark of each test that uses it."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Begin with nothing remembered."""
+def pytest_configure() -> None:
+    """Let Ctrl-C end the run."""
     # A run that a shell began in the background ignores Ctrl-C, and so would all programs that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.stash[WRITTEN] = []
-    config.pluginmanager.register(_Recorder(config), "written-recorder")
 
 
-@pytest.fixture
-def written(request: pytest.FixtureRequest) -> list[tuple[str, str]]:
-    """What the tests so far have written: where, and the text."""
-    return request.config.stash[WRITTEN]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run files and single tests in this process: they start at once, and print. Folders run on all cores."""
+    paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    return 0 if all(map(Path.is_file, paths)) else None
 
 
-class _Recorder:
-    """Keeps each test's captured output, log and failure text."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._written = config.stash[WRITTEN]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember what a phase of a test has written."""
-        texts = [report.nodeid, *(text for _, text in report.sections), report.longreprtext]
-        self._written.append((f"{report.nodeid} ({report.when})", "\n".join(texts)))
-
-
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Play the search last, when all others have written what they write."""
-    items.sort(key=lambda item: item.name == LAST)
+    """Mark tests by the fixtures they use."""
+    for item in items:
+        for name in MARKS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(MARKS[name])

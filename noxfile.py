@@ -11,6 +11,8 @@ nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["lint", "types", "alone", "frozen", "docs"]
 
 PACKAGES = ["licclient", "licserver"]
+EVERYTHING = ("-m", "")
+"""Selects marked tests as well."""
 
 
 def sync(session: nox.Session, *arguments: str) -> None:
@@ -93,7 +95,7 @@ def crash(session: nox.Session) -> None:
     files = ["tests/test_crash.py", "tests/test_crash_postgres.py", "tests/test_restarts.py"]
     apps = [f"packages/licclient/tests/test_{name}.py" for name in ("together", "installation_processes")]
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
-    session.run("pytest", *files, *apps, races, *session.posargs, env=campaign)
+    session.run("pytest", *EVERYTHING, *files, *apps, races, *session.posargs, env=campaign)
 
 
 @nox.session
@@ -115,14 +117,15 @@ def mutants(session: nox.Session) -> None:
 def stalls(session: nox.Session) -> None:
     """All tests on a machine that stands still every few seconds; an hour, `-- PATH` for some."""
     sync(session, "--group", "stalls")
-    session.run("python", "tests/stalls.py", *session.posargs)
+    session.run("python", "tests/stalls.py", *EVERYTHING, *session.posargs)
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """2,000 made-up requests for each operation of the OpenAPI document, on both engines."""
     sync(session)
-    session.run("pytest", "tests/test_openapi_fuzz.py", *session.posargs, env={"LICENSING_EXAMPLES": "2000"})
+    made_up = "tests/test_openapi_fuzz.py"
+    session.run("pytest", *EVERYTHING, made_up, *session.posargs, env={"LICENSING_EXAMPLES": "2000"})
 
 
 @nox.session
@@ -136,7 +139,7 @@ def pictures(session: nox.Session) -> None:
 def frozen(session: nox.Session) -> None:
     """Freeze an app and both examples; see them activate over TLS, remember, and the app replace itself."""
     sync(session, "--group", "frozen")
-    session.run("pytest", "tests/frozen", *session.posargs)
+    session.run("pytest", *EVERYTHING, "tests/frozen", *session.posargs)
 
 
 @nox.session
@@ -147,7 +150,7 @@ def deploy(session: nox.Session) -> None:
     """
     sync(session, "--group", "dev", "--group", "deploy")
     kept = {"LICENSING_MACHINE": os.environ.get("LICENSING_MACHINE", f"{session.cache_dir}/machine")}
-    session.run("pytest", "tests/test_deploy_machine.py", *session.posargs, env=kept)
+    session.run("pytest", *EVERYTHING, "tests/test_deploy_machine.py", *session.posargs, env=kept)
 
 
 @nox.session

@@ -17,6 +17,7 @@ from harness.world import Server, World
 from licserver.vendor import LicenseFilter
 
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING),
     pytest.mark.asyncio(loop_scope="module"),
     sqlite_only,

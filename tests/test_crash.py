@@ -8,10 +8,13 @@ import sqlite3
 import time
 from pathlib import Path
 
+import pytest
+
 from harness.ledger import Caller, Ledger, assert_promises_kept, await_load
 from harness.programs import SCRIPTS, run, serving_process
 
 CRASHES = int(os.environ.get("LICENSING_CRASHES", "5"))  # `nox -s crash` asks for 200
+pytestmark = pytest.mark.crash
 CALLERS, KEYS, SLOTS = 8, 12, 5
 
 

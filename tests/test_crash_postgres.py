@@ -13,6 +13,7 @@ from harness.engines import Postgres
 from harness.ledger import Caller, Ledger, assert_promises_kept, await_load
 from harness.programs import SCRIPTS, run, serving_process
 
+pytestmark = pytest.mark.crash
 CRASHES = int(os.environ.get("LICENSING_POSTGRES_CRASHES", "2"))  # `nox -s crash` asks for 20
 CALLERS, KEYS, SLOTS = 8, 12, 5
 BACK_WITHIN = 5.0

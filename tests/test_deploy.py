@@ -21,6 +21,7 @@ import yaml  # type: ignore[import-untyped]
 from harness.programs import environment, run, serving_process
 from licclient import LicenseClient, ServiceUnavailable, Source
 
+pytestmark = pytest.mark.system_tools
 DEPLOY = Path(__file__).parents[1] / "deploy"
 SCRIPTS = Path(sys.executable).parent
 

@@ -17,9 +17,10 @@ from harness.programs import SCRIPTS, run, serving_process
 
 RESTARTS = int(os.environ.get("LICENSING_RESTARTS", "3"))  # `nox -s crash` asks for 20
 
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="Windows has no SIGHUP, and gunicorn no Windows"
-)
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP, and gunicorn no Windows"),
+]
 
 
 class Caller(threading.Thread):

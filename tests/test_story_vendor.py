@@ -60,6 +60,7 @@ def licserver(home: Path) -> Run:
     return run
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING)
 async def test_a_vendors_day(licserver: Run, home: Path, tmp_path: Path) -> None:
     """From the sale to the refund: two machines, a third one that support lets in, and the end of it."""

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-ENGINES = ["sqlite", "postgresql"]
+_POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.postgresql)
+ENGINES = ["sqlite", _POSTGRESQL]
 sqlite_only = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-postgresql_only = pytest.mark.parametrize("engine_name", ["postgresql"], indirect=True)
+postgresql_only = pytest.mark.parametrize("engine_name", [_POSTGRESQL], indirect=True)
 own_engine = pytest.mark.parametrize("engine_name", ["its own"], indirect=True)
 
 _TEMPLATE = "licserver_template"

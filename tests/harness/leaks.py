@@ -1,0 +1,132 @@
+"""Fail a run that has written a license key, a secret or a signed link: as output, in a log, or to a file.
+
+A pytest plugin. With xdist the search runs once, on the controller, over output and folders of all workers.
+"""
+
+import json
+import os
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATTERNS = {
+    "a license key": re.compile(rb"CP(?:-|%2[Dd])[A-Z0-9]{6}(?:(?:-|%2[Dd])[A-Z0-9]{6}){4}"),
+    # 32 bytes in base64, as secrets are stored, and no digest (RFC 9530). The pattern begins at the end: one
+    # rare byte is found forty times as fast as forty-three of sixty-four.
+    "a secret": re.compile(
+        rb"=(?![A-Za-z0-9+/=])(?<=[A-Za-z0-9+/]{43}=)"
+        rb"(?<![A-Za-z0-9+/=_-][A-Za-z0-9+/]{43}=)(?<!sha-256=:[A-Za-z0-9+/]{43}=)"
+    ),
+    "a signed link": re.compile(rb"update-download\?[^\s\"']*signature=[A-Za-z0-9_-]{43}"),
+    "a token": re.compile(rb"lsv_[A-Za-z0-9_-]{43}"),
+    "a private key": re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+}
+SECRETS = "secrets.json"
+ALLOWED = {
+    SECRETS: {"a secret", "a private key"},
+    ".before-restore": {"a secret", "a private key"},
+    ".pem": {"a private key"},
+    ".backup": {"a secret"},
+}
+"""File name or suffix → what the file is made for."""
+
+LARGEST = 64 << 20
+"""Bytes. Larger files are release files full of zeros."""
+
+
+class LeakSearch:
+    """Search the reports of tests as they arrive, and all temporary files at the end of the session."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Search a test's captured output, log and failure text."""
+        text = "\n".join([report.nodeid, *(text for _, text in report.sections), report.longreprtext])
+        leaks = find_patterns(text.encode("utf-8", "surrogatepass"))
+        self._found += [f"{leak} in {report.nodeid} ({report.when})" for leak in leaks]
+
+    @pytest.hookimpl(trylast=True)  # all workers have ended
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Search the files, and fail the run if anything was found."""
+        self._found += search_folder(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+        if self._found and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print what was found."""
+        if self._found:
+            terminalreporter.section("license keys or secrets were written", sep="!", red=True, bold=True)
+            terminalreporter.write_line("\n".join(self._found))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Search on the controller, or in the only process."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(LeakSearch(), "leak-search")
+
+
+def find_patterns(content: bytes) -> list[str]:
+    """Return the names of the patterns that occur in some bytes."""
+    return [name for name, pattern in PATTERNS.items() if pattern.search(content)]
+
+
+def search_folder(folder: Path) -> list[str]:
+    """Search all files below a folder, and their names; returns what was found where."""
+    found = []
+    for path in _files(folder):
+        name = str(path).encode("utf-8", "surrogateescape")
+        allowed = ALLOWED.get(path.name, set()) | ALLOWED.get(path.suffix, set())
+        if path.match("activation-*.state"):  # `activate` without a keyring (D-57)
+            if os.name != "nt" and path.stat().st_mode & 0o077:
+                found.append(f"others may read {path}")
+            allowed = {"a license key"} - set(find_patterns(name))
+        leaks = find_patterns(name + b"\n" + path.read_bytes())
+        found += [f"{leak} in the file {path}" for leak in leaks if leak not in allowed]
+    for secrets in folder.rglob(SECRETS):
+        if secrets.is_file():
+            found += [f"secrets in {path}" for path in _copies(secrets)]
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
+            yield path
+
+
+def _copies(secrets: Path) -> Iterator[Path]:
+    """Yield the files beside a secrets file that hold one of its secrets: raw, in hexadecimal or base64."""
+    forms = [
+        form
+        for raw in _raw_secrets(secrets)
+        for form in (raw, raw.hex().encode(), b64encode(raw), b64encode(raw).rstrip(b"="))
+    ]
+    for path in _files(secrets.parent):
+        content = b"" if path.name == SECRETS else path.read_bytes()
+        if any(form in content for form in forms):
+            yield path
+
+
+def _raw_secrets(secrets: Path) -> list[bytes]:
+    try:
+        content = json.loads(secrets.read_text(encoding="utf-8"))
+    except ValueError:  # broken by a test
+        return []
+    return [b64decode(text) for text in _strings(content) if PATTERNS["a secret"].fullmatch(text.encode())]
+
+
+def _strings(value: Any) -> list[str]:
+    match value:
+        case dict():
+            return [text for part in value.values() for text in _strings(part)]
+        case list():
+            return [text for part in value for text in _strings(part)]
+        case str():
+            return [value]
+        case _:
+            return []
