@@ -1,15 +1,22 @@
-"""The contract, second and third way: the client sends every request, and reads every answer."""
+"""The contract, second way: the client sends every request, and reads every answer.
+
+Every vector is played once, above an HTTP transport in memory; one of each kind over a real socket as well.
+"""
 
 import ipaddress
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
+import httpx
 import pytest
 
 from harness.flavours import Client, opened
-from harness.oracle import Answered, Signer
+from harness.oracle import Answered, Asked, Signer
 from harness.sockets import Replay
-from harness.vectors import Case, load, parameters
+from harness.vectors import LINK, Case, load, parameters
 from harness.world import MovableClock
 from licclient import (
     InvalidRequest,
@@ -20,14 +27,31 @@ from licclient import (
     Source,
     UntrustedAnswer,
     Update,
+    _transport,
 )
 
+BASE = "https://licenses.example"
 CASES = [case for case in load() if case.client is not None]
-SENT = [case for case in CASES if case.client and case.client["sends"]]
+KINDS = {(case.request["path"], case.answer["status"], *(case.client or {})): case for case in CASES}
+SIGNER = Signer()
 
 # What is asked when only the answer matters: a call that every client could make.
 ANY_VERIFY = {"license_key": "CP-ANYKEY-000000-000000-000000-000001", "domain": "home.example"}
 ANY_CHECK = {**ANY_VERIFY, "slug": "photo-studio", "current_version": "1.0"}
+
+Respond = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture
+def answer_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Respond], None]:
+    """Put a function in the place of the network."""
+
+    def use(respond: Respond) -> None:
+        http = _transport.Http(lambda _proxy: httpx.MockTransport(respond), "licclient", 10)
+        monkeypatch.setattr(_transport.Transport, "_http", http)
+
+    monkeypatch.setattr(_transport, "own_ip", lambda _server: "192.0.2.7")
+    return use
 
 
 def _asks(case: Case) -> dict[str, str]:
@@ -60,73 +84,76 @@ def _call(client: Client, case: Case) -> Any:
         return problem
 
 
-@pytest.mark.parametrize("case", parameters(SENT))
-def test_the_client_sends_exactly_this(case: Case, flavour: str, tmp_path: Path, clock: MovableClock) -> None:
-    """Asked to make the case's call, the client puts its method, path and fields on the wire, once."""
-    with (
-        Replay(case.answer).serving() as server,
-        opened(flavour, server.url, **_settings(case, tmp_path, clock)) as client,
-    ):
-        _call(client, case)
-    (asked,) = server.asked
-    assert (asked["method"], asked["path"]) == (case.request["method"], case.request["path"])
-    assert asked["query"] == case.request.get("query", {})
-    assert asked["headers"]["Accept"] == "application/json"
-    if "json" in case.request:
-        assert asked["headers"]["Content-Type"] == "application/json"
-        ipaddress.ip_address(asked["json"]["ip"])  # the machine's own, D-45
-        assert asked["json"] == {**case.request["json"], "ip": asked["json"]["ip"]}
-
-
 @pytest.mark.parametrize("case", parameters(CASES))
-def test_the_client_reads_exactly_this(case: Case, flavour: str, tmp_path: Path, clock: MovableClock) -> None:
-    """Given the case's answer, the client comes to exactly the result that the case names."""
-    with (
-        Replay(case.answer).serving() as server,
-        opened(flavour, server.url, **_settings(case, tmp_path, clock)) as client,
-    ):
-        result = _call(client, case)
-    assert case.client is not None
-    assert _described(result) == {name: value for name, value in case.client.items() if name != "sends"}
-
-
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_a_client_with_a_pin_reads_the_same_when_others_have_signed_it(
-    case: Case, flavour: str, tmp_path: Path, clock: MovableClock
+def test_the_client_sends_and_reads_exactly_this(
+    case: Case, answer_with: Callable[[Respond], None], tmp_path: Path, clock: MovableClock
 ) -> None:
-    """Signed by a library that is not ours, the case's answer comes to the case's result, authenticated."""
-    signer = Signer()
+    """The client sends the case's request once, and reads the case's result: unsigned, untrusted, signed."""
+    settings = _settings(case, tmp_path, clock)
+    requests: list[httpx.Request] = []
+    signed = False
 
-    def sign(answered: Answered) -> None:
-        wish = signer.wish({name.lower(): value for name, value in answered.request.headers.items()})
-        assert wish is not None
-        label, nonce = wish
-        signer.sign(answered, nonce, clock(), label=label)
+    def respond(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        body = json.dumps(case.answer["json"]).replace(LINK, f"{BASE}/api/v1/update-download?license=1")
+        asked = Asked(request.method, str(request.url), dict(request.headers), request.content)
+        headers = {"Content-Type": "application/json"}
+        answered = Answered(asked, case.answer["status"], headers, body.encode())
+        if signed:
+            label, nonce = SIGNER.wish(asked.headers) or ("", "")
+            SIGNER.sign(answered, nonce, clock(), label=label)
+        stream = httpx.ByteStream(answered.body)
+        return httpx.Response(answered.status_code, headers=answered.headers, stream=stream)
 
-    with (
-        Replay(case.answer, sign).serving() as server,
-        opened(
-            flavour, server.url, **_settings(case, tmp_path, clock), public_keys=[Signer().text, signer.text]
-        ) as client,
-    ):
+    answer_with(respond)
+    with opened("sync", BASE, **settings) as client:
         result = _call(client, case)
+    assert _described(result) == _expected(case)
     assert case.client is not None
-    assert _described(result) == {name: value for name, value in case.client.items() if name != "sends"}
+    if case.client["sends"]:
+        (request,) = requests
+        _assert_sent(case, request)
+
+    pins = [Signer().text, SIGNER.text]
+    settings["state_dir"] = tmp_path / "unsigned"
+    with opened("sync", BASE, **settings, public_keys=pins) as client:
+        result = _call(client, case)
+    assert result is None or isinstance(result, (UntrustedAnswer, ServiceUnavailable))
+
+    signed = True
+    settings["state_dir"] = tmp_path / "signed"
+    with opened("sync", BASE, **settings, public_keys=pins) as client:
+        result = _call(client, case)
+    assert _described(result) == _expected(case)
     assert not isinstance(result, License) or result.authenticated
 
 
-@pytest.mark.parametrize("case", parameters(CASES))
-def test_a_client_with_a_pin_believes_no_vector_that_is_not_signed(
-    case: Case, flavour: str, tmp_path: Path, clock: MovableClock
-) -> None:
-    """Word for word the service's answer, and no signature: no license, no refusal, no update."""
-    settings = _settings(case, tmp_path, clock)
+@pytest.mark.parametrize("case", parameters(list(KINDS.values())))
+def test_over_a_socket_it_is_the_same(case: Case, flavour: str, tmp_path: Path, clock: MovableClock) -> None:
+    """One case of each kind, over a real socket, in both flavours."""
     with (
         Replay(case.answer).serving() as server,
-        opened(flavour, server.url, **settings, public_keys=[Signer().text]) as client,
+        opened(flavour, server.url, **_settings(case, tmp_path, clock)) as client,
     ):
         result = _call(client, case)
-    assert result is None or isinstance(result, (UntrustedAnswer, ServiceUnavailable))
+    assert _described(result) == _expected(case)
+    assert len(server.asked) == 1
+
+
+def _expected(case: Case) -> dict[str, Any]:
+    return {name: value for name, value in (case.client or {}).items() if name != "sends"}
+
+
+def _assert_sent(case: Case, request: httpx.Request) -> None:
+    assert (request.method, request.url.path) == (case.request["method"], case.request["path"])
+    query = dict(parse_qsl(request.url.query.decode(), keep_blank_values=True))
+    assert query == case.request.get("query", {})
+    assert request.headers["Accept"] == "application/json"
+    if "json" in case.request:
+        assert request.headers["Content-Type"] == "application/json"
+        sent = json.loads(request.content)
+        ipaddress.ip_address(sent["ip"])  # the machine's own, D-45
+        assert sent == {**case.request["json"], "ip": sent["ip"]}
 
 
 def _described(result: Any) -> dict[str, Any]:

@@ -1,75 +1,159 @@
-"""The contract, first way: the server produces every answer of the vectors, over a real socket."""
+"""The contract, first way: the server produces every answer of the vectors, over a real socket.
+
+Each vector is played once: answer, stored activations, OpenAPI document and signature are asserted together.
+One server runs for all; each vector has its own records.
+"""
 
 import http.client
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
+from openapi_core import Config, OpenAPI
+from openapi_core.testing import MockRequest, MockResponse
 
+from harness.oracle import Answered, Asked, digest, verify, wish
 from harness.vectors import LINK, Case, instant, load, parameters
-from harness.world import MovableClock, Server, World
+from harness.world import MovableClock, Server, World, utc
+from licserver import wire
+from licserver.keys import PrivateKey, SigningKey
+from licserver.secrets_file import new_secrets, write_signing_key
 
 BASE = "https://licenses.example/store"
 DEFAULT_PEER = "198.51.100.7"
+SIGNED = {("POST", wire.VERIFY_PATH), ("GET", wire.UPDATE_CHECK_PATH)}
+UNSIGNED_STATUSES = {400, 408, 413, 503}
+NOW = utc(2026, 1, 1)
+KEY = SigningKey(PrivateKey.generate(), NOW)
+DOCUMENT: dict[str, Any] = json.loads(
+    Path(__file__).parents[1].joinpath("docs/openapi.json").read_text(encoding="utf-8")
+)
+
+# The server keeps releases in memory by their ids, so products keep their rows, and lose their slugs.
+SET_ASIDE = """DELETE FROM activations; DELETE FROM license_words; DELETE FROM licenses;
+    UPDATE products SET slug = 'former-' || id"""
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What a case came to: the answer, and the query that was really sent."""
+class Running(NamedTuple):
+    """A running server, and whose it is."""
 
     world: World
-    query: dict[str, str]
-    status: int
-    headers: http.client.HTTPMessage
-    body: bytes
+    server: Server
 
 
-def play(
-    case: Case,
-    clock: MovableClock,
-    make_world: Callable[..., World],
-    asking: Mapping[str, str] | None = None,
-    **settings: Any,
-) -> Played:
-    """Set the case's records, clock and settings up, and send its request over a real socket.
+@contextmanager
+def serving(folder: Path, ipv6_prefix: int = 128, trusted_proxies: tuple[str, ...] = ()) -> Iterator[Running]:
+    """Run a server that signs. Our connection comes from a trusted proxy, so it can name any address."""
+    world = World(
+        folder,
+        MovableClock(NOW),
+        base_url=BASE,
+        ipv6_prefix=ipv6_prefix,
+        trusted_proxies=["127.0.0.0/8", *trusted_proxies],
+        secrets=json.dumps({**new_secrets(), "signing_keys": [write_signing_key(KEY)]}),
+        miss_limit=0,
+        flood_limit=0,
+    )
+    with closing(world), world.serving() as server:
+        yield Running(world, server)
 
-    Args:
-        case: The case.
-        clock: The world's.
-        make_world: The fixture.
-        asking: Headers to send beside the case's own.
-        **settings: Settings of the server beside the case's own.
-    """
-    clock.now = case.now
-    # Our own connection comes from loopback; as a trusted proxy it can speak for any address.
-    proxies = ["127.0.0.0/8", *case.raw.get("trusted_proxies", [])]
-    settings |= {"base_url": BASE, "trusted_proxies": proxies}
-    world = make_world(ipv6_prefix=case.raw.get("ipv6_prefix", 128), **settings)
-    world.stock(case.given)
-    with world.serving() as server:
-        query = _query(server, world, case)
-        return Played(world, query, *_send(server, case, case.request["path"], query, asking))
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The server of all vectors that need no setting of their own."""
+    with serving(tmp_path_factory.mktemp("vectors")) as running:
+        yield running
+
+
+@pytest.fixture
+def running(case: Case, shared: Running, tmp_path: Path) -> Iterator[Running]:
+    """A server with the case's settings and records, at the case's time."""
+    settings = {name: case.raw[name] for name in ("ipv6_prefix", "trusted_proxies") if name in case.raw}
+    if settings:
+        with serving(tmp_path, **settings) as own:
+            _stock(own.world, case)
+            yield own
+        return
+    with closing(sqlite3.connect(shared.world.vendor.settings.data_dir / "licserver.sqlite3")) as database:
+        database.executescript(SET_ASIDE)
+    _stock(shared.world, case)
+    yield shared
+
+
+@pytest.fixture(scope="module")
+def openapi() -> OpenAPI:
+    """The document, itself checked against the OpenAPI 3.1 schema when it is loaded."""
+    media_types = {"application/jose+json": json.loads}
+    return OpenAPI.from_dict(DOCUMENT, config=Config(extra_media_type_deserializers=media_types))
 
 
 @pytest.mark.parametrize("case", parameters(load()))
-def test_the_server_answers_exactly_this(
-    case: Case, clock: MovableClock, make_world: Callable[..., World]
-) -> None:
-    """Records, clock and request of the case give its status, its body and what is stored afterwards."""
-    played = play(case, clock, make_world)
-    assert played.status == case.answer["status"], played.body
+def test_the_server_answers_exactly_this(case: Case, running: Running, openapi: OpenAPI) -> None:
+    """The case gives its status, body and activations; the answer is documented, and signed."""
+    world, server = running
+    method, path = case.request["method"], case.request["path"]
+    query = _query(server, world, case)
+    asking = {}
+    if (method, path) in SIGNED:
+        asking = {
+            "Accept-Signature": wish("bm9uY2U", keyid=KEY.id),
+            "Content-Digest": digest(case.body() or b""),
+        }
+    status, headers, body = _send(server, case, path, query, asking)
+    assert status == case.answer["status"], body
     for name, value in case.answer.get("headers", {}).items():
-        assert played.headers[name] == value
+        assert headers[name] == value
     if "file" in case.answer:
-        assert played.body == played.world.files[case.answer["file"]]
+        assert body == world.files[case.answer["file"]]
     else:
-        _assert_same_json(played.body, case.answer["json"])
+        _assert_same_json(body, case.answer["json"])
     given = {license_["key"]: license_.get("activations", []) for license_ in case.given["licenses"]}
     for key, activations in (given | case.raw.get("after", {})).items():
-        assert played.world.activations(key) == sorted(activations)
+        assert world.activations(key) == sorted(activations)
+
+    if status not in {404, 405} or "routes" not in case.file:
+        request = MockRequest("http://localhost", method.lower(), path, args=query)
+        told = dict(headers.items())
+        response = MockResponse(body, status, told, content_type=str(headers["Content-Type"]))
+        openapi.validate_response(request, response)
+    if not asking or status in UNSIGNED_STATUSES:
+        assert "Signature" not in headers
+        return
+    target = BASE + path + (f"?{urlencode(query)}" if query else "")
+    asked = Asked(method, target, asking, case.body() or b"")
+    answered = Answered(asked, status, dict(headers.items()), body)
+    result = verify(answered, {KEY.id: KEY.private.public.raw}, case.now.replace(microsecond=0))
+    assert result.nonce == "bm9uY2U"
+    assert list(result.parameters) == ["created", "expires", "keyid", "nonce", "alg", "tag"]
+
+
+def test_every_described_status_is_answered_in_a_vector_or_is_about_trouble() -> None:
+    """The document promises nothing but what vectors show; parts, buckets and trouble are elsewhere."""
+    shown = {(case.request["path"], str(case.answer["status"])) for case in load()}
+    described = {
+        (path, status)
+        for path, operations in DOCUMENT["paths"].items()
+        for operation in operations.values()
+        for status in operation["responses"]
+    }
+    elsewhere = {status for _, status in described - shown}
+    assert elsewhere == {"206", "307", "400", "408", "415", "416", "429", "503"}
+
+
+def test_the_document_names_no_server() -> None:
+    """A vendor serves under an address of its own: the document is the same for all."""
+    assert DOCUMENT["servers"] == [{"url": "/"}]
+    assert BASE not in json.dumps(DOCUMENT)
+
+
+def _stock(world: World, case: Case) -> None:
+    world.clock.now = case.now
+    world.stock(case.given)
 
 
 def _send(
