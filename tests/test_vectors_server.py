@@ -7,7 +7,7 @@ One server runs for all; each vector has its own records.
 import http.client
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,7 +88,7 @@ def running(case: Case, shared: Running, tmp_path: Path) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def openapi() -> OpenAPI:
     """The document, itself checked against the OpenAPI 3.1 schema when it is loaded."""
-    media_types = {"application/jose+json": json.loads}
+    media_types: dict[str, Callable[[bytes], Any]] = {"application/jose+json": json.loads}
     return OpenAPI.from_dict(DOCUMENT, config=Config(extra_media_type_deserializers=media_types))
 
 

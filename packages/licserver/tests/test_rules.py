@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from licserver.model import Artifact, Environment, Halves, License, Product, Release
+from licserver.model import Artifact, Environment, Halves, License, LicenseState, Product, Release
 from licserver.rules import (
     DownloadRefusal,
     Offer,
     UpdateRefusal,
     Valid,
     VerifyRefusal,
+    draw_key,
     judge_download,
     judge_update,
     judge_verify,
+    may_download,
+    state_of,
 )
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -134,3 +137,36 @@ def test_download_names_the_first_refusal(no_license, no_release, revoked, withd
         (True, release),
     ]
     assert verdict == next(answer for applies, answer in order if applies)
+
+
+@pytest.mark.parametrize(("revoked", "expired", "support_over", "policy"), list(product(BOTH, repeat=4)))
+def test_a_download_is_offered_while_license_and_support_last(revoked, expired, support_over, policy):
+    """Revocation is named before expiry (D-01); only an active license gets a file."""
+    license_ = a_license(
+        revoked_at=NOW if revoked else None,
+        expires_on=date(2026, 6, 14) if expired else None,
+        support_until=date(2026, 6, 14) if support_over else None,
+    )
+    state = LicenseState.ACTIVE
+    if expired:
+        state = LicenseState.EXPIRED
+    if revoked:
+        state = LicenseState.REVOKED
+    assert state_of(license_, NOW) is state
+    wanted = Product(1, "app", "App", has_support_policy=policy, latest=RELEASE)
+    offered = state is LicenseState.ACTIVE and not (support_over and policy)
+    assert may_download(wanted, license_, NOW) is offered
+
+
+def test_a_key_is_drawn_from_fair_bytes_only(monkeypatch):
+    """Each letter is as likely as another: bytes beyond a multiple of 36 are dropped, and more are drawn."""
+    drawn = [bytes([252, 255] * 5) + bytes(range(20)), bytes(range(20, 30))]
+    sizes = []
+
+    def token_bytes(size):
+        sizes.append(size)
+        return drawn.pop(0)
+
+    monkeypatch.setattr("licserver.rules.secrets.token_bytes", token_bytes)
+    assert draw_key() == "CP-ABCDEF-GHIJKL-MNOPQR-STUVWX-YZ0123"
+    assert sizes == [40, 40]
