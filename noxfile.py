@@ -1,14 +1,20 @@
-"""What CI checks beside the tests, each in an environment of its own: `uv run --group dev nox -l`."""
+"""What CI checks beside the README's test command: `uv run --group dev nox -l`.
 
+Most sessions run in the workspace's own environment, which that command has filled; a session whose result
+depends on what is installed has one of its own.
+"""
+
+import json
 import os
 import shutil
+from pathlib import Path
 
 import nox
 
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = True
-nox.options.sessions = ["lint", "types", "alone", "frozen", "docs"]
+nox.options.sessions = ["full", "lint", "types", "alone", "frozen", "docs"]
 
 PACKAGES = ["licclient", "licserver"]
 EVERYTHING = ("-m", "")
@@ -16,75 +22,87 @@ EVERYTHING = ("-m", "")
 
 
 def sync(session: nox.Session, *arguments: str) -> None:
-    """Install what the lock file says into the session's environment, and nothing else."""
+    """Install what the lock file names into the session's environment, and nothing else."""
     session.run_install(
         "uv", "sync", "--locked", *arguments, env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location}
     )
 
 
-@nox.session
+def run(session: nox.Session, *command: str, group: str = "test", env: dict[str, str] | None = None) -> None:
+    """Run a command in the workspace's environment, with one more group of tools."""
+    session.run("uv", "run", "--quiet", "--locked", "--group", group, *command, env=env, external=True)
+
+
+@nox.session(venv_backend="none")
+def full(session: nox.Session) -> None:
+    """Every test, marked ones as well, and every branch of the pure modules."""
+    if session.posargs:  # some of the tests cover some of the modules
+        run(session, "pytest", *EVERYTHING, *session.posargs)
+        return
+    modules = [module for package in PACKAGES for module in pure_modules(package)]
+    config = Path(session.create_tmp(), "coverage.toml")
+    # Nothing but these modules is traced, so that it costs next to nothing.
+    config.write_text(f"[run]\nbranch = true\ninclude = {json.dumps(modules)}\n", encoding="utf-8")
+    measured = ("-p", "pytest_cov", "--cov", f"--cov-config={config}", "--cov-report=")
+    run(session, "pytest", *EVERYTHING, *measured)
+    run(session, "coverage", "report", f"--include={','.join(modules)}")
+
+
+def pure_modules(package: str) -> list[str]:
+    """Return the files of the modules that take values and return values, as their contract lists them."""
+    contracts = nox.project.load_toml("pyproject.toml")["tool"]["importlinter"]["contracts"]
+    (pure,) = (contract for contract in contracts if contract["id"] == f"{package}-pure")
+    return [f"*/{module.replace('.', '/')}.py" for module in pure["source_modules"]]
+
+
+@nox.session(venv_backend="none")
 def lint(session: nox.Session) -> None:
-    """Style, unused and undeclared dependencies, and who may import whom."""
-    sync(session, "--no-default-groups", "--group", "lint")
-    session.run("ruff", "check")
-    session.run("ruff", "format", "--check")
-    session.run("lint-imports")
+    """Style, workflows, unused and undeclared dependencies, and who may import whom."""
+    run(session, "ruff", "check", group="lint")
+    run(session, "ruff", "format", "--check", group="lint")
+    run(session, "lint-imports", group="lint")
+    workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
+    run(session, "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows, group="lint")
+    run(session, "zizmor", "--offline", "--quiet", *workflows, group="lint")
     for package in PACKAGES:
-        with session.chdir(f"packages/{package}"):
-            # The plugin is loaded by a pytest that is there.
-            names = ("--package-module-name-map", "PySide6-Essentials=PySide6")
-            session.run("deptry", "src", "--per-rule-ignores", "DEP004=pytest", *names)
+        own = ("--config", f"packages/{package}/pyproject.toml", f"packages/{package}/src")
+        # The plugin is loaded by a pytest that is there.
+        names = ("--package-module-name-map", "PySide6-Essentials=PySide6")
+        run(session, "deptry", *own, "--per-rule-ignores", "DEP004=pytest", *names, group="lint")
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def types(session: nox.Session) -> None:
     """Mypy, strict, on both packages and the tests between them; pyright on what apps import."""
-    sync(session, "--group", "lint", "--group", "dev")
-    session.run("mypy")
-    session.run("basedpyright")
+    run(session, "mypy", group="lint")
+    run(session, "basedpyright", group="lint")
 
 
 @nox.session
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def alone(session: nox.Session, package: str) -> None:
-    """One package without the other, its own tests and dependencies, and every branch of its pure rooms."""
+    """Install one package without the other, import it, and run the tests of its pure modules."""
     sync(session, "--package", package, "--group", "test")
     (other,) = set(PACKAGES) - {package}
-    stranger = f"import {package}, importlib.util as u; assert u.find_spec('{other}') is None"
-    session.run("python", "-c", stranger)
-    tests = ["pytest", f"packages/{package}/tests", *session.posargs]
-    if session.posargs:  # some of the tests cover some of the rooms
-        session.run(*tests)
-        return
-    # README's command has just tried both engines, and no room that is looked at here knows one.
-    tests += ["-k", "not postgresql"]
-    # Nothing but these rooms is traced, so that it costs next to nothing.
-    rooms = f"--include={','.join(pure_rooms(package))}"
-    session.run("coverage", "run", rooms, "-m", *tests)
-    session.run("coverage", "report", rooms)
+    not_there = f"import {package}, importlib.util as u; assert u.find_spec('{other}') is None"
+    session.run("python", "-c", not_there)
+    names = {Path(module).stem.lstrip("_") for module in pure_modules(package)}
+    tests = (Path(f"packages/{package}/tests/test_{name}.py") for name in sorted(names))
+    session.run("pytest", *(str(test) for test in tests if test.exists()), *session.posargs)
 
 
-def pure_rooms(package: str) -> list[str]:
-    """Return the files of the rooms that take values and return values, as their contract names them."""
-    told = nox.project.load_toml("pyproject.toml")["tool"]["importlinter"]["contracts"]
-    (pure,) = (contract for contract in told if contract["id"] == f"{package}-pure")
-    return [f"*/{room.replace('.', '/')}.py" for room in pure["source_modules"]]
-
-
-@nox.session
+@nox.session(venv_backend="none")
 def bench(session: nox.Session) -> None:
     """Speed beside a bare handler, as a ratio: `-- quick` for two minutes, `-- --help` for more."""
-    sync(session)
-    session.run("python", "-m", "bench", *(session.posargs or ["full", "--write", "docs"]))
+    run(session, "python", "-m", "bench", *(session.posargs or ["full", "--write", "docs"]))
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def crash(session: nox.Session) -> None:
     """Kill the server 200 times, PostgreSQL 20 times and apps 300 times; restart 20 times, race 200 times.
 
     All under load. The test run does a few of each.
     """
-    sync(session)
     campaign = {
         "LICENSING_CRASHES": "200",
         "LICENSING_POSTGRES_CRASHES": "20",
@@ -95,37 +113,36 @@ def crash(session: nox.Session) -> None:
     files = ["tests/test_crash.py", "tests/test_crash_postgres.py", "tests/test_restarts.py"]
     apps = [f"packages/licclient/tests/test_{name}.py" for name in ("together", "installation_processes")]
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
-    session.run("pytest", *EVERYTHING, *files, *apps, races, *session.posargs, env=campaign)
+    run(session, "pytest", *EVERYTHING, *files, *apps, races, *session.posargs, env=campaign)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def hostile(session: nox.Session) -> None:
     """Honest clients beside clients that attack, ten minutes long; the test run does 20 s of it."""
-    sync(session)
     seconds = {"LICENSING_HOSTILE_SECONDS": "600"}
-    session.run("pytest", "tests/test_hostile.py", *session.posargs, env=seconds)
+    run(session, "pytest", *EVERYTHING, "tests/test_hostile.py", *session.posargs, env=seconds)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def mutants(session: nox.Session) -> None:
-    """Change the rooms that must not be wrong, and see the tests notice; half an hour, `-- rules` for one."""
-    sync(session, "--group", "mutants")
-    session.run("python", "tests/mutants.py", *session.posargs)
+    """Change the modules that must not be wrong, and see the tests notice; half an hour.
+
+    `-- rules` for one of them, `-- --changed` for those that differ from the main branch.
+    """
+    run(session, "python", "tests/mutants.py", *session.posargs, group="mutants")
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def stalls(session: nox.Session) -> None:
     """All tests on a machine that stands still every few seconds; an hour, `-- PATH` for some."""
-    sync(session, "--group", "stalls")
-    session.run("python", "tests/stalls.py", *EVERYTHING, *session.posargs)
+    run(session, "python", "tests/stalls.py", *EVERYTHING, *session.posargs, group="stalls")
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def fuzz(session: nox.Session) -> None:
     """2,000 made-up requests for each operation of the OpenAPI document, on both engines."""
-    sync(session)
     made_up = "tests/test_openapi_fuzz.py"
-    session.run("pytest", *EVERYTHING, made_up, *session.posargs, env={"LICENSING_EXAMPLES": "2000"})
+    run(session, "pytest", *EVERYTHING, made_up, *session.posargs, env={"LICENSING_EXAMPLES": "2000"})
 
 
 @nox.session

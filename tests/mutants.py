@@ -1,6 +1,7 @@
-"""Mutation testing: change the rooms that must not be wrong, line by line, and see a test turn red each time.
+"""Mutation testing: change the modules that must not be wrong, line by line, and see a test turn red for it.
 
-`uv run --group dev nox -s mutants` (`-- licserver` for one package, `-- rules _cache` for some rooms).
+`uv run --group dev nox -s mutants` (`-- licserver` for one package, `-- rules _cache` for some modules,
+`-- --changed` for those whose file or tests differ from the main branch, or from the last commit on it).
 mutmut changes a copy in a temporary folder; nothing here is touched. What survives is printed, and fewer
 than `ENOUGH` killed in any room is a failure. Only the tests named beside a room are run, all of them quick
 and without a database: what they do not see is not held by them.
@@ -53,7 +54,7 @@ timeout_constant = 5
 
 [tool.pytest.ini_options]
 pythonpath = ["tests"]
-addopts = ["--import-mode=importlib", "-p", "no:schemathesis"]
+addopts = ["--import-mode=importlib", "--disable-plugin-autoload", "-p", "asyncio", "-p", "hypothesispytest"]
 asyncio_mode = "auto"
 asyncio_default_fixture_loop_scope = "function"
 """
@@ -106,10 +107,40 @@ def judge(folder: Path, package: str, room: str) -> bool:
     return share >= ENOUGH
 
 
+def git(*arguments: str) -> str:
+    """Run git in this repository; returns what it prints, or nothing where it fails."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, check=False, capture_output=True, text=True)
+    return "" if done.returncode else done.stdout.strip()
+
+
+def changed() -> list[tuple[str, str]]:
+    """Return the modules whose file or tests have changed since the merge base with main, or since HEAD~."""
+    head, base = git("rev-parse", "HEAD"), git("merge-base", "HEAD", "origin/main")
+    if base in {"", head}:
+        base = git("rev-parse", "--verify", "HEAD~")
+    paths = set(git("diff", "--name-only", base).splitlines()) if base else set()
+    return [
+        (package, room)
+        for package, rooms in PACKAGES.items()
+        for room, tests in rooms.items()
+        if paths
+        & {
+            f"packages/{package}/src/{package}/{room}.py",
+            *(f"packages/{package}/tests/test_{test}.py" for test in tests),
+        }
+    ]
+
+
 def main(arguments: list[str]) -> None:
-    """Judge the packages and rooms named, or all."""
+    """Judge the packages and rooms named, those that have changed, or all."""
     every = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
-    chosen = [pair for pair in every if not arguments or set(pair) & set(arguments)]
+    if arguments == ["--changed"]:
+        chosen = changed()
+        print("changed:", ", ".join(room for _, room in chosen) or "none", flush=True)  # noqa: T201 - a report
+        if not chosen:
+            return
+    else:
+        chosen = [pair for pair in every if not arguments or set(pair) & set(arguments)]
     enough = []
     for package, room in chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

@@ -169,7 +169,7 @@ def test_a_link_cannot_be_passed_off_as_anothers():
 
 
 def test_a_new_secret_signs_from_its_instant_and_retires_the_old_one():
-    """Believed at once, it signs from its instant; the old one is believed until its last link ends (D-66)."""
+    """Believed at once, it signs from its instant; the old one is believed until its last link ends."""
     new = LinkSecret("new1", b"n" * 32, signs_from=NOW)
     middle = LinkSecret("mid1", b"m" * 32, signs_from=NOW - timedelta(days=1))
     secrets = [new, middle, OLD]
