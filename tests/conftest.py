@@ -49,10 +49,22 @@ def world(make_world: Callable[..., World]) -> World:
     return make_world()
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the client's retries follow each other at once."""
+    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
+
+
+@pytest.fixture
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """SQLite; with `both_engines` PostgreSQL as well."""
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
 def flavour(request: pytest.FixtureRequest) -> str:
-    """Which of the two clients tells the story."""
-    return str(request.param)
+    """Which of the two clients is used: the synchronous one; with `both_flavours` the other as well."""
+    return str(getattr(request, "param", "sync"))
 
 
 @pytest.fixture

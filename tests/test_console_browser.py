@@ -12,7 +12,6 @@ from playwright.async_api import Browser, expect
 from harness import chromium
 from harness.chromium import DESK, PHONE, Visitor, visiting
 from harness.console_shop import EVIL, add_alice, stock_long_names, stock_shop
-from harness.engines import sqlite_only
 from harness.world import Server, World
 from licserver.vendor import LicenseFilter
 
@@ -20,7 +19,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING),
     pytest.mark.asyncio(loop_scope="module"),
-    sqlite_only,
 ]
 
 

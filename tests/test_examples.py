@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from harness.customer import EXAMPLES, PRODUCT, SLUG, Customer, example, running
-from harness.engines import sqlite_only
 from harness.screen import Screen
 from harness.sockets import Cable
 from harness.world import World
@@ -34,7 +33,6 @@ def photograph(screen: Screen, tmp_path: Path) -> Callable[[str, str], None]:
 
 
 @pytest.mark.parametrize(("program", "language"), [("tk", "en"), ("qt", "ja")])
-@sqlite_only
 def test_a_customer_activates_exports_and_updates(
     program: str,
     language: str,

@@ -21,6 +21,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from schemathesis.core.result import Ok
 
+from harness.engines import both_engines
 from harness.shop import PRODUCT, SLUG
 from harness.world import World
 from licserver.model import Scope
@@ -76,6 +77,8 @@ def good(make_world: Callable[..., World]) -> tuple[World, dict[str, str]]:
     }
 
 
+@pytest.mark.slow
+@both_engines
 @pytest.mark.parametrize(("label", "mode"), CASES)
 def test_every_answer_to_whatever_is_sent_is_documented(
     label: str, mode: GenerationMode, good: tuple[World, dict[str, str]]

@@ -7,9 +7,10 @@ import obstore
 import pytest
 
 from harness.bucket import S3Server
-from harness.flavours import Client, opened
+from harness.flavours import Client
+from harness.shop import Open
 from harness.sockets import Cable
-from harness.world import MovableClock, Server, World
+from harness.world import Server, World
 from licclient import ServiceUnavailable, UntrustedAnswer, Update
 from licserver.artifacts.bucket import ArtifactBucket
 
@@ -49,14 +50,10 @@ def server(world: World) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(params=["sync", "async"])
-def client(
-    request: pytest.FixtureRequest, server: Server, tmp_path: Path, clock: MovableClock
-) -> Iterator[Client]:
-    """Either client."""
-    settings = {"slug": SLUG, "version": "1.0.0", "state_dir": tmp_path / "state", "clock": clock}
-    with opened(request.param, server.url, **settings) as client:
-        yield client
+@pytest.fixture
+def client(open_client: Open) -> Client:
+    """An app's client."""
+    return open_client()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from harness.shop import SLUG, Open
 from harness.world import MovableClock, World
 from licclient import UntrustedAnswer, Update
 from licserver.keys import PrivateKey
-from licserver.manifest import Sealer, add_signature, sealed_by_keys
+from licserver.manifest import Sealer, sealed_by_keys
 
 ALICE, BOB, EVE = (PrivateKey(bytes([number]) * 32) for number in (1, 2, 3))
 ALICES, BOBS = ALICE.public.text, BOB.public.text
@@ -60,33 +60,6 @@ def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publis
     assert b'"version":"2.0"' in found.payload
 
 
-def test_an_unsigned_update_is_not_offered_to_who_pins(
-    shop: World, open_client: Open, publish: Publish
-) -> None:
-    """An app that pins a key waits until the vendor signs; one that does not is offered it."""
-    publish("2.0", None)
-    key = shop.new_key(SLUG)
-    pinned = open_client(release_keys=[ALICES])
-    assert check(pinned, key) is None
-    assert check(open_client(), key) is not None
-    shop.vendor.renew_manifest(SLUG, "2.0", sealed_by_keys([ALICE]))
-    assert check(pinned, key) is not None
-
-
-def test_keys_change_without_a_flag_day(shop: World, open_client: Open, publish: Publish) -> None:
-    """While some apps pin the old key and some the new one, a manifest signed by both serves all of them."""
-    both = sealed_by_keys([ALICE])
-    publish("2.0", lambda wanted: add_signature(both(wanted), BOB))
-    key = shop.new_key(SLUG)
-    for pins, offered in (
-        ([ALICES], True),
-        ([BOBS], True),
-        ([ALICES, BOBS], True),
-        ([EVE.public.text], False),
-    ):
-        assert (check(open_client(release_keys=pins), key) is not None) == offered
-
-
 def test_a_manifest_runs_out_and_is_renewed(
     shop: World, open_client: Open, publish: Publish, clock: MovableClock, tmp_path: Path
 ) -> None:
@@ -101,23 +74,6 @@ def test_a_manifest_runs_out_and_is_renewed(
         client.download(update, tmp_path / "downloads")
     shop.vendor.renew_manifest(SLUG, "2.0", sealed_by_keys([ALICE], timedelta(days=30)))
     assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
-
-
-def test_a_withdrawn_version_is_not_followed_by_a_lower_one(
-    shop: World, open_client: Open, publish: Publish
-) -> None:
-    """Rollback: who has seen 2.0 signed is offered nothing below, until the vendor publishes above it."""
-    publish("1.5", sealed_by_keys([ALICE]))
-    publish("2.0", sealed_by_keys([ALICE]), b"bad")
-    client, key = open_client(release_keys=[ALICES]), shop.new_key(SLUG)
-    assert check(client, key) is not None
-    shop.vendor.withdraw(SLUG, "2.0")
-    assert check(client, key) is None
-    other = check(open_client(release_keys=[ALICES]), key)  # who has not seen it takes 1.5
-    assert other is not None
-    assert other.version == "1.5"
-    publish("2.0.1", sealed_by_keys([ALICE]))
-    assert check(client, key) is not None
 
 
 def test_another_file_in_the_servers_folder(

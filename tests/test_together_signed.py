@@ -74,19 +74,6 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
         assert refused.value.reason is Reason.REVOKED
 
 
-def test_another_process_reads_what_was_signed_without_a_call(
-    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
-) -> None:
-    """The signature is remembered with the success, so that the next start can check it by itself."""
-    shop = make_shop()
-    key = shop.new_key(SLUG)
-    with shop.serving() as server:
-        for source in (Source.SERVER, Source.CACHE):
-            with opened(flavour, server.url, **told) as client:
-                found = client.verify(key)
-            assert (found.source, found.authenticated) == (source, True)
-
-
 def test_keys_rotate_without_a_flag_day(
     make_shop: Callable[..., World], flavour: str, told: dict[str, Any], clock: MovableClock
 ) -> None:
@@ -138,18 +125,6 @@ def test_a_server_that_takes_itself_for_another_address_is_noticed(
             client.verify(key)
         assert server.url in str(mistaken.value)
         assert client.check_for_update(key) is None
-
-
-def test_apps_without_pins_are_served_by_a_server_with_keys(
-    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
-) -> None:
-    """Signing is for who asks: everybody else sees the protocol as it was."""
-    shop = make_shop()
-    key = shop.new_key(SLUG)
-    with shop.serving() as server, opened(flavour, server.url, **{**told, "public_keys": None}) as client:
-        for source in (Source.SERVER, Source.CACHE):
-            found = client.verify(key)
-            assert (found.source, found.authenticated) == (source, False)
 
 
 def test_an_address_with_odd_letters_still_fits(

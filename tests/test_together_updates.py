@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.flavours import opened
+from harness.flavours import both_flavours, opened
 from harness.shop import MIB, NAME, PRODUCT, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
@@ -40,49 +39,10 @@ def test_one_check_in_twelve_hours(
     assert server.checks == 2
 
 
-def test_the_customer_looks_for_updates(shop: World, server: Server, open_client: Open) -> None:
-    """With force the server is asked, whatever is remembered (D-46)."""
-    key = shop.new_key(SLUG)
-    client = open_client()
-    client.check_for_update(key)
-    shop.publish(SLUG, "1.2.0", "2026-11-20T12:00:00Z")
-    update = client.check_for_update(key, force=True)
-    assert update is not None
-    assert update.version == "1.2.0"
-    assert server.checks == 2
-
-
-def test_a_new_key_is_checked_at_once(shop: World, server: Server, open_client: Open) -> None:
-    """The twelve hours of one key do not delay the first check of another (D-46)."""
-    client = open_client()
-    client.check_for_update(shop.new_key(SLUG))
-    assert client.check_for_update(shop.new_key(SLUG)) is not None
-    assert server.checks == 2
-
-
-@pytest.mark.parametrize(
-    "terms",
-    [
-        pytest.param({"support_until": "2026-11-19"}, id="support over"),
-        pytest.param({"revoked": True}, id="revoked"),
-        pytest.param({"expires_on": "2026-11-19"}, id="expired"),
-    ],
-)
-def test_no_update_for_who_may_not_have_it(shop: World, open_client: Open, terms: dict[str, Any]) -> None:
-    """Without a link, and without a 200, there is no update, and nothing is raised (D-46)."""
-    assert open_client().check_for_update(shop.new_key(SLUG, **terms)) is None
-
-
-def test_no_update_while_the_server_is_away(shop: World, server: Server, open_client: Open) -> None:
-    """An outage is no update."""
-    key = shop.new_key(SLUG)
-    server.stop()
-    assert open_client().check_for_update(key) is None
-
-
 # --- downloads --------------------------------------------------------------------------------
 
 
+@both_flavours
 def test_the_update_arrives(shop: World, open_client: Open, tmp_path: Path) -> None:
     """The file comes whole, under the name that the vendor gave it, and progress says how far."""
     client, key = open_client(), shop.new_key(SLUG)

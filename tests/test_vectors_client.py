@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 
-from harness.flavours import Client, opened
+from harness.flavours import Client, both_flavours, opened
 from harness.oracle import Answered, Asked, Signer
 from harness.sockets import Replay
 from harness.vectors import LINK, Case, load, parameters
@@ -128,6 +128,7 @@ def test_the_client_sends_and_reads_exactly_this(
     assert not isinstance(result, License) or result.authenticated
 
 
+@both_flavours
 @pytest.mark.parametrize("case", parameters(list(KINDS.values())))
 def test_over_a_socket_it_is_the_same(case: Case, flavour: str, tmp_path: Path, clock: MovableClock) -> None:
     """One case of each kind, over a real socket, in both flavours."""

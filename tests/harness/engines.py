@@ -20,6 +20,7 @@ import pytest
 
 _POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.postgresql)
 ENGINES = ["sqlite", _POSTGRESQL]
+both_engines = pytest.mark.parametrize("engine_name", ENGINES, indirect=True)
 sqlite_only = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 postgresql_only = pytest.mark.parametrize("engine_name", [_POSTGRESQL], indirect=True)
 own_engine = pytest.mark.parametrize("engine_name", ["its own"], indirect=True)

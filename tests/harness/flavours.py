@@ -6,7 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
+
 from licclient import AsyncLicenseClient, Downloaded, License, LicenseClient, Update
+
+both_flavours = pytest.mark.parametrize("flavour", ["sync", "async"], indirect=True)
 
 
 class Client(Protocol):

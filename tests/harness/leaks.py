@@ -87,16 +87,16 @@ def search_folder(folder: Path) -> list[str]:
             allowed = {"a license key"} - set(find_patterns(name))
         leaks = find_patterns(name + b"\n" + path.read_bytes())
         found += [f"{leak} in the file {path}" for leak in leaks if leak not in allowed]
-    for secrets in folder.rglob(SECRETS):
-        if secrets.is_file():
-            found += [f"secrets in {path}" for path in _copies(secrets)]
+        if path.name == SECRETS:
+            found += [f"secrets in {copy}" for copy in _copies(path)]
     return found
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
-            yield path
+    for parent, _, names in os.walk(folder):  # passes over folders that a process of a test deletes meanwhile
+        for path in (Path(parent, name) for name in names):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
+                yield path
 
 
 def _copies(secrets: Path) -> Iterator[Path]:
