@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from harness.engines import create_sqlite
 from harness.vectors import instant
 from licserver import wire
 from licserver.model import Environment, EnvironmentPolicy
@@ -54,6 +55,8 @@ class World:
     def __init__(self, folder: Path, clock: MovableClock, **settings: Any) -> None:
         self.clock = clock
         self.folder = folder
+        if settings.get("database_url") is None:
+            create_sqlite(folder / "data")
         # Secrets that come from elsewhere create no database by themselves (D-158).
         new = "secrets" in settings
         self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock, new_database=new)

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from harness.engines import Meddler
+from harness.engines import Meddler, create_sqlite
 from licserver.environment import parse_ip
 from licserver.model import Environment, EnvironmentPolicy, Release
 from licserver.rules import draw_key, judge_verify, version_key
@@ -68,6 +68,8 @@ class World:
         self.clock = clock
         self.folder = folder
         self.settings = Settings(data_dir=folder / "data", **settings)
+        if settings.get("database_url") is None:
+            create_sqlite(self.settings.data_dir)
         # Secrets that come from elsewhere create no database by themselves (D-158).
         self.vendor = Vendor(self.settings, clock, new_database="secrets" in settings)
         self.records = Records(self.vendor.database)
