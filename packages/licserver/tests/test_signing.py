@@ -181,6 +181,7 @@ def test_a_new_secret_signs_from_its_instant_and_retires_the_old_one():
     retired = NOW + LINK_LIFETIME + CLOCKS_APART
     assert [retires_at(secrets, at) for at in range(3)] == [None, retired, retired - timedelta(days=1)]
     assert retires_at([NEW, OLD], 1) is None
+    assert retires_at([new, middle], 0) is None
     assert believed_secrets(secrets, NOW - timedelta(days=2)) == (new, middle, OLD)
     assert believed_secrets(secrets, retired - TICK) == (new, middle)
     assert believed_secrets(secrets, retired) == (new,)
