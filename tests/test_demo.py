@@ -6,9 +6,12 @@ import shlex
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from harness.programs import SCRIPTS, run, serving
 from harness.sockets import Cable
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 
 

@@ -18,6 +18,7 @@ from licserver.artifacts import ArtifactFolder
 from licserver.settings import load_settings
 from licserver.vendor import Vendor
 
+pytestmark = pytest.mark.crash
 DAY = 24 * 3600
 
 

@@ -15,9 +15,10 @@ from harness.engines import own_engine
 from licserver.store import migrate
 from licserver.store.engine import connect
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="reads the worker processes from /proc"
-)
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the worker processes from /proc"),
+]
 LONG = 30.0  # seconds: more than anything here may take, however busy the machine
 
 
