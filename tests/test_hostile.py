@@ -27,6 +27,7 @@ MIB = 1 << 20
 TESTS = Path(__file__).parent
 
 
+@pytest.mark.slow
 @needs_proc
 def test_no_honest_installation_notices_the_hostile_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,14 +10,13 @@ from playwright.async_api import Browser, expect
 from harness import chromium
 from harness.chromium import DESK, PHONE, Visitor, visiting
 from harness.console_shop import add_alice
-from harness.engines import sqlite_only
 from harness.second_factor import App
 from harness.world import World
 
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING),
     pytest.mark.asyncio(loop_scope="module"),
-    sqlite_only,
 ]
 
 

@@ -213,7 +213,7 @@ def test_what_is_refused_is_not_noted(cli):
         (("signing-key", "add"), lambda held: len(held["signing_keys"]) == 1),
     ],
 )
-@pytest.mark.parametrize("away", ["gone", "not set up"])
+@pytest.mark.parametrize("away", ["gone", pytest.param("not set up", marks=pytest.mark.postgresql)])
 def test_a_secret_is_renewed_while_the_database_is_away(
     bare_cli, capsys, request, monkeypatch, command, done, away
 ):
