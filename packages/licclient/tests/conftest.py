@@ -1,4 +1,4 @@
-"""A scripted service on a real socket, a clock that tests move, both flavours behind one face."""
+"""A scripted service on a real socket, a clock that tests move, one interface for both clients."""
 
 import asyncio
 import contextlib
@@ -223,10 +223,10 @@ def drive():
     return Driver
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture
 def flavour(request):
-    """Every test that asks for a client runs once per flavour."""
-    return {"sync": licclient.LicenseClient, "async": licclient.AsyncLicenseClient}[request.param]
+    """The client class: the synchronous one, unless marked `both` or `asynchronous`."""
+    return getattr(request, "param", licclient.LicenseClient)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ import inspect
 from datetime import timedelta
 
 import pytest
+from stage.flavours import asynchronous, both
 
 from licclient import (
     KeyFlaw,
@@ -127,6 +128,7 @@ async def test_require_returns_the_license(client, service, key):
     assert (await client.require()).product == "Notes"
 
 
+@both
 async def test_require_gates_a_function(client, service, key, flavour):
     """As a decorator it lets the function run, with its arguments and its name, only with a license."""
     done = []
@@ -168,6 +170,7 @@ async def test_require_gates_a_function(client, service, key, flavour):
     assert len(done) == 1
 
 
+@both
 async def test_require_can_do_something_else_instead(client, flavour):
     """`otherwise` is told why, and its result is the function's."""
     gate = client.client.require(otherwise=lambda problem: f"locked: {type(problem).__name__}")
@@ -209,15 +212,14 @@ async def test_the_synchronous_client_gates_coroutines_too(service, tmp_path, ke
     assert await export() == "exported"
 
 
-async def test_the_asynchronous_client_refuses_plain_functions(client, flavour):
-    """It could only hand the feature out without a check, so it says so when the app starts."""
-    if flavour is LicenseClient:
-        assert callable(client.client.require(lambda: None))
-    else:
-        with pytest.raises(TypeError, match="async def"):
-            client.client.require(lambda: None)
+@asynchronous
+async def test_the_asynchronous_client_refuses_plain_functions(client):
+    """It cannot await its check inside one, so it raises where the function is decorated."""
+    with pytest.raises(TypeError, match="async def"):
+        client.client.require(lambda: None)
 
 
+@both
 async def test_require_never_waits_while_something_holds(make_client, service, clock, key, eventually):
     """With a cache that ran out, the answer comes from the disk, and the refresh happens behind it (D-59)."""
     service.grants()

@@ -3,14 +3,15 @@
 import threading
 
 import pytest
+from stage.flavours import both
 
-from licclient import AsyncLicenseClient, Installation, LicenseClient
+from licclient import Installation
 
 
-@pytest.fixture(params=[LicenseClient, AsyncLicenseClient])
-def make(request):
-    """Either flavour's constructor."""
-    return lambda **options: request.param("https://s.example", **options)
+@pytest.fixture
+def make(flavour):
+    """The client's constructor."""
+    return lambda **options: flavour("https://s.example", **options)
 
 
 @pytest.mark.parametrize("folder", ["", "  ", "a\0b"])
@@ -112,6 +113,7 @@ def test_going_back_where_nothing_is_makes_nothing(tmp_path):
         ({"on_update": print}, ValueError, "on_update needs a client that was made with slug and version"),
     ],
 )
+@both
 async def test_a_worker_started_with_a_slip(make, callbacks, error, message):
     """No worker runs that would never call back."""
     client, before = make(), set(threading.enumerate())

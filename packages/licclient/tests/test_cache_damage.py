@@ -72,12 +72,6 @@ def test_no_value_of_any_byte_is_believed():
     assert believed == []
 
 
-@pytest.mark.parametrize("name", STRANGE)
-def test_what_is_no_plain_file_is_not_believed(cached, name):
-    """A folder, a pipe, a link or a file without end in place of the cache neither hangs nor crashes."""
-    never_granted_by(name, *cached)
-
-
 @pytest.mark.parametrize("name", set(STRANGE) - {"a folder", "a folder with the record in it"})
 def test_what_is_no_plain_file_gives_way_to_the_next_success(cached, grants, at, name, key):
     """The next answer of the server takes its place; what a link led to is left alone."""
@@ -124,12 +118,6 @@ def test_a_record_in_anothers_place_is_not_believed(kind, cached, service, at, t
         os.link(record, place)
     with at(url, its_domain, timeout=0.5) as client, pytest.raises(ServiceUnavailable):
         client.verify(its_key)
-
-
-def test_an_app_for_another_product_does_not_live_on_the_record(cached, at, key):
-    """The record of Notes is no license for Paint (D-44)."""
-    with at(product="Paint") as client, pytest.raises(ServiceUnavailable):
-        client.verify(key)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes on Windows")

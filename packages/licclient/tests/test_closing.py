@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from stage.flavours import both
 
 from licclient import LicclientError, LicenseClient, LicenseState, Source, _life
 
@@ -22,6 +23,7 @@ def slow(service, http_answer):
     go_on.set()
 
 
+@both
 async def test_a_refresh_behind_that_is_cut_off_is_no_outage(
     make_client, service, slow, clock, key, eventually, monkeypatch
 ):
@@ -42,6 +44,7 @@ async def test_a_refresh_behind_that_is_cut_off_is_no_outage(
     assert make_client().client._steps.begin_refresh() > 0
 
 
+@both
 async def test_a_refresh_behind_that_is_soon_done_is_waited_for(
     make_client, service, clock, key, monkeypatch
 ):
@@ -56,6 +59,7 @@ async def test_a_refresh_behind_that_is_soon_done_is_waited_for(
     assert (await make_client().status()).source is Source.CACHE
 
 
+@both
 async def test_a_call_that_is_cut_off_answers_nobody_else(
     flavour, make_client, service, slow, clock, key, eventually
 ):

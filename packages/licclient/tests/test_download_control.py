@@ -10,10 +10,11 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
+from stage.flavours import asynchronous, both
 from stage.store import CONTENT
 
 from harness.standstill import Standstill
-from licclient import AsyncLicenseClient, DownloadCancelled, LicenseClient
+from licclient import AsyncLicenseClient, DownloadCancelled
 from licclient._bar import bar_line
 from licclient._fetch import PROGRESS_SECONDS
 
@@ -73,7 +74,8 @@ async def test_a_resumed_download_is_not_told_to_be_fast(make_client, store, slo
     assert max(speed for *_, speed in told) < 5_000_000
 
 
-async def test_progress_is_called_where_the_app_lives(flavour, client, store, folder, key):
+@both
+async def test_progress_is_called_where_the_app_lives(client, store, folder, key):
     """In the caller's thread; for the asynchronous client that is the loop's."""
     seen = set()
     update = await client.check_for_update(key)
@@ -81,6 +83,7 @@ async def test_progress_is_called_where_the_app_lives(flavour, client, store, fo
     assert seen == {threading.current_thread()}
 
 
+@both
 async def test_a_cancelled_download_ends_at_once_and_goes_on_later(client, store, folder, key):
     """An event that the app sets, from whatever thread, ends it; the part stays for the next time."""
     plain, go_on = store.file, threading.Event()
@@ -142,12 +145,11 @@ async def test_cancelling_waits_for_nobody(make_client, service, http_answer, fo
     over.set()
 
 
+@asynchronous
 async def test_a_cancelled_task_ends_the_download_behind_it(
-    flavour, make_client, store, slowly, folder, key, eventually
+    make_client, store, slowly, folder, key, eventually
 ):
     """When the task is gone, so are the thread, the lock and the callbacks."""
-    if flavour is LicenseClient:
-        pytest.skip("only tasks can be cancelled")
     told = []
     client = make_client()
     update = await client.check_for_update(key)

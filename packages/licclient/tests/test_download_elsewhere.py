@@ -2,7 +2,7 @@ import pytest
 from stage.scripts import digest
 from stage.store import CONTENT
 
-from licclient import ServiceUnavailable, UntrustedAnswer
+from licclient import UntrustedAnswer
 
 
 async def test_a_store_elsewhere_may_be_redirected_to(client, store, service, http_answer, folder, key):
@@ -47,16 +47,3 @@ async def test_another_file_than_promised_is_refused(client, store, service, htt
     with pytest.raises(UntrustedAnswer):
         await client.download(await client.check_for_update(key), folder)
     assert [path for path in folder.iterdir() if path.suffix == ".part"] == []
-
-
-@pytest.mark.parametrize("target", ["/api/v1/update-download?again", "ftp://127.0.0.1/x", "http://[", ""])
-async def test_a_redirect_that_leads_nowhere_safe_is_no_answer(
-    client, store, service, http_answer, folder, key, target
-):
-    """Loops and other schemes end."""
-    plain = store.reply
-    service.script = lambda request: (
-        http_answer(302, b"", Location=target) if "download" in request.path else plain(request)
-    )
-    with pytest.raises(ServiceUnavailable):
-        await client.download(await client.check_for_update(key), folder)

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from stage.flavours import asynchronous, both
 from stage.store import CONTENT, Store
 
 from licclient import LicenseClient
@@ -37,6 +38,7 @@ async def test_a_folder_that_is_none_is_the_apps_matter(client, store, tmp_path,
         await client.download(await client.check_for_update(key), tmp_path / "file")
 
 
+@both
 async def test_what_progress_raises_ends_the_download(make_client, store, folder, key):
     """An app cancels by raising; the part stays for another day."""
 
@@ -71,12 +73,9 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
     assert [path.name for path in folder.iterdir()] == ["notes-2.0.zip"]
 
 
-async def test_a_cancelled_task_leaves_a_part_that_goes_on(
-    flavour, make_client, store, folder, key, eventually
-):
+@asynchronous
+async def test_a_cancelled_task_leaves_a_part_that_goes_on(make_client, store, folder, key, eventually):
     """Cancelling between two chunks neither corrupts the part nor keeps it locked."""
-    if flavour is LicenseClient:
-        pytest.skip("only tasks can be cancelled")
     plain = store.file
 
     def slowly(request):

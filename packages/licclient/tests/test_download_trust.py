@@ -7,28 +7,6 @@ from licclient._download import open_job
 from licclient._wire import Head
 
 
-async def test_a_wrong_digest_leaves_nothing(client, store, folder, key):
-    """What is not the file that the server declared never gets its name, and is not kept."""
-    store.digest = digest(b"something else")
-    with pytest.raises(UntrustedAnswer):
-        await client.download(await client.check_for_update(key), folder)
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("left_out", ["Content_Length", "Repr_Digest"])
-async def test_neither_length_nor_digest_may_be_missing(
-    client, store, service, http_answer, folder, key, left_out
-):
-    """Without the one nothing shows where a file ends, without the other not that it is the file (D-55)."""
-    told = {"Repr_Digest": digest(CONTENT), left_out: ""}
-    service.script = lambda request: (
-        store.reply(request) if "check" in request.path else http_answer(200, CONTENT, **told)
-    )
-    with pytest.raises(ServiceUnavailable):
-        await client.download(await client.check_for_update(key), folder)
-    assert list(folder.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("span", "etag"),
     [
@@ -53,27 +31,6 @@ async def test_another_part_than_asked_for_starts_over(client, store, folder, ke
     store.file = crooked
     assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
     assert store.asked == [None, "bytes=100000-", None]
-
-
-@pytest.mark.parametrize("status", [410, 416, 500, 204])
-async def test_no_file_is_no_answer(client, store, folder, key, status):
-    """Whatever else the server says about the file is an outage, after a few tries."""
-    store.refusals = [(status, "gone")] * 50
-    with pytest.raises(ServiceUnavailable):
-        await client.download(await client.check_for_update(key), folder)
-    assert not [path for path in folder.iterdir() if not path.name.startswith(".")]
-    assert len(store.asked) == 3
-
-
-async def test_an_encoded_file_is_refused(client, store, service, http_answer, folder, key):
-    """Nobody asked for gzip: few bytes could become many."""
-    service.script = lambda request: (
-        store.reply(request)
-        if "check" in request.path
-        else http_answer(200, CONTENT, Content_Encoding="gzip")
-    )
-    with pytest.raises(ServiceUnavailable):
-        await client.download(await client.check_for_update(key), folder)
 
 
 async def test_a_whole_part_needs_no_call(client, store, folder, key):

@@ -1,10 +1,8 @@
 import json
-import os
-import stat
-import sys
 import threading
 
 import pytest
+from stage.flavours import both
 
 from licclient import (
     LicenseClient,
@@ -63,25 +61,7 @@ async def test_a_state_that_cannot_be_written_stops_nobody(make_client, service,
         await client.verify(key)
 
 
-@pytest.mark.skipif(
-    sys.platform == "win32", reason="Windows has no file modes; the profile folder is private"
-)
-async def test_the_state_is_for_the_user_alone(client, service, key, tmp_path):
-    """The folder has mode 0700 and every file in it 0600, whatever the umask says."""
-    before = os.umask(0)
-    try:
-        service.grants()
-        await client.verify(key)
-        await client.check_for_update(key)
-    finally:
-        os.umask(before)
-    folder = tmp_path / "state"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-    assert len(modes) >= 3
-    assert set(modes.values()) == {0o600}
-
-
+@both
 async def test_a_closed_client_opens_again(make_client, service, key):
     """Closing twice, and calling after closing, are both fine."""
     service.grants()
@@ -92,6 +72,7 @@ async def test_a_closed_client_opens_again(make_client, service, key):
     assert (await client.verify(key, recheck=True)).source is Source.SERVER
 
 
+@both
 async def test_clients_are_context_managers(flavour, service, tmp_path, key):
     """`with` and `async with` give the client itself."""
     service.grants()

@@ -1,11 +1,9 @@
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient import _pace as pace_room
-from licclient._headers import read_retry_after
 from licclient._pace import LEAST_PACE, MAX_RETRIES, Patience, Speed, retry_pause
 
 spreads = st.floats(0, 1, exclude_max=True)
@@ -32,28 +30,6 @@ def test_pauses_grow_and_are_spread(spread):
     first, second = (retry_pause(retry, None, spread, 60) for retry in (0, 1))
     assert pace_room.RETRY_SECONDS / 2 <= first <= pace_room.RETRY_SECONDS * 1.5
     assert second == 2 * first
-
-
-@pytest.mark.parametrize(
-    ("headers", "wait"),
-    [
-        ({"Retry-After": "3"}, 3),
-        ({"Retry-After": " 0 "}, 0),
-        ({"Retry-After": "-1"}, None),
-        ({"Retry-After": "1.5"}, None),
-        ({"Retry-After": "9" * 400}, None),
-        ({"Retry-After": "soon"}, None),
-        ({}, None),
-        ({"Retry-After": "Sat, 21 Nov 2026 12:00:07 GMT", "Date": "Sat, 21 Nov 2026 12:00:00 GMT"}, 7),
-        ({"Retry-After": "Sat, 21 Nov 2026 12:00:00 GMT", "Date": "Sat, 21 Nov 2026 12:00:07 GMT"}, 0),
-        ({"Retry-After": "Sat, 21 Nov 2026 12:00:07 GMT"}, None),
-        ({"Retry-After": "Sat, 31 Feb 2026 12:00:07 GMT", "Date": "Sat, 21 Nov 2026 12:00:00 GMT"}, None),
-        ({"Retry-After": "Sat, 21 Nox 2026 12:00:07 GMT", "Date": "Sat, 21 Nov 2026 12:00:00 GMT"}, None),
-    ],
-)
-def test_when_the_server_wants_to_be_asked_again(headers, wait):
-    """Seconds, or an instant by the server's own clock; ours does not matter (RFC 9110 10.2.3)."""
-    assert read_retry_after(headers) == wait
 
 
 def test_patience_is_renewed_by_a_stream_and_not_by_a_drip():

@@ -68,28 +68,6 @@ async def test_every_call_has_a_nonce_of_its_own(pinned, vendor, key):
     assert [len(nonce) for nonce in nonces] == [22] * 3
 
 
-async def test_any_of_the_pinned_keys_will_do(make_client, vendor, key):
-    """Each pinned key is asked for, so the service may sign with the one it has."""
-    client = make_client(public_keys=[Signer().text, vendor.signer.text, Signer().text])
-    assert (await client.verify(key)).authenticated
-
-
-async def test_a_signature_may_be_relabelled_and_stand_among_others(pinned, vendor, key):
-    """A label is not signed, and a proxy may sign for itself and rename (RFC 9421 section 4.3)."""
-
-    def among_others(request):
-        answered = vendor.sign(vendor.answered(request), label="theirs")
-        for name, other in (
-            ("Signature-Input", 'proxy=("@status");keyid="p"'),
-            ("Signature", "proxy=:AAAA:"),
-        ):
-            answered.headers[name] = f"{other},  {answered.headers[name]}, last{other.removeprefix('proxy')}"
-        return vendor.write(answered)
-
-    vendor.service.script = among_others
-    assert (await pinned.verify(key)).authenticated
-
-
 # --- hostile answers --------------------------------------------------------------------------
 
 Row = Callable[[Vendor, Answered], Answered]
@@ -292,40 +270,6 @@ async def test_a_signed_body_that_is_none_of_the_protocol_is_no_answer(pinned, v
     """The service itself, talking nonsense: an outage."""
     vendor.says(200, {"valid": "yes"})
     with pytest.raises(ServiceUnavailable):
-        await pinned.verify(key)
-
-
-async def test_clocks_that_differ_by_a_time_zone_do_not_matter(pinned, vendor, key, clock):
-    """A computer that takes local time for UTC still gets its answer: the nonce says that it is fresh."""
-    for hours in (-14, 14):
-        vendor.says(created=clock() + timedelta(hours=hours))
-        assert (await pinned.verify(key, recheck=True)).checked_at == clock() + timedelta(hours=hours)
-
-
-async def test_a_day_is_the_most_that_clocks_may_differ(pinned, vendor, key, clock):
-    """From `created` a day before to `expires` a day after, and not a second more (D-63)."""
-    minutes, second = timedelta(minutes=5), timedelta(seconds=1)
-    for created, good in [
-        (clock() + DAY, True),
-        (clock() + DAY + second, False),
-        (clock() - DAY - minutes, True),
-        (clock() - DAY - minutes - second, False),
-    ]:
-        vendor.says(created=created)
-        if good:
-            assert (await pinned.verify(key, recheck=True)).authenticated
-            continue
-        with pytest.raises(UntrustedAnswer, match="one of the two clocks is wrong"):
-            await pinned.verify(key, recheck=True)
-    vendor.says(lifetime=timedelta(0))
-    assert (await pinned.verify(key, recheck=True)).authenticated
-
-
-async def test_an_address_mismatch_says_where_to_look(pinned, vendor, key):
-    """Behind a proxy the server may take itself for another address: the error names the setting."""
-    row = about(url="https://internal:8080/api/v1/licenses/verify")
-    vendor.service.script = lambda request: vendor.write(row(vendor, vendor.answered(request)))
-    with pytest.raises(UntrustedAnswer, match="LICSERVER_BASE_URL"):
         await pinned.verify(key)
 
 

@@ -50,18 +50,6 @@ async def test_another_file_than_the_signed_one_gets_no_name(pinned, store, fold
     assert sum(path.stat().st_size for path in folder.iterdir()) <= len(CONTENT) + 2000
 
 
-@pytest.mark.parametrize("tenth", range(10))
-async def test_cut_at_every_tenth(pinned, store, folder, key, tenth):
-    """A file that always breaks off there never gets its name; then it goes on, and does."""
-    at = len(CONTENT) * tenth // 10
-    store.cuts = [at] + [0] * 30
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(await pinned.check_for_update(key), folder)
-    assert named(folder) == []
-    store.cuts = []
-    assert (await pinned.download(await pinned.check_for_update(key), folder)).path.read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("tenth", range(1, 10))
 async def test_a_file_that_changes_half_way(pinned, store, folder, key, tenth):
     """The rest of another file is no rest; nothing of the mixture is kept under its name."""
@@ -130,20 +118,6 @@ async def test_a_fresh_link_to_a_lower_version(pinned, store, folder, key):
     with pytest.raises(UntrustedAnswer, match="higher version"):
         await pinned.download(update, folder)
     assert named(folder) == []
-
-
-async def test_a_whole_part_is_not_believed_before_it_is_known_what_was_signed(pinned, store, folder, key):
-    """The same when the update itself came without a manifest: first the fresh one, then the part."""
-    update = await pinned.check_for_update(key)
-    store.cuts = [20_000, 0, 0, 0]
-    with pytest.raises(ServiceUnavailable):
-        await pinned.download(update, folder)
-    [part], [note] = folder.glob(".*.part"), folder.glob(".*.note")
-    forged = {"size": len(OTHER), "sha256": sha256(OTHER).hexdigest()}
-    note.write_bytes(seal(note.stem, unseal(note.stem, note.read_bytes()) | forged))
-    part.write_bytes(OTHER)
-    done = await pinned.download(replace(update, manifest=None), folder)
-    assert done.path.read_bytes() == CONTENT
 
 
 async def test_a_fresh_link_to_a_newer_version_is_not_answered_with_the_older_file(

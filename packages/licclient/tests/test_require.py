@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from stage.flavours import both
 
 from licclient import LicenseRefused, NotActivated, Reason, ServiceUnavailable, Source
 
@@ -114,6 +115,7 @@ except LicclientError as problem:
 """
 
 
+@both
 async def test_programs_that_end_at_once_learn_of_a_refusal(
     flavour, make_client, service, clock, key, tmp_path, http_answer
 ):
@@ -143,6 +145,7 @@ async def test_programs_that_end_at_once_learn_of_a_refusal(
     assert run() == "LicenseRefused"
 
 
+@both
 async def test_a_refresh_that_ends_leaves_no_wait_behind(make_client, service, clock, key, eventually):
     """Answered or not, with a keyring that gives nothing or without: the next start does not wait."""
     service.grants()
@@ -174,6 +177,7 @@ async def test_the_longer_the_more_were_cut_off(make_client, service, clock, key
     assert waits[-1] == 15
 
 
+@both
 async def test_a_wait_that_is_over_leaves_the_answer_from_the_disk(
     make_client, service, clock, key, monkeypatch
 ):

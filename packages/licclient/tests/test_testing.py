@@ -8,6 +8,7 @@ import unittest
 from datetime import date, timedelta
 
 import pytest
+from stage.flavours import both
 
 import licclient
 from licclient import AsyncLicenseClient, LicenseClient, Source
@@ -33,12 +34,13 @@ def _no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-@pytest.fixture(params=["sync", "async"])
-def app(request, drive):
-    """The app's client of either flavour, driven the same way."""
-    return drive(APP if request.param == "sync" else ASYNC_APP)
+@pytest.fixture
+def app(flavour, drive):
+    """The app's client, driven the same way whatever its class."""
+    return drive(APP if flavour is LicenseClient else ASYNC_APP)
 
 
+@both
 async def test_an_app_is_activated(app, license_service):
     """The ten-second test: issue, activate, use."""
     key = license_service.issue("Notes Pro")
@@ -132,6 +134,7 @@ async def test_a_report_for_support_looks_at_nothing_real(app, license_service, 
     assert report.endswith("Nothing wrong was found.")
 
 
+@both
 async def test_an_update_is_offered_and_downloaded(app, license_service, license_clock, tmp_path):
     """With changelog and file; the link runs out after an hour, and nobody notices."""
     license_service.issue("Notes Pro", slug="notes-pro", activated=True)
@@ -163,12 +166,11 @@ async def test_a_download_is_cut_and_goes_on(app, license_service, tmp_path):
 VENDOR, RELEASES = (f"ed25519:{letter * 42}A" for letter in "vr")  # whose private halves nobody here has
 
 
-@pytest.fixture(params=["sync", "async"])
-def pinned(request, drive):
+@pytest.fixture
+def pinned(drive):
     """An app that pins the vendor's keys, as it ships."""
-    flavour = LicenseClient if request.param == "sync" else AsyncLicenseClient
     told = {"slug": "notes-pro", "version": "1.4.0", "public_keys": [VENDOR], "release_keys": [RELEASES]}
-    return drive(flavour("https://licenses.example.com/shop", product="Notes Pro", **told))
+    return drive(LicenseClient("https://licenses.example.com/shop", product="Notes Pro", **told))
 
 
 async def test_an_app_that_pins_keys_is_tested_as_it_is(pinned, license_service, license_clock, tmp_path):

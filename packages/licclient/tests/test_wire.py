@@ -5,11 +5,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stage.answers import GOOD, LISTINGS, OFFER, REFUSAL, REPLIES
+
 from licclient import InvalidRequest, LicclientError, LicenseRefused, Reason, ServiceUnavailable
 from licclient._model import Listing, Verified
 from licclient._settings import read_settings
 from licclient._wire import (
     Reply,
+    makes_no_claim,
     read_refusal,
     read_update,
     read_verify,
@@ -37,6 +40,75 @@ json_values = st.recursive(
     max_leaves=8,
 )
 days = st.dates().map(date.isoformat)
+
+
+def reply(status, body, **headers: str):
+    """Return what came back; a body that is not bytes is written as JSON."""
+    return Reply(status, body if isinstance(body, bytes) else json.dumps(body).encode(), headers)
+
+
+@pytest.mark.parametrize(("status", "body"), REPLIES.values(), ids=REPLIES)
+def test_a_hostile_answer_is_no_answer(status, body):
+    """It neither grants, refuses nor offers (D-40)."""
+    assert type(read_verify(reply(status, body), KEY)) is ServiceUnavailable
+    assert type(read_update(reply(status, body), SETTINGS, "notes", KEY)) is ServiceUnavailable
+
+
+@pytest.mark.parametrize("changes", LISTINGS.values(), ids=LISTINGS)
+def test_a_hostile_offer_is_no_answer(changes):
+    """With one field that is not what it should be, or missing, nothing is offered (D-25, D-40)."""
+    assert isinstance(read_update(reply(200, OFFER), SETTINGS, "notes", KEY), Listing)
+    assert type(read_update(reply(200, OFFER | changes), SETTINGS, "notes", KEY)) is ServiceUnavailable
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "reason"),
+    [
+        (403, "Invalid license format.", Reason.INVALID_FORMAT),
+        (404, "License not found.", Reason.NOT_FOUND),
+        (403, "License has been revoked.", Reason.REVOKED),
+        (403, "License expired.", Reason.EXPIRED),
+        (403, "Max activations exceeded or unrecognized environment.", Reason.ENVIRONMENT),
+        (403, "Something new.", Reason.OTHER),
+    ],
+)
+def test_each_sentence_has_its_reason(status, words, reason):
+    """Unknown sentences are `other` (spec 7)."""
+    refused = read_verify(reply(status, REFUSAL | {"reason": words}), KEY)
+    assert (refused.reason, refused.message, str(refused)) == (reason, words, words)
+
+
+def test_a_malformed_request_names_the_fields():
+    """A 422 says what is wrong with which field (spec 4.1), for both endpoints."""
+    malformed = reply(422, {"message": "No.", "errors": {"ip": ["Bad.", "Very bad."]}})
+    for read in (read_verify(malformed, KEY), read_update(malformed, SETTINGS, "notes", KEY)):
+        assert read.errors == {"ip": ["Bad.", "Very bad."]}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "no_claim"),
+    [
+        (500, GOOD, True),
+        (503, {"error": "unavailable", "message": "no"}, True),
+        (302, b"", True),
+        (400, {"error": "bad_digest"}, True),
+        (200, b"<html>Log in</html>", True),
+        (404, b"", True),
+        (403, {"message": "Forbidden"}, True),  # gateways of AWS and Kong
+        (401, {"message": "Unauthorized"}, True),
+        (404, {"detail": "Not Found"}, True),  # a framework's, behind a proxy that lost its way
+        (401, {"error": "invalid_license", "message": "no"}, True),  # an update check's word, not a verify's
+        (200, GOOD, False),
+        (404, REFUSAL, False),
+        (422, {"message": "no", "errors": {}}, False),
+    ],
+)
+def test_what_claims_to_be_the_services_word(status, body, no_claim):
+    """A gateway's page does not; with a sign of a signature everything does, unless the status is none of ours."""
+    for headers in ({}, {"signature": "x"}):
+        came = reply(status, body, **headers)
+        expected = no_claim if not headers else status not in {200, 401, 403, 404, 422}
+        assert makes_no_claim(came, read_verify(came, KEY)) is expected
 
 
 @given(st.integers(100, 599), st.binary(max_size=200))

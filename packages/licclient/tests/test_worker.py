@@ -9,20 +9,20 @@ from contextlib import asynccontextmanager
 from datetime import date, timedelta
 
 import pytest
+from stage.flavours import both
 from stage.hands import qt_app
 
 from harness.screen import without
 from harness.standstill import Standstill
-from licclient import AsyncLicenseClient, LicenseClient, LicenseState
+from licclient import LicenseClient, LicenseState
 from licclient.deliver import to_loop, to_qt, to_tk
 
 APP = {"product": "Notes", "slug": "notes", "version": "1.0"}
 
 
-@pytest.fixture(params=["sync", "async"])
-def app(request):
-    """The app's client of either flavour."""
-    flavour = LicenseClient if request.param == "sync" else AsyncLicenseClient
+@pytest.fixture
+def app(flavour):
+    """The app's client."""
     return flavour("https://licenses.example.com", **APP)
 
 
@@ -42,7 +42,7 @@ def settled(app, eventually):
 
 @asynccontextmanager
 async def working(app, **options: object):
-    """Run a worker of either flavour for a block."""
+    """Run a worker for a block."""
     worker = app.start(**options)
     try:
         yield worker
@@ -52,6 +52,7 @@ async def working(app, **options: object):
             await stopped
 
 
+@both
 async def test_the_first_word_comes_from_the_disk(app, license_service, license_clock, eventually):
     """Online or not, the app hears at once what is remembered, and then what is new."""
     license_service.issue("Notes", activated=True)
@@ -149,6 +150,7 @@ async def test_an_update_is_told_once(app, license_service, license_clock, event
     assert [update.version for update in told] == ["2.0"]
 
 
+@both
 async def test_a_key_that_is_entered_while_it_works(app, license_service, eventually):
     """No activation, no calls; then everything."""
     key = license_service.issue("Notes")
@@ -175,6 +177,7 @@ async def test_an_expiry_day_passes(app, license_service, license_clock, eventua
         assert told[-1].reason.value == "expired"
 
 
+@both
 async def test_one_worker_at_a_time(app, license_service):
     """A second one would ask everything twice."""
     async with working(app):
@@ -224,6 +227,7 @@ def test_an_app_that_forgets_to_stop_it_ends_all_the_same(service, tmp_path, key
     subprocess.run([sys.executable, "-c", code], check=True, timeout=10)
 
 
+@both
 async def test_a_callback_that_fails_ends_nothing(
     app, license_service, license_clock, eventually, monkeypatch
 ):

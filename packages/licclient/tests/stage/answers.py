@@ -1,6 +1,8 @@
-"""The table of hostile answers to a verify or an update check. A new row is a line: a name and what is sent.
+"""The tables of hostile answers to a verify or an update check. A new row is a line: a name and what is sent.
 
-No row may grant, refuse, offer or be remembered. Rows of one endpoint alone stand in tables of their own.
+No row may grant, refuse, offer or be remembered. What can be read as status and body is in `REPLIES` and `LISTINGS`
+and is played to the reading functions (`test_wire`); framing and timing are in `ANSWERS`, over sockets
+(`test_hostile`).
 """
 
 import gzip
@@ -15,6 +17,7 @@ from stage.scripts import RESET, Script, chunked, drip, endless, http, silence
 
 GOOD = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
 GOOD_RAW = http(200, GOOD)
+REFUSAL = {"valid": False, "reason": "License not found."}
 DEEP = b'{"valid":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
 
 _JSON = json.dumps(GOOD).encode()
@@ -32,64 +35,66 @@ def _interim(_: Any) -> Iterator[bytes]:
     return endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n")
 
 
-ANSWERS: dict[str, Script] = {
+REPLIES: dict[str, tuple[int, Any]] = {
     # --- not the protocol's words
-    "HTML with status 200": http(
-        200, b"<html>Please log in to the wireless network</html>", Content_Type="text/html"
-    ),
-    "an empty body": http(200),
-    "no valid": http(200, {"product": "Notes", "expiry": None, "lifetime": False}),
-    "valid as a string": http(200, GOOD | {"valid": "true"}),
-    "valid as a number": http(200, GOOD | {"valid": 1}),
-    "valid false with status 200": http(200, GOOD | {"valid": False}),
-    "no product": http(200, {"valid": True, "expiry": None, "lifetime": False}),
-    "product as a number": http(200, GOOD | {"product": 7}),
-    "half a surrogate pair": http(200, GOOD | {"product": "\ud800"}),
-    "NUL in a name": http(200, GOOD | {"product": "Notes\0"}),
-    "NUL in the text": http(200, _JSON.replace(b"Notes", b"No\0tes")),
-    "no expiry": http(200, {"valid": True, "product": "Notes", "lifetime": False}),
-    "a day that is none": http(200, GOOD | {"expiry": "2026-02-30"}),
-    "an instant for a day": http(200, GOOD | {"expiry": "2026-12-01T00:00:00Z"}),
-    "another calendar notation": http(200, GOOD | {"expiry": "20261201"}),
-    "Arabic digits in a day": http(200, GOOD | {"expiry": "٢٠٢٦-١٢-٠١"}),
-    "expiry as a number": http(200, GOOD | {"expiry": 20261201}),
-    "lifetime as a number": http(200, GOOD | {"lifetime": 0}),
-    "lifetime with an end": http(200, GOOD | {"lifetime": True, "expiry": "2026-12-01"}),
+    "HTML": (200, b"<html>Please log in to the wireless network</html>"),
+    "an empty body": (200, b""),
+    **{f"no {name}": (200, {other: GOOD[other] for other in GOOD if other != name}) for name in GOOD},
+    "valid as a string": (200, GOOD | {"valid": "true"}),
+    "valid as a number": (200, GOOD | {"valid": 1}),
+    "valid false with status 200": (200, GOOD | {"valid": False}),
+    "product as a number": (200, GOOD | {"product": 7}),
+    "half a surrogate pair": (200, GOOD | {"product": "\ud800"}),
+    "NUL in a name": (200, GOOD | {"product": "Notes\0"}),
+    "NUL in the text": (200, _JSON.replace(b"Notes", b"No\0tes")),
+    "a day that is none": (200, GOOD | {"expiry": "2026-02-30"}),
+    "an instant for a day": (200, GOOD | {"expiry": "2026-12-01T00:00:00Z"}),
+    "another calendar notation": (200, GOOD | {"expiry": "20261201"}),
+    "Arabic digits in a day": (200, GOOD | {"expiry": "٢٠٢٦-١٢-٠١"}),
+    "expiry as a number": (200, GOOD | {"expiry": 20261201}),
+    "lifetime as a number": (200, GOOD | {"lifetime": 0}),
+    "lifetime with an end": (200, GOOD | {"lifetime": True, "expiry": "2026-12-01"}),
     # --- not JSON as it should be
-    "a list": http(200, [GOOD]),
-    "null": http(200, None),
-    "two objects": http(200, _JSON * 2),
-    "a name twice": http(200, _JSON.replace(b"{", b'{"valid": false, ', 1)),
-    "a name twice, well hidden": http(200, _JSON.replace(b"{", b'{"v\\u0061lid": false, ', 1)),
-    "NaN": http(200, b'{"valid": NaN}'),
-    "deep nesting": http(200, DEEP),
-    "a number without end": http(200, b'{"valid": ' + b"9" * 20_000 + b"}"),
-    "a number beyond all numbers": http(200, _JSON.replace(b"null", b"1e999999999")),
-    "invalid UTF-8": http(200, _JSON.replace(b"Notes", b"N\xfftes")),
-    "UTF-16": http(200, json.dumps(GOOD).encode("utf-16")),
-    "a byte order mark": http(200, b"\xef\xbb\xbf" + _JSON),
-    "a script that calls back": http(200, b"callback(" + _JSON + b")", Content_Type="text/javascript"),
+    "a list": (200, [GOOD]),
+    "null": (200, None),
+    "two objects": (200, _JSON * 2),
+    "a name twice": (200, _JSON.replace(b"{", b'{"valid": false, ', 1)),
+    "a name twice, well hidden": (200, _JSON.replace(b"{", b'{"v\\u0061lid": false, ', 1)),
+    "NaN": (200, b'{"valid": NaN}'),
+    "deep nesting": (200, DEEP),
+    "a number without end": (200, b'{"valid": ' + b"9" * 20_000 + b"}"),
+    "a number beyond all numbers": (200, _JSON.replace(b"null", b"1e999999999")),
+    "invalid UTF-8": (200, _JSON.replace(b"Notes", b"N\xfftes")),
+    "UTF-16": (200, json.dumps(GOOD).encode("utf-16")),
+    "a byte order mark": (200, b"\xef\xbb\xbf" + _JSON),
+    "a script that calls back": (200, b"callback(" + _JSON + b")"),
     # --- other statuses
-    "status 201": http(201, GOOD),
-    "status 206": http(206, GOOD, Content_Range="bytes 0-9/10"),
-    "status 304": http(304),
+    "status 201": (201, GOOD),
+    "status 206": (206, GOOD),
+    "status 304": (304, b""),
+    "a redirect": (302, GOOD),
+    **{f"status {status}": (status, REFUSAL) for status in (401, 407, 429, 500)},
+    "status 503": (503, b"upstream connect error"),
+    "403 of a firewall": (403, b"<html>Forbidden</html>"),
+    "403 that says valid": (403, {"valid": True, "reason": "License expired."}),
+    "403 without a reason": (403, {"valid": False}),
+    "404 of a web server": (404, b"404 page not found"),
+    "404 with a number as reason": (404, {"valid": False, "reason": 404}),
+    "422 without fields": (422, {"message": "No."}),
+    "422 with crooked fields": (422, {"message": "No.", "errors": {"ip": "bad"}}),
+}
+"""What the reading functions are given: a status, and a body as bytes or as JSON."""
+
+ANSWERS: dict[str, Script] = {
+    # --- statuses that the transport, and not the reading function, has to stop at
+    "a login page": http(200, b"<html>Please log in</html>", Content_Type="text/html"),
     "a redirect": http(302, GOOD, Location="/elsewhere"),
-    "a permanent redirect": http(308, GOOD, Location="https://example.org/"),
     "a redirect to a file": http(302, GOOD, Location="file:///etc/passwd"),
-    "status 401": http(401, {"valid": False, "reason": "License not found."}),
-    "status 407": http(407, {"valid": False, "reason": "License not found."}, Proxy_Authenticate="Basic"),
-    "status 429": http(429, {"valid": False, "reason": "License not found."}, Retry_After="1"),
+    "status 304": http(304),
+    "status 500": http(500, REFUSAL),
+    "status 407": http(407, REFUSAL, Proxy_Authenticate="Basic"),
     "status 429 for years": http(429, b"", Retry_After="99999999"),
-    "status 500": http(500, {"valid": False, "reason": "License not found."}),
-    "status 503": http(503, b"upstream connect error"),
     "status 503 at a strange time": http(503, b"", Retry_After="Thu, 99 Foo 9999 99:99:99 GMT"),
-    "403 of a firewall": http(403, b"<html>Forbidden</html>", Content_Type="text/html"),
-    "403 that says valid": http(403, {"valid": True, "reason": "License expired."}),
-    "403 without a reason": http(403, {"valid": False}),
-    "404 of a web server": http(404, b"404 page not found"),
-    "404 with a number as reason": http(404, {"valid": False, "reason": 404}),
-    "422 without fields": http(422, {"message": "No."}),
-    "422 with crooked fields": http(422, {"message": "No.", "errors": {"ip": "bad"}}),
     # --- packed, and too much
     "gzip": http(200, gzip.compress(_JSON), Content_Encoding="gzip"),
     "a gzip bomb": lambda _: http(200, _bomb(), Content_Encoding="gzip"),
@@ -154,30 +159,26 @@ OFFER: dict[str, Any] = {
     "tested": None,
 }
 
-UPDATES: dict[str, Script] = {
-    "another slug": http(200, OFFER | {"slug": "paint"}),
-    "no slug": http(200, {name: value for name, value in OFFER.items() if name != "slug"}),
-    "a slug in another case": http(200, OFFER | {"slug": "Notes"}),
-    "a lower version": http(200, OFFER | {"version": "0.9"}),
-    "the same version": http(200, OFFER | {"version": "1.0"}),
-    "a version that nobody can read": http(200, OFFER | {"version": "latest"}),
-    "a version of one huge number": http(200, OFFER | {"version": "9" * 5000}),
-    "a version of a megabyte": http(200, OFFER | {"version": "9." * 300_000 + "9"}),
-    "a version as a number": http(200, OFFER | {"version": 2.0}),
-    "a pre-release": http(200, OFFER | {"version": "2.0rc1"}),
-    "no sections": http(200, OFFER | {"sections": None}),
-    "a changelog as a list": http(200, OFFER | {"sections": {"changelog": ["Faster."]}}),
-    "a changelog without end": http(200, OFFER | {"sections": {"changelog": "x" * 2_000_000}}),
-    "an instant that is none": http(200, OFFER | {"last_updated": "2026-11-31 10:11:12"}),
-    "an empty link": http(200, OFFER | {"download_url": ""}),
-    "null for a link": http(200, OFFER | {"download_url": None}),
-    "a link to a file": http(200, OFFER | {"download_url": "file:///etc/passwd"}),
-    "a link to a script": http(200, OFFER | {"download_url": "javascript:alert(1)"}),
-    "a link without encryption": http(200, OFFER | {"download_url": "http://files.example/x"}),
-    "a link that only looks like here": http(200, OFFER | {"download_url": "http://127.0.0.1.example/x"}),
-    "a link with a password": http(200, OFFER | {"download_url": "https://a:b@files.example/x"}),
-    "a link with a line end": http(200, OFFER | {"download_url": "https://files.example/x\r\nHost: y"}),
-    "a link to no port": http(200, OFFER | {"download_url": "https://files.example:99999/"}),
-    "a license": http(200, GOOD),
-    "an error with status 200": http(200, {"error": "invalid_license", "message": "No."}),
+LISTINGS: dict[str, dict[str, Any]] = {
+    "another slug": {"slug": "paint"},
+    "a slug in another case": {"slug": "Notes"},
+    "a slug that is none": {"slug": None},
+    "a name with half a surrogate pair": {"name": "\ud800"},
+    "a version as a number": {"version": 2.0},
+    "no sections": {"sections": None},
+    "sections as a list": {"sections": []},
+    "no changelog": {"sections": {"changelog": None}},
+    "a changelog as a list": {"sections": {"changelog": ["Faster."]}},
+    "no instant": {"last_updated": "yesterday"},
+    "an instant that is none": {"last_updated": "2026-11-31 10:11:12"},
+    "an empty link": {"download_url": ""},
+    "a link as a number": {"download_url": 5},
+    "a link to a file": {"download_url": "file:///etc/passwd"},
+    "a link to a script": {"download_url": "javascript:alert(1)"},
+    "a link without encryption": {"download_url": "http://files.example/x"},
+    "a link that only looks like here": {"download_url": "http://127.0.0.1.example/x"},
+    "a link with a password": {"download_url": "https://a:b@files.example/x"},
+    "a link with a line end": {"download_url": "https://files.example/x\r\nHost: y"},
+    "a link to no port": {"download_url": "https://files.example:99999/"},
 }
+"""What is wrong with an otherwise good answer to an update check."""

@@ -1,0 +1,49 @@
+"""Each method of the asynchronous client once; the rules are tested with the synchronous one."""
+
+import pytest
+from stage.store import CONTENT
+
+from licclient import AsyncLicenseClient, LicenseClient, LicenseRefused, LicenseState, NotActivated, Source
+
+
+@pytest.fixture
+def clients(service, store, clock, tmp_path, http_answer):
+    """A client of each class, on one state folder, for a service that grants and sells Notes 2.0."""
+    grant = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
+    sell = service.script
+    service.script = lambda request: http_answer(200, grant) if "verify" in request.path else sell(request)
+    options = {"state_dir": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"}
+    return LicenseClient(service.url, **options), AsyncLicenseClient(service.url, **options)
+
+
+async def test_both_clients_return_the_same(clients, key, folder):
+    """License, status, offer, skipped version, file and diagnosis, from the server and from the disk."""
+    plain, client = clients
+    async with client:
+        assert (await client.activate(key)).source is Source.SERVER
+        assert await client.verify() == plain.verify() == await client.require()
+        update = await client.check_for_update()
+        assert await client.look_for_update() == plain.look_for_update() == update
+        assert await client.status() == plain.status()
+        await client.skip_update(update)
+        assert (await client.is_skipped(update), plain.is_skipped(update)) == (True, True)
+        told = []
+        done = await client.download(update, folder, lambda *seen: told.append(seen))
+        assert (done.path.read_bytes(), told[-1][:2]) == (CONTENT, (len(CONTENT), len(CONTENT)))
+        assert await client.diagnose() == plain.diagnose()
+
+
+async def test_errors_are_the_same(clients, service, key):
+    """A refusal, a key that is not there, and a key that was forgotten."""
+    plain, client = clients
+    async with client:
+        for ask in (client.verify, client.require):
+            with pytest.raises(NotActivated):
+                await ask()
+        assert await client.check_for_update() is None
+        await client.activate(key)
+        service.refuses(403, "License has been revoked.")
+        with pytest.raises(LicenseRefused, match="revoked"):
+            await client.verify(recheck=True)
+        await client.deactivate_locally()
+        assert plain.status().state is LicenseState.NOT_ACTIVATED
