@@ -14,19 +14,6 @@ def make(flavour):
     return lambda **options: flavour("https://s.example", **options)
 
 
-@pytest.mark.parametrize("folder", ["", "  ", "a\0b"])
-def test_a_folder_that_cannot_be_meant(make, folder):
-    """A blank one would be the working folder."""
-    with pytest.raises(ValueError, match="state_dir must be the path of a folder"):
-        make(state_dir=folder)
-
-
-def test_a_folder_of_bytes(make):
-    """Paths are text."""
-    with pytest.raises(TypeError, match="state_dir must be a path of text, not of bytes"):
-        make(state_dir=b"state")
-
-
 async def test_the_state_stays_where_it_was(make_client, service, tmp_path, monkeypatch, key):
     """A file dialog that changes the working folder costs no new slot: the same state is found again."""
     service.grants()

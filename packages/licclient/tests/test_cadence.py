@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -106,17 +107,15 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize("standing", STANDINGS)
-@pytest.mark.parametrize("outcome", OUTCOMES)
-@pytest.mark.parametrize("course", [FIRST, LATER, Course(NINE, 4)])
-@pytest.mark.parametrize("grace", [0, 72])
-def test_a_call_that_has_ended_is_left_alone(standing, outcome, course, grace):
+def test_a_call_that_has_ended_is_left_alone(standing):
     """Whatever came of it, and whatever is remembered: two minutes at least."""
-    settings = replace(NOTES, grace=timedelta(hours=grace))
-    for name in "abcdefgh":
-        for later in (0, 1, 60, 119):
-            now = NINE + timedelta(seconds=later)
-            at = next_verify(name, STANDINGS[standing], OUTCOMES[outcome], course, now, settings)
-            assert at >= NINE + timedelta(minutes=2)
+    courses = [FIRST, LATER, Course(NINE, 4)]
+    for outcome, course, grace, name, later in product(
+        OUTCOMES, courses, [0, 72], "abcdefgh", [0, 1, 60, 119]
+    ):
+        settings, now = replace(NOTES, grace=timedelta(hours=grace)), NINE + timedelta(seconds=later)
+        at = next_verify(name, STANDINGS[standing], OUTCOMES[outcome], course, now, settings)
+        assert at >= NINE + timedelta(minutes=2), (outcome, course, grace)
 
 
 @pytest.mark.parametrize("outcome", ["success", "422, or unsigned", "no answer"])

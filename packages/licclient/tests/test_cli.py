@@ -221,13 +221,16 @@ def test_check_tells_no_update_from_no_answer(run, service, key):
     assert "support" in out
 
 
-def test_download_prints_path_size_and_digest(run, shop, key, tmp_path):
-    """What a person needs to check the file."""
+def test_download_prints_path_size_and_digest(run, shop, key, tmp_path, monkeypatch):
+    """What a person needs to check the file; with `--json` no progress bar, also on a terminal."""
     path = tmp_path / "to" / "notes.zip"
     status, out, _ = run("download", key, "notes", "1.0", "--to", str(tmp_path / "to"))
     assert (status, out) == (0, f"{path}\n{len(FILE)} bytes, sha256 {sha256(FILE).hexdigest()}\n")
     assert path.read_bytes() == FILE
-    _, out, _ = run("download", key, "notes", "1.0", "--to", str(tmp_path / "to"), "--json")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    _, out, err = run("download", key, "notes", "1.0", "--to", str(tmp_path / "to"), "--json")
+    assert err == ""
     assert json.loads(out) == {
         "path": str(path),
         "size": len(FILE),

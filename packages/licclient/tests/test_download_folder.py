@@ -99,6 +99,7 @@ async def test_a_cancelled_task_leaves_a_part_that_goes_on(make_client, store, f
     assert len(list(folder.iterdir())) == 1
 
 
+@pytest.mark.crash
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL on Windows; not tried there")
 def test_a_killed_download_resumes(service, http_answer, tmp_path, key):
     """The command line, killed half way and started again, asks only for the rest."""

@@ -6,7 +6,7 @@ import sys
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from licclient._ed25519 import PublicKey, demand_library, read_public_key
+from licclient._ed25519 import PublicKey, read_public_key
 
 RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 RFC_8037_THUMBPRINT = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
@@ -69,10 +69,3 @@ def test_reading_and_naming_a_key_loads_no_library():
         "sys.exit('cryptography' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_without_the_library_the_message_says_what_to_install(monkeypatch):
-    """Whoever pins a key without the extra is told at once which one it is."""
-    monkeypatch.setattr("licclient._ed25519.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"public_keys needs .* pip install 'licclient\[signed\]'"):
-        demand_library("public_keys")

@@ -58,6 +58,7 @@ SLOW = {
 }
 
 
+@pytest.mark.slow  # ten seconds: the default time limit
 def test_the_slowest_servers_end_within_twelve_seconds(service, key, tmp_path, clock):
     """With the limits that an app gets when it sets none; all at once, told apart by who asks."""
     took: dict[str, float] = {}

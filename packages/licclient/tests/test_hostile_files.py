@@ -79,6 +79,7 @@ SLOW = {
 SLOW_NAMES = list(SLOW)
 
 
+@pytest.mark.slow  # ten seconds: the default time limit
 def test_the_slowest_files_end_within_twelve_seconds(service, http_answer, key, tmp_path, clock):
     """With the limits that an app gets when it sets none; all at once, told apart by their links."""
     took: dict[str, float] = {}
@@ -117,10 +118,10 @@ async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, folder, key)
         yield HEAD
         for piece in pieces:
             yield piece
-            threading.Event().wait(0.25)
+            threading.Event().wait(0.12)
 
     offer(slowly)
-    limit = 2  # and not less: the machine that runs this may stand still for a moment
+    limit = 1  # and not less: the machine that runs this may stand still for a moment
     client = make_client(timeout=limit)
     began = monotonic()
     done = await client.download(await client.check_for_update(key), folder)
@@ -131,9 +132,9 @@ async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, folder, key)
 async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, offer, folder, key):
     """Patience is for the network: a progress callback that shows a question may take as long as it likes."""
     offer(GOOD_FILE)
-    client = make_client(timeout=2)
+    client = make_client(timeout=1)
     update = await client.check_for_update(key)
-    pauses = iter([4])
+    pauses = iter([1.5])  # longer than the time limit
     done = await client.download(update, folder, progress=lambda *_: threading.Event().wait(next(pauses, 0)))
     assert done.path.read_bytes() == CONTENT
 

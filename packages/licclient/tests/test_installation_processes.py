@@ -70,6 +70,7 @@ Installation(sys.argv[1]).apply(update)
 """
 
 
+@pytest.mark.crash
 @needs_unix
 def test_killed_at_any_moment_one_version_is_current_and_whole(root, lay, crashes):
     """`kill -9` while unpacking, switching or cleaning up: the old one or the new one, never half of one."""

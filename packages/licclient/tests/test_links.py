@@ -2,7 +2,6 @@ from datetime import timedelta
 
 import pytest
 
-from licclient import LicenseClient
 from licclient._links import is_safe_link, origin, redirect_target
 from licclient._settings import read_settings
 
@@ -99,23 +98,6 @@ def test_redirects_stay_within_the_origins_that_the_app_named():
     named = settings(origins=["https://cdn.example"])
     assert redirect_target("https://store.example/a", "https://cdn.example/b", named)
     assert redirect_target("https://cdn.example/b", "https://evil.example/c", named) is None
-
-
-@pytest.mark.parametrize(
-    "named",
-    ["cdn.example", "ftp://cdn.example", "https://cdn.example/path", "https://u@cdn.example", "", "https://"],
-)
-def test_an_origin_must_be_one(named):
-    """What is no scheme, host and port is told when the client is made."""
-    with pytest.raises(ValueError, match="download_origins"):
-        LicenseClient("https://store.example", download_origins=[named])
-
-
-@pytest.mark.parametrize("named", ["https://cdn.example", [7]])
-def test_origins_are_a_list_of_strings(named):
-    """One string would be read letter by letter."""
-    with pytest.raises(TypeError, match="download_origins"):
-        LicenseClient("https://store.example", download_origins=named)
 
 
 def test_origins_have_one_spelling():

@@ -1,13 +1,16 @@
 """Did the vendor sign this version: the pure room, clause by clause (D-67, D-68).
 
-That clients offer and download nothing else, in both flavours and over sockets, is in `test_releases`.
+That clients offer and download nothing else, over sockets, is in `test_releases`.
 """
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from stage.releases import ALICE, BOB, CONTENT, EVE, document, said, word
 
 from licclient import UntrustedAnswer
@@ -183,6 +186,31 @@ def test_a_version_that_cannot_be_compared_is_not_taken(version):
     """Remembered as the highest, a vendor's slip would lock customers out of all that comes after it."""
     found = judge_manifest(word(document(version=version)), "notes", version, KEYS, None, NOW)
     assert str(found) == "The vendor signed a version that cannot be compared with others."
+
+
+def test_every_single_change_of_a_manifest_is_found():
+    """One character changed, anywhere: never what somebody else would want it to say."""
+    good = word(document())
+    for at, other in itertools.product(range(len(good)), "A_"):
+        found = read_manifest(good[:at] + other + good[at + 1 :], KEYS)
+        assert found == SIGNED or isinstance(found, UntrustedAnswer)
+
+
+@given(
+    st.text(max_size=300)
+    | st.binary(max_size=300).map(word)
+    | st.recursive(
+        st.none() | st.integers() | st.text(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.sampled_from(["payload", "signatures", "protected", "signature"]), inner)
+        ),
+        max_leaves=12,
+    ).map(word)
+)
+def test_rubbish_is_not_trusted_and_raises_nothing(header):
+    """Whatever stands in the header."""
+    assert isinstance(read_manifest(header, KEYS), UntrustedAnswer)
 
 
 def test_without_a_pin_nothing_is_signed():

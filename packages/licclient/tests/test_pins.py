@@ -1,13 +1,14 @@
 """Pinned keys: what is not signed by one of them, for this very call, is never a license (D-62)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from stage.signing import GOOD, Vendor
 
-from harness.oracle import COVERED, Answered, Asked, Signer, digest
+from harness.oracle import Answered, Signer
 from licclient import InvalidRequest, LicenseRefused, ServiceUnavailable, Source, UntrustedAnswer
 
 DAY = timedelta(days=1)
@@ -73,112 +74,33 @@ async def test_every_call_has_a_nonce_of_its_own(pinned, vendor, key):
 Row = Callable[[Vendor, Answered], Answered]
 
 
-def unsigned(_: Vendor, answered: Answered) -> Answered:
-    """Leave it as it is."""
-    return answered
-
-
 def bent(**bent: Any) -> Row:
     """Sign it, but not as demanded."""
     return lambda vendor, answered: vendor.sign(answered, **bent)
 
 
-def about(**changes: Any) -> Row:
-    """Sign the answer to another request, or another answer, and send this one with that signature."""
+def of_another(**changes: Any) -> Row:
+    """Send it with the signature of another answer."""
 
     def row(vendor: Vendor, answered: Answered) -> Answered:
-        request = {name: changes[name] for name in ("method", "url") if name in changes}
-        headers = dict(answered.request.headers)
-        if "body" in changes:
-            headers["content-digest"] = digest(changes["body"])
-        asked = Asked(**{"method": "POST", "url": answered.request.url, "headers": headers, **request})
-        other = Answered(
-            asked,
-            changes.get("status", answered.status_code),
-            {"Content-Type": changes.get("content_type", "application/json")},
-            changes.get("content", answered.body),
-        )
-        vendor.sign(other)
-        for name in ("Signature", "Signature-Input", "Content-Digest"):
-            answered.headers[name] = other.headers[name]
-        return answered
+        other = vendor.sign(replace(answered, headers=dict(answered.headers), **changes))
+        return replace(answered, headers=answered.headers | other.headers)
 
     return row
-
-
-def then(*, without: str = "", **headers: Callable[[str], str]) -> Row:
-    """Sign it well, and change headers afterwards."""
-
-    def row(vendor: Vendor, answered: Answered) -> Answered:
-        vendor.sign(answered)
-        answered.headers |= {without: ""} if without else {}  # an empty one is not sent
-        for name, change in headers.items():
-            at = name.replace("_", "-")
-            answered.headers[at] = change(answered.headers[at])
-        return answered
-
-    return row
-
-
-def new_body(vendor: Vendor, answered: Answered) -> Answered:
-    """Sign a refusal's bytes, and send a success with its own, right digest."""
-    about(content=b"{}")(vendor, answered)
-    answered.headers["Content-Digest"] = digest(answered.body)
-    return answered
-
-
-def by_a_stranger_in_the_keys_name(vendor: Vendor, answered: Answered) -> Answered:
-    """Another key that says it is the pinned one."""
-    return vendor.sign(answered, Signer(), key_id=vendor.signer.id)
-
-
-def without(component: str) -> tuple[str, ...]:
-    """Everything but one component."""
-    return tuple(one for one in COVERED if one != component)
 
 
 ROWS: dict[str, Row] = {
-    "unsigned": unsigned,
-    "no Signature": then(without="Signature"),
-    "no Signature-Input": then(without="Signature-Input"),
-    "no Content-Digest": then(without="Content-Digest"),
+    "unsigned": lambda _, answered: answered,
     "another key": lambda vendor, answered: vendor.sign(answered, Signer()),
-    "another key in the pinned one's name": by_a_stranger_in_the_keys_name,
     "another nonce": bent(nonce="bm9uY2U"),
-    "no nonce": bent(nonce=None),
-    "another request's body": about(body=b"{}"),
-    "another address": about(url="https://elsewhere.example/api/v1/licenses/verify"),
-    "another path": about(url="http://127.0.0.1/api/v1/update-check"),
-    "another method": about(method="GET"),
-    "another status": about(status=404),
-    "another body": about(content=b'{"valid": false, "reason": "License expired."}'),
-    "another body, its digest mended": new_body,
-    "another content type": about(content_type="text/plain"),
-    "no content type": then(without="Content-Type"),
+    "another status": of_another(status_code=404),
+    "another body": of_another(body=b'{"valid": false, "reason": "License expired."}'),
     "another purpose": bent(tag="link"),
-    "no purpose": bent(tag=None),
-    "no algorithm": bent(include_alg=False),
-    "one component more": bent(covered=(*COVERED, '"@query";req')),
-    **{f"{one} not covered": bent(covered=without(one)) for one in COVERED},
     "from the day before yesterday": lambda vendor, answered: vendor.sign(
         answered, created=vendor.clock() - 2 * DAY
     ),
-    "from the day after tomorrow": lambda vendor, answered: vendor.sign(
-        answered, created=vendor.clock() + 2 * DAY
-    ),
-    "ends before it begins": bent(lifetime=timedelta(seconds=-1)),
-    "an unreadable input": then(Signature_Input=lambda told: f"{told},"),
-    "an input without its list": then(Signature_Input=lambda told: told.replace("(", "").replace(")", "")),
-    "no word on its end": then(Signature_Input=lambda told: told.replace("expires", "expired")),
-    "no word on its beginning": then(Signature_Input=lambda told: told.replace("created", "crated")),
-    "a changed parameter": then(Signature_Input=lambda told: told.replace("expires=1", "expires=2")),
-    "an unreadable signature": then(Signature=lambda told: told.replace("=:", "=:!")),
-    "no base64": then(Signature=lambda told: told.replace("=:", "=:A")),
-    "a cut signature": then(Signature=lambda told: told[:20] + told[24:]),
-    "an empty signature": then(Signature=lambda told: told[: told.index(":")] + "::"),
-    "a changed signature": then(Signature=lambda told: told.replace("=:", "=:AAAA", 1)[:-5] + ":"),
-    "no ASCII": then(Signature_Input=lambda told: told + ';x="\x80"'),
 }
+"""A few of each kind; every clause of a signature is broken alone in `test_signature`."""
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
@@ -196,18 +118,10 @@ async def test_what_is_not_signed_for_this_call_is_no_license(pinned, vendor, ke
         await pinned.verify(key)
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (403, {"valid": False, "reason": "License has been revoked."}),
-        (404, {"valid": False, "reason": "License not found."}),
-        (422, {"message": "no", "errors": {}}),
-    ],
-)
-async def test_a_forged_refusal_takes_nothing_away(pinned, vendor, key, status, body):
-    """What no pinned key says is not a no either."""
+async def test_a_forged_refusal_takes_nothing_away(pinned, vendor, key):
+    """What no pinned key signed is not a refusal either."""
     await pinned.verify(key)
-    vendor.service.says(status, body)
+    vendor.service.refuses(403, "License has been revoked.")
     with pytest.raises(UntrustedAnswer):
         await pinned.verify(key, recheck=True)
     assert (await pinned.verify(key)).source is Source.CACHE
@@ -228,24 +142,7 @@ async def test_an_answer_cannot_be_played_again(pinned, vendor, key):
         await pinned.verify(key, recheck=True)
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (200, b"<html>Log in</html>"),
-        (403, b"<html>Forbidden</html>"),
-        (404, b""),
-        (500, GOOD),
-        (503, {"error": "unavailable", "message": "no"}),
-        (429, b""),
-        (302, b""),
-        (400, {"error": "bad_digest"}),
-        (403, {"message": "Forbidden"}),  # gateways of AWS and Kong
-        (401, {"message": "Unauthorized"}),
-        (404, {"detail": "Not Found"}),  # a framework's, behind a proxy that lost its way
-        (401, {"error": "invalid_license", "message": "no"}),  # an update check's word, not a verify's
-        (200, {"something": "else"}),
-    ],
-)
+@pytest.mark.parametrize(("status", "body"), [(403, b"<html>Forbidden</html>"), (500, GOOD)])
 async def test_what_claims_nothing_is_an_outage_and_no_attack(pinned, vendor, key, clock, status, body):
     """A hotel's page or a failing proxy is no answer, pinned or not: grace holds (D-40)."""
     await pinned.verify(key)
@@ -282,9 +179,7 @@ async def test_signed_offers_are_offered(pinned, vendor, key):
     assert (await pinned.check_for_update(key)).version == "2.0"
 
 
-@pytest.mark.parametrize(
-    "row", ["unsigned", "another key", "another nonce", "another status", "another body"]
-)
+@pytest.mark.parametrize("row", ["unsigned", "another body"])
 async def test_offers_that_nobody_signed_are_not_offered(pinned, vendor, key, clock, row):
     """No update, nothing raised, and what was offered before is still there for the next time."""
     vendor.says(200, vendor.service.listing())

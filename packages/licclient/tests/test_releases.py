@@ -6,10 +6,9 @@ import stat
 from dataclasses import replace
 
 import pytest
-from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, SignedStore, document, named, said, word
+from stage.releases import ALICE, BOB, CONTENT, EVE, SignedStore, document, named, word
 
 from licclient import ServiceUnavailable, UntrustedAnswer, Update
-from licclient._manifest import MAX_HEADER
 
 
 @pytest.fixture
@@ -66,67 +65,32 @@ async def test_a_part_is_private_until_it_is_verified(pinned, store, folder, key
 
 # --- nothing is offered -------------------------------------------------------------------------
 
-PAYLOAD = document()["payload"]
 UNTRUSTED = {
     "no manifest": "",
     "rubbish": "rubbish",
-    "no base64": "=!",
-    "not a document": word([]),
-    "another document": word({"payload": PAYLOAD}),
-    "no signature": word({"payload": PAYLOAD, "signatures": []}),
-    "nested without end": word(b"[" * 4000),
-    "too long": word(document() | {"more": "x" * MAX_HEADER}),
-    "signed a thousand times": word({"payload": PAYLOAD, "signatures": [{}] * 1000}),
     "another key": word(document(EVE)),
-    "another key in her name": word({"payload": PAYLOAD, "signatures": [EVE.sign(PAYLOAD, kid=ALICE.id)]}),
-    "no algorithm": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, alg="none")]}),
-    "another algorithm": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, alg="HS256")]}),
-    "another purpose": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, typ="JWT")]}),
-    "an extension": word({"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD, crit=["b64"], b64=False)]}),
-    "another payload": word(document() | {"payload": word(said(OTHER))}),
-    "a signature of another": word(document() | {"signatures": document(version="1.5")["signatures"]}),
-    "a signature cut": word(
-        {"payload": PAYLOAD, "signatures": [ALICE.sign(PAYLOAD) | {"signature": "AAAA"}]}
-    ),
-    "signatures of other types": word({"payload": PAYLOAD, "signatures": [1, None, {"protected": 1}]}),
-    "two manifests": word(document()) + ", " + word(document()),
-    "wrong slug": word(document(slug="paint")),
-    "lower version than told": word(document(version="1.9")),
-    "higher version than told": word(document(version="2.1")),
-    "the same version, spelt otherwise": word(document(version="2.0.0")),
+    "another version than told": word(document(version="1.9")),
     "expired": word(document(expires_at="2026-11-21T12:00:00Z")),
-    "expired for years": word(document(expires_at="2020-01-01T00:00:00Z")),
-    "an end without a zone": word(document(expires_at="2027-05-20T10:00:00")),
-    "an end that is no day": word(document(expires_at="2027-02-30T10:00:00Z")),
-    "a size below nothing": word(document(size=-1)),
-    "a size that is none": word(document(size=True)),
-    "a size as text": word(document(size="50000")),
-    "a digest in capitals": word(document(sha256="A" * 64)),
-    "a digest cut": word(document(sha256="ab")),
-    "nothing said": word(document(payload={})),
-    "a list said": word(document(payload=[])),
 }
+"""One of each kind; every clause of a manifest is broken alone in `test_manifest`."""
 
 
 @pytest.mark.parametrize("header", UNTRUSTED.values(), ids=UNTRUSTED)
-async def test_what_is_not_vouched_for_is_not_offered(pinned, store, key, header, caplog):
-    """The app is told of no update, the log why, and neither says the key."""
+async def test_what_is_not_vouched_for_is_neither_offered_nor_downloaded(
+    make_client, store, folder, key, header, caplog
+):
+    """The app gets no update and the log the reason, without the key; nor is a fresh link believed."""
+    pinned, other = (make_client(release_keys=[ALICE.pin], state_dir=folder / name) for name in "ab")
+    update = replace(await other.check_for_update(key), download_url=None)
     store.header = header
     with caplog.at_level(logging.WARNING, "licclient"):
         assert await pinned.check_for_update(key) is None
     assert "No update is offered: " in caplog.text
     assert key not in caplog.text
     assert await pinned.check_for_update(key) is None  # nothing of it is remembered either
-
-
-@pytest.mark.parametrize("header", UNTRUSTED.values(), ids=UNTRUSTED)
-async def test_what_is_not_vouched_for_is_not_downloaded(pinned, store, folder, key, header):
-    """An update that was offered honestly, and a server that turned bad before its fresh link was fetched."""
-    update = replace(await pinned.check_for_update(key), download_url=None)
-    store.header = header
     with pytest.raises(UntrustedAnswer):
-        await pinned.download(update, folder)
-    assert named(folder) == []
+        await other.download(update, folder / "to")
+    assert named(folder / "to") == []
 
 
 async def test_no_version_below_the_highest_that_was_signed(make_client, pinned, store, key):

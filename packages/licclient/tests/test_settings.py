@@ -1,8 +1,12 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from stage.releases import ALICE, Signer
 
+from licclient import LicenseClient
 from licclient._settings import read_server
+
+PIN = ALICE.pin
 
 
 @pytest.mark.parametrize(
@@ -26,43 +30,82 @@ def test_spellings_of_one_server_are_one(given, server):
         "https://x?y=1", "https://x?", "https://x#y", "https://user:pw@x", "https://x:99999", "https://[::1",
     ],
 )  # fmt: skip
-def test_a_base_url_must_be_one(flavour, url):
+def test_a_base_url_must_be_one(url):
     """What cannot be a service's address is refused at construction, without repeating a password."""
     with pytest.raises(ValueError, match="base_url") as caught:
-        flavour(url)
+        LicenseClient(url)
     assert "pw" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"cache_for": timedelta(hours=23)}, ValueError),
-        ({"cache_for": timedelta.max}, ValueError),
-        ({"cache_for": 86400}, TypeError),
-        ({"check_every": timedelta(hours=11)}, ValueError),
-        ({"grace": timedelta(seconds=-1)}, ValueError),
-        ({"timeout": 0}, ValueError),
-        ({"timeout": float("nan")}, ValueError),
-        ({"timeout": True}, TypeError),
-        ({"timeout": "10"}, TypeError),
-        ({"product": " "}, ValueError),
-        ({"slug": 5}, TypeError),
-        ({"version": "1\n"}, ValueError),
-        ({"domain": "d" * 254}, ValueError),
-        ({"clock": datetime(2026, 1, 1, tzinfo=UTC)}, TypeError),
-        ({"state_dir": 5}, TypeError),
-    ],
-)
-def test_bad_settings_are_told_at_once(flavour, options, error):
-    """A wrong value is an error of the constructor, not of the first call."""
-    with pytest.raises(error):
-        flavour("https://store.example", **options)
+BAD = [
+    ({"cache_for": timedelta(hours=23)}, ValueError, "cache_for"),
+    ({"cache_for": timedelta.max}, ValueError, "cache_for"),
+    ({"cache_for": 86400}, TypeError, "cache_for"),
+    ({"check_every": timedelta(hours=11)}, ValueError, "check_every"),
+    ({"grace": timedelta(seconds=-1)}, ValueError, "grace"),
+    ({"timeout": 0}, ValueError, "timeout"),
+    ({"timeout": float("nan")}, ValueError, "timeout"),
+    ({"timeout": True}, TypeError, "timeout"),
+    ({"timeout": "10"}, TypeError, "timeout"),
+    ({"product": " "}, ValueError, "product"),
+    ({"slug": 5}, TypeError, "slug"),
+    ({"version": "1\n"}, ValueError, "version"),
+    ({"domain": "d" * 254}, ValueError, "domain"),
+    ({"clock": datetime(2026, 1, 1, tzinfo=UTC)}, TypeError, "clock"),
+    ({"state_dir": 5}, TypeError, "os.PathLike"),
+    ({"state_dir": b"state"}, TypeError, "state_dir must be a path of text, not of bytes"),
+    *(
+        ({"state_dir": blank}, ValueError, "state_dir must be the path of a folder")
+        for blank in ("", " ", "a\0")
+    ),
+    ({"download_origins": "https://cdn.example"}, TypeError, "download_origins"),
+    ({"download_origins": [7]}, TypeError, "download_origins"),
+    *(
+        ({"download_origins": [named]}, ValueError, "download_origins")
+        for named in (
+            "cdn.example",
+            "ftp://x.example",
+            "https://x.example/p",
+            "https://u@x.example",
+            "",
+            "https://",
+        )
+    ),
+    # An empty list would switch the check off, and an address that is rewritten fits no signature.
+    ({"public_keys": PIN}, TypeError, "must be a list of keys"),
+    ({"public_keys": []}, ValueError, "leave it out to pin none"),
+    ({"public_keys": [7]}, TypeError, "a public key is a string"),
+    ({"public_keys": ["ed25519:nonsense"]}, ValueError, "looks like ed25519:"),
+    ({"public_keys": [Signer(bytes([seed]) * 32).pin for seed in range(17)]}, ValueError, "1 to 16"),
+    ({"public_keys": [PIN], "base_url": "https://münchen.example"}, ValueError, "xn--"),
+    ({"public_keys": [PIN], "base_url": "https://x.example/a/../b"}, ValueError, r"without /\."),
+    ({"release_keys": PIN}, TypeError, "release_keys"),
+    ({"release_keys": []}, ValueError, "release_keys must hold"),
+    ({"release_keys": ["ed25519:x"]}, ValueError, "public key"),
+    ({"base_url": None}, TypeError, "base_url"),
+]
 
 
-def test_a_base_url_is_a_string(flavour):
-    """Anything else is a type error."""
-    with pytest.raises(TypeError, match="base_url"):
-        flavour(None)
+@pytest.mark.parametrize(("options", "error", "words"), BAD, ids=range(len(BAD)))
+def test_a_bad_setting_is_an_error_of_the_constructor(options, error, words):
+    """A slip must not wait for the first call, and must not switch a check off."""
+    with pytest.raises(error, match=words):
+        LicenseClient(**{"base_url": "https://store.example", **options})
+
+
+@pytest.mark.parametrize("setting", ["public_keys", "release_keys"])
+def test_a_pin_without_the_library_is_refused_at_once(monkeypatch, setting):
+    """The error names the extra to install; without a pin nothing is needed."""
+    monkeypatch.setattr("licclient._ed25519.find_spec", lambda name: None)
+    LicenseClient("https://x.example")
+    with pytest.raises(ImportError, match=rf"{setting} needs .* pip install 'licclient\[signed\]'"):
+        LicenseClient("https://x.example", **{setting: [PIN]})
+
+
+def test_a_key_named_twice_is_one():
+    """The service is asked for its signature once."""
+    client = LicenseClient("https://x.example", public_keys=iter([PIN, PIN]))
+    assert len(client._steps.settings.public_keys) == 1
 
 
 async def test_a_timeout_may_be_a_timedelta(make_client, service, key):

@@ -1,6 +1,6 @@
 """Is this answer signed, for this call, by a key that is pinned: the pure room, clause by clause.
 
-That clients act on what it says, in both flavours and over sockets, is in `test_pins`.
+That clients act on what it says, over sockets, is in `test_pins`.
 """
 
 from collections.abc import Mapping

@@ -118,6 +118,7 @@ WEEKS = {
 """When the apps run; how old their answers are at first; how long they run in a week."""
 
 
+@pytest.mark.slow  # 10,000 installations a week take 8 seconds of processor time
 @pytest.mark.parametrize("week", WEEKS)
 def test_ten_thousand_that_start_at_nine_never_ask_all_at_once(week):
     """At most one verify and 2.1 checks a day each, and no minute with more than three times the mean."""

@@ -11,6 +11,7 @@ from licclient import LicenseClient, LicenseRefused, Reason
 from licclient._dialogs.view import Action
 from licclient._texts import LANGUAGES
 
+pytestmark = pytest.mark.window
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 ENGLISH = {"language": "en"}
 

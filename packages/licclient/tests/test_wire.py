@@ -4,7 +4,6 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
 from stage.answers import GOOD, LISTINGS, OFFER, REFUSAL, REPLIES
 
 from licclient import InvalidRequest, LicclientError, LicenseRefused, Reason, ServiceUnavailable
@@ -104,7 +103,7 @@ def test_a_malformed_request_names_the_fields():
     ],
 )
 def test_what_claims_to_be_the_services_word(status, body, no_claim):
-    """A gateway's page does not; with a sign of a signature everything does, unless the status is none of ours."""
+    """A gateway's page does not; with a signature everything does that has one of the service's statuses."""
     for headers in ({}, {"signature": "x"}):
         came = reply(status, body, **headers)
         expected = no_claim if not headers else status not in {200, 401, 403, 404, 422}

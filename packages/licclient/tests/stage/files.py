@@ -100,7 +100,7 @@ FILES: dict[str, Script] = {
     "a length below zero": http(200, CONTENT, **TOLD | {"Content_Length": "-5"}),
     "a length that is no number": http(200, CONTENT, **TOLD | {"Content_Length": "many"}),
     "two lengths": GOOD_FILE.replace(b"ETag", b"Content-Length: 5\r\nETag", 1),
-    **{f"cut at {tenth} tenths, always": _cut(SIZE * tenth // 10) for tenth in range(10)},
+    **{f"cut at {tenth} tenths, always": _cut(SIZE * tenth // 10) for tenth in (0, 5, 9)},
     "a byte each time": _cut_rests(SIZE),
     "another file each time": _another_each_time(),
     # --- packed
