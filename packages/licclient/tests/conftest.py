@@ -18,6 +18,7 @@ import pytest
 from stage.archives import app, downloaded
 from stage.scripts import play
 from stage.store import Store
+from stage.tls import authority, tls  # noqa: F401 - fixtures
 
 import licclient
 

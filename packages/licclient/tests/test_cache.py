@@ -1,5 +1,6 @@
 """What is remembered on the disk: by many at once, through kills and full disks, and never in the way."""
 
+import logging
 import multiprocessing
 import os
 import stat
@@ -163,6 +164,84 @@ def test_no_folder_at_all_is_memory_alone(monkeypatch):
     state.change("a", lambda _: {"n": 1})
     assert state.load("a") == {"n": 1}
     assert state.lock_file("a") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        (
+            "installation-1-2",
+            "each start takes an activation slot of its own, unless the app passes a domain",
+        ),
+        ("activation-1-2", "the license key will have to be entered again at the next start"),
+        ("license-1-2", "what the service says is forgotten when the program ends"),
+    ],
+)
+@pytest.mark.parametrize(("problem", "words"), [(OSError(28, "full"), "full"), (OSError(), "OSError")])
+def test_what_cannot_be_written_is_logged_once(tmp_path, monkeypatch, caplog, name, lost, problem, words):
+    """With the reason, and with what the customers of the app will notice (D-52)."""
+
+    def fail(_descriptor):
+        raise problem
+
+    monkeypatch.setattr(cache_room.os, "fsync", fail)
+    state = StateFolder(tmp_path)
+    for number in range(2):
+        state.change(name, lambda _, number=number: {"n": number})
+    told = f"The state cannot be written ({words}: {tmp_path}): {lost}."
+    assert caplog.record_tuples == [("licclient", logging.WARNING, told)]
+
+
+def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
+    """No home folder: the same warning, without a path."""
+    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 4)
+    state = StateFolder(None)
+    monkeypatch.setattr(state, "folder", lambda: None)
+    state.change("activation-1", lambda _: {"a": 1})
+    for number in range(20):
+        assert state.load(f"other-{number}") is None
+    assert state.load("activation-1") == {"a": 1}, "there is no other copy"
+    told = "there is no folder for it): the license key will have to be entered again at the next start."
+    assert caplog.messages == [f"The state cannot be written ({told}"]
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def test_the_older_half_of_what_is_on_the_disk_leaves_the_memory(tmp_path, monkeypatch):
+    """Up to the bound all records are kept; what could not be written has no other copy, and stays."""
+    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 10)
+    state = StateFolder(tmp_path)
+    (tmp_path / "lost-1.state").mkdir()
+    state.change("lost-1", lambda _: {"n": -1})
+    names = [f"kept-{number}" for number in range(9)]
+    for number, name in enumerate(names):
+        state.change(name, lambda _, number=number: {"n": number})
+    assert set(state._memory) == {"lost-1", *names}
+    assert state._path("lost-1") is state._path("lost-1")
+    assert state.load("one more") is None
+    assert set(state._memory) == set(state._paths) == {"lost-1", *names[4:], "one more"}
+    assert [state.load(name)["n"] for name in names] == list(range(9))
+    assert state.load("lost-1") == {"n": -1}
+    (tmp_path / "lost-1.state").rmdir()
+    state.change("lost-1", lambda _: {"n": -2})  # written by now
+    for name in names:
+        state.change(name, lambda _: None)  # removed by now
+    for number in range(10):
+        state.load(f"other-{number}")
+    assert not set(state._memory) & {"lost-1", *names[:5]}
+
+
+def test_a_removal_that_the_disk_refuses_is_kept_in_memory(tmp_path, monkeypatch):
+    """A refusal is not forgotten for want of memory."""
+    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 4)
+    state = StateFolder(tmp_path)
+    state.change("license-1", lambda _: {"n": 1})
+    monkeypatch.setattr(state, "_remove", lambda _name, **_told: None)
+    state.change("license-1", lambda _: None)
+    for number in range(20):
+        state.load(f"other-{number}")
+    assert state.load("license-1") is None
 
 
 # --- the folder and its files -----------------------------------------------------------------

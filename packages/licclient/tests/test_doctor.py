@@ -1,12 +1,11 @@
 import json
 import re
-import ssl
-import subprocess
-import threading
 from email.utils import format_datetime
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
+from stage.tls import secured
 
 from harness.oracle import Signer
 from licclient import _doctor
@@ -125,42 +124,10 @@ async def test_a_check_that_breaks_hides_no_other(client, well, monkeypatch):
     assert lines["license"] == ("", "not activated")
 
 
-@pytest.fixture
-def impostor(tmp_path):
-    """A TLS server whose certificate nobody has signed; yields its address."""
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
-    try:
-        subprocess.run([*made, *files, "-subj", "/CN=localhost"], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed, which makes the certificate")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    import socket  # noqa: PLC0415
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        stop = threading.Event()
-        listener.settimeout(0.1)
-
-        def serve():
-            while not stop.is_set():
-                try:
-                    line, _ = listener.accept()
-                    line.settimeout(2)
-                    context.wrap_socket(line, server_side=True).close()
-                except OSError:
-                    continue
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"https://localhost:{listener.getsockname()[1]}"
-        stop.set()
-        thread.join()
-
-
-async def test_a_certificate_that_nobody_signed(make_client, impostor):
-    """TLS says why it does not trust."""
-    mark, words = _lines(await make_client(impostor).diagnose())["tls"]
+async def test_a_certificate_that_nobody_signed(make_client, tls):
+    """The report says why TLS does not trust it."""
+    tls.context = secured(trustme.CA().issue_cert("127.0.0.1"))
+    mark, words = _lines(await make_client(f"https://127.0.0.1:{tls.port}").diagnose())["tls"]
     assert mark == "!!"
     assert words.startswith("the certificate is not trusted: ")
 

@@ -2,28 +2,21 @@
 
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from stage.releases import ALICE, EVE, document, word
+from stage.rules import settings
 
 from licclient import LicenseRefused, Reason, UntrustedAnswer, Update
 from licclient._cache import StateFolder
 from licclient._model import Listing, Manifest
 from licclient._records import record_name, unseal
 from licclient._releases import SignedReleases, logged
-from licclient._settings import read_settings
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SERVER = "https://x.example"
-OPTIONS = dict.fromkeys(["product", "slug", "version", "domain"]) | {
-    "cache_for": timedelta(hours=24),
-    "grace": timedelta(0),
-    "check_every": timedelta(hours=12),
-    "timeout": 10.0,
-}
-PINNED = read_settings(SERVER, **OPTIONS, release_keys=[ALICE.pin])
-UNPINNED = read_settings(SERVER, **OPTIONS)
+PINNED, UNPINNED = settings(SERVER, release_keys=[ALICE.pin]), settings(SERVER)
 
 
 def listing(version: str = "2.0", slug: str = "notes", signer=ALICE) -> Listing:

@@ -13,7 +13,6 @@ from stage.scripts import RESET, drip, http, silence
 import licclient
 from harness.standstill import Standstill
 from licclient import ServiceUnavailable
-from licclient import _pace as pace_room
 
 TIMEOUT = 0.5
 
@@ -115,15 +114,6 @@ async def test_what_passes_is_asked_again(make_client, service, key, script):
     assert service.count() == 3
 
 
-@pytest.mark.parametrize("script", [http(503, b""), b""], ids=["503", "hung up"])
-async def test_two_retries_and_no_more(make_client, service, key, script):
-    """Who is down stays unasked."""
-    play(service, script)
-    with pytest.raises(ServiceUnavailable):
-        await make_client().verify(key)
-    assert service.count() == 3
-
-
 @pytest.mark.parametrize("name", ["a login page", "status 500", "a redirect", "gzip", "status 429 for years"])
 async def test_what_will_not_pass_is_asked_once(make_client, service, key, name):
     """A login page will be one in a second as well; and who says "in years" is not asked sooner."""
@@ -131,28 +121,6 @@ async def test_what_will_not_pass_is_asked_once(make_client, service, key, name)
     with pytest.raises(ServiceUnavailable):
         await make_client().verify(key)
     assert service.count() == 1
-
-
-async def test_retry_after_is_waited_for(make_client, service, key):
-    """Told to come back in a second, the client comes in a second, and not earlier."""
-    asked: list[float] = []
-
-    def script(_):
-        asked.append(monotonic())
-        return GOOD_RAW if len(asked) > 1 else http(503, b"", Retry_After="1")
-
-    service.script = script
-    assert (await make_client().verify(key)).product == "Notes"
-    assert asked[1] - asked[0] >= 1
-
-
-async def test_retries_end_with_the_deadline(make_client, service, key, monkeypatch):
-    """The time limit holds for all tries together."""
-    monkeypatch.setattr(pace_room, "RETRY_SECONDS", 0.4)
-    service.goes_down()
-    with bounded(0.5), pytest.raises(ServiceUnavailable):
-        await make_client(timeout=0.5).verify(key)
-    assert service.count() <= 2
 
 
 async def test_the_app_learns_when_to_come_back(make_client, service, key):

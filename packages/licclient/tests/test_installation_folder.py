@@ -177,7 +177,7 @@ def test_a_zip_damaged_anywhere_is_refused_or_does_no_harm(tmp_path, monkeypatch
     good = pack({"a": b"first", "b/c": b"second"})
     refused = 0
     (tmp_path / "in").mkdir()
-    for _, content in edits(good, flips=(1,)):
+    for _, content in edits(good):
         bad = downloaded(tmp_path / "in", content)
         folder = tmp_path / "out" / "folder"
         folder.parent.mkdir()

@@ -64,20 +64,3 @@ async def test_what_instrumentation_adds_goes_nowhere(client, service, key, monk
     service.grants()
     await client.verify(key)
     assert "baggage" not in service.requests[0].headers
-
-
-@pytest.mark.filterwarnings("ignore:base_url is http")
-@pytest.mark.parametrize("proxied", [True, False])
-async def test_the_systems_proxy_is_asked(make_client, service, monkeypatch, proxied, key):
-    """The veil changes nothing of which way a call takes: `HTTP_PROXY` and `NO_PROXY` hold."""
-    for name in ("http_proxy", "HTTP_PROXY"):
-        monkeypatch.setenv(name, service.url)
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.setenv(name, "" if proxied else "127.0.0.1")
-    service.offers()
-    base = "http://licenses.invalid" if proxied else service.url
-    client = make_client(base)
-    assert (await client.check_for_update(key)).version == "2.0"
-    asked = service.requests[-1].target
-    assert asked.startswith("http://licenses.invalid/api/v1/update-check?" if proxied else "/api/v1/")
-    assert key in asked

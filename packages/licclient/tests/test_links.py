@@ -1,16 +1,7 @@
-from datetime import timedelta
-
 import pytest
+from stage.rules import settings
 
 from licclient._links import is_safe_link, origin, redirect_target
-from licclient._settings import read_settings
-
-
-def settings(server="https://store.example", origins=None):
-    """What an app set that talks to this server."""
-    spans = {"cache_for": timedelta(days=1), "grace": timedelta(0), "check_every": timedelta(hours=12)}
-    blank = dict.fromkeys(["product", "slug", "version", "domain"])
-    return read_settings(server, **blank, **spans, timeout=10, download_origins=origins)
 
 
 HERE = [
@@ -72,7 +63,7 @@ def test_a_file_may_come_from_this_machine_if_the_service_is_on_it(host):
 )
 def test_an_app_that_names_origins_gets_files_from_nowhere_else(link, safe):
     """The service's own place and the named ones, to the port; a named one may be plain http (D-53)."""
-    named = settings(origins=["https://cdn.example/", "http://nas.local:8000"])
+    named = settings(download_origins=["https://cdn.example/", "http://nas.local:8000"])
     assert is_safe_link(link, named) is safe
 
 
@@ -95,7 +86,7 @@ def test_redirects_never_leave_https(location, target):
 
 def test_redirects_stay_within_the_origins_that_the_app_named():
     """A service that was taken over cannot send the app elsewhere, also not in the second step."""
-    named = settings(origins=["https://cdn.example"])
+    named = settings(download_origins=["https://cdn.example"])
     assert redirect_target("https://store.example/a", "https://cdn.example/b", named)
     assert redirect_target("https://cdn.example/b", "https://evil.example/c", named) is None
 

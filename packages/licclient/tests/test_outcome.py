@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from stage.rules import settings
 
 from licclient import LicenseRefused, Reason, ServiceUnavailable
-from licclient._model import Settings, Verified
+from licclient._model import Verified
 from licclient._outcome import (
     Note,
     Outcome,
@@ -20,10 +21,7 @@ from licclient._outcome import (
 )
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SETTINGS = Settings(
-    "https://s.example", "Notes", "notes", "1.0", None,
-    timedelta(hours=24), timedelta(hours=72), timedelta(hours=12), timedelta(seconds=10),
-)  # fmt: skip
+SETTINGS = settings(product="Notes")
 REVOKED = LicenseRefused(Reason.REVOKED, "License has been revoked.")
 SILENCE = ServiceUnavailable("The license service could not be reached.")
 

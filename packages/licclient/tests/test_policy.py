@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stage.rules import settings
 
 from licclient import (
     InvalidRequest,
@@ -24,34 +25,23 @@ from licclient._policy import (
     Standing,
     begin_round,
     end_round,
+    holds_until,
     is_due,
     is_link_good,
     is_newer,
+    is_offer,
+    is_version,
     judge_held,
+    later,
     mark,
+    next_check,
     recall,
     settle,
 )
-from licclient._settings import read_settings
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OUTAGE = ServiceUnavailable("No answer.")
 HOUR = timedelta(hours=1)
-
-
-def settings(**changes: object):
-    """Return usual settings with some changes."""
-    options = {
-        "product": None,
-        "slug": "notes",
-        "version": "1.0",
-        "domain": None,
-        "cache_for": 24 * HOUR,
-        "grace": 72 * HOUR,
-        "check_every": 12 * HOUR,
-        "timeout": 10,
-    }
-    return read_settings("https://store.example", **(options | changes))
 
 
 spans = st.timedeltas(timedelta(0), timedelta(days=400))
@@ -239,6 +229,28 @@ def test_a_signed_success_counts_from_its_signature(behind, seen, slow_by):
     assert settled.result.authenticated
 
 
+def test_when_a_success_is_confirmed_next_and_until_when_it_holds():
+    """After the cache; through cache and grace, and never past its last day (D-41)."""
+    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    assert next_check(held, settings()) == START + 24 * HOUR
+    for expiry, end in [
+        (None, START + 96 * HOUR),
+        (date(2026, 12, 24), START + 96 * HOUR),
+        (LAST_DAY.date(), datetime(2026, 11, 22, 23, 59, 59, tzinfo=UTC)),
+    ]:
+        assert holds_until(replace(held, verified=replace(held.verified, expiry=expiry)), settings()) == end
+    last = datetime.max.replace(tzinfo=UTC)
+    assert (later(last - HOUR, HOUR), later(last, HOUR)) == (last, last)
+
+
+def test_a_key_that_has_become_another_products_is_forgotten():
+    """The service's newest word counts: what was remembered for this app no longer holds (D-44)."""
+    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    rules = settings(product="Notes")
+    refused = settle(Verified("Paint", None, lifetime=False), held, START, rules)
+    assert (refused.result.reason, refused.held) == (Reason.OTHER_PRODUCT, None)
+
+
 # --- cadence ----------------------------------------------------------------------------------
 
 
@@ -276,15 +288,37 @@ def test_a_wait_without_spread_is_twelve_hours():
     assert is_due(last, START + 12 * HOUR, settings())
 
 
-def test_a_version_has_at_most_256_characters():
-    """What is longer is not read (D-47); a pre-release is offered to who runs one."""
-    longest = "2." + "0" * 254
-    assert is_newer(longest, "1.0")
-    assert not is_newer(longest + "0", "1.0")
-    assert not is_newer("2.0rc1", "1.0")
-    assert is_newer("2.0rc1", "2.0b1")
-    assert is_newer("2.0", "2.0rc1")
-    assert not is_newer("2.0", "rubbish")
+@pytest.mark.parametrize(
+    ("installed", "offered", "newer"),
+    [
+        ("1.0", "1.0", False),
+        ("1.0", "1.0.0", False),
+        ("1.9", "1.10", True),
+        ("2.0", "1.9", False),
+        ("1.0", "1.1rc1", False),
+        ("1.1rc1", "1.1rc2", True),
+        ("1.1rc1", "1.1", True),
+        ("1.0", "1.0.post1", True),
+        ("1.0", "banana", False),
+        ("banana", "1.0", False),
+        ("1.0", "9" * 256, True),
+        ("1.0", "9" * 257, False),  # longer than any version: not read
+        ("9" * 5000, "1.0", False),  # Python refuses to read such numbers, with an error of its own
+    ],
+    ids=range(13),
+)
+def test_newer_is_what_pep_440_calls_newer(installed, offered, newer):
+    """Unreadable versions are never offered, pre-releases only where one is installed (D-47)."""
+    assert is_newer(offered, installed) is newer
+    link = replace(LISTING, version=offered)
+    assert is_offer(link, installed) is newer
+    assert not is_offer(replace(link, download_url=None), installed)
+
+
+@pytest.mark.parametrize(("text", "is_one"), [("1.0", True), ("2024 Spring", False), ("", False)])
+def test_a_version_can_be_compared_or_not(text, is_one):
+    """By PEP 440, like everything else about versions."""
+    assert is_version(text) is is_one
 
 
 def test_the_first_check_is_due():

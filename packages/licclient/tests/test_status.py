@@ -1,6 +1,7 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from stage.rules import settings
 
 from licclient import (
     InvalidRequest,
@@ -12,15 +13,12 @@ from licclient import (
     UntrustedAnswer,
     explain,
 )
-from licclient._model import Held, Settings, Verified
+from licclient._model import Held, Verified
 from licclient._outcome import Outcome, outcome_of, read_outcome, write_outcome
 from licclient._status import judge_status
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SETTINGS = Settings(
-    "https://s.example", "Notes", "notes", "1.0", None,
-    timedelta(hours=24), timedelta(hours=72), timedelta(hours=12), timedelta(seconds=10),
-)  # fmt: skip
+SETTINGS = settings(product="Notes")
 REVOKED = LicenseRefused(Reason.REVOKED, "License has been revoked.")
 SILENCE = ServiceUnavailable("The license service could not be reached.")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from stage.rules import settings
 from stage.signing import GOOD, SIGNER
 
 from harness.oracle import Answered, Asked, digest
@@ -12,7 +13,6 @@ from licclient._cache import StateFolder
 from licclient._model import Held, Verified
 from licclient._proofs import believe_verify
 from licclient._records import record_name, seal, unseal, write_held
-from licclient._settings import read_settings
 from licclient._signature import asking_for_signature
 from licclient._successes import Subject, Successes
 from licclient._wire import Reply, verify_call
@@ -20,16 +20,7 @@ from licclient._wire import Reply, verify_call
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SERVER, KEY, DOMAIN = "https://x.example", "CP-ABC123-DEF456-GHI789-JKL012-MNO345", "d"
-OPTIONS = dict.fromkeys(["product", "slug", "version", "domain"]) | {
-    "cache_for": 24 * HOUR,
-    "grace": 72 * HOUR,
-    "check_every": 12 * HOUR,
-    "timeout": 10.0,
-}
-SETTINGS = {
-    "license": read_settings(SERVER, **OPTIONS),
-    "signed": read_settings(SERVER, **OPTIONS, public_keys=[SIGNER.text]),
-}
+SETTINGS = {"license": settings(SERVER), "signed": settings(SERVER, public_keys=[SIGNER.text])}
 NAMES = {kind: record_name(kind, SERVER, KEY, DOMAIN) for kind in SETTINGS}
 
 

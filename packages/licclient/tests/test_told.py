@@ -1,13 +1,10 @@
 """What a developer would else learn from customers is said early: by a warning, in the log, by doctor."""
 
-import logging
 import re
 
 import pytest
 
 from licclient import AsyncLicenseClient, LicenseClient, NoUpdate, ServiceUnavailable
-from licclient import _cache as cache_room
-from licclient._cache import StateFolder
 
 
 @pytest.mark.parametrize("make", [LicenseClient, AsyncLicenseClient])
@@ -89,48 +86,9 @@ async def test_a_folder_that_cannot_be_written_takes_no_slots_of_a_domain(
     assert "activation slot" not in caplog.text + await client.diagnose()
 
 
-def test_without_a_folder(monkeypatch, caplog):
-    """No home: the same is said, without a path."""
-    state = StateFolder(None)
-    monkeypatch.setattr(state, "folder", lambda: None)
-    state.change("activation-1", lambda _: {"a": 1})
-    assert state.load("activation-1") == {"a": 1}
-    [told] = caplog.records
-    assert (told.name, told.levelno) == ("licclient", logging.WARNING)
-    assert told.getMessage().startswith(
-        "The state cannot be written (there is no folder for it): the license key"
-    )
-
-
 async def test_no_locks_are_left(client, service, key, tmp_path):
     """Who looks after many keys has no end of files otherwise."""
     service.grants()
     await client.verify(key)
     await client.verify(key, recheck=True)
     assert not list((tmp_path / "state").glob("call-*.lock"))
-
-
-def test_many_records_are_not_all_kept_in_memory(tmp_path, monkeypatch):
-    """Those on the disk are read again; what could not be written has no other copy, and stays."""
-    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 10)
-    state = StateFolder(tmp_path)
-    (tmp_path / "lost-1.state").mkdir()
-    state.change("lost-1", lambda _: {"n": -1})
-    for number in range(40):
-        state.change(f"kept-{number}", lambda _, number=number: {"n": number})
-    assert len(state._memory) <= 11
-    assert len(state._paths) <= 11
-    assert state.load("lost-1") == {"n": -1}
-    assert [state.load(f"kept-{number}")["n"] for number in range(40)] == list(range(40))
-
-
-def test_a_removal_that_the_disk_refuses_is_kept_in_mind(tmp_path, monkeypatch):
-    """A refusal is not forgotten for want of memory."""
-    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 4)
-    state = StateFolder(tmp_path)
-    state.change("license-1", lambda _: {"n": 1})
-    monkeypatch.setattr(state, "_remove", lambda _name, **_told: None)
-    state.change("license-1", lambda _: None)
-    for number in range(20):
-        state.load(f"other-{number}")
-    assert state.load("license-1") is None

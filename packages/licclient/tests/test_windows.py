@@ -7,7 +7,7 @@ import pytest
 from stage.hands import Later, QtHands, TkHands
 
 from harness.screen import without
-from licclient import LicenseClient, LicenseRefused, Reason
+from licclient import LicenseClient
 from licclient._dialogs.view import Action
 from licclient._texts import LANGUAGES
 
@@ -184,13 +184,6 @@ def test_the_window_lives_while_the_service_is_asked(hands, client, service, htt
     answered.set()
     hands.until(lambda: client.status().state == "valid")
     assert service.count() == 1
-
-
-def test_why_the_app_asks_is_shown(hands, client):
-    """A refusal that `require` met is the first thing to be read."""
-    problem = LicenseRefused(Reason.EXPIRED, "License expired.")
-    hands.open(hands.kit.ActivationDialog(client, hands.parent, problem=problem, language="fr"))
-    assert hands.message() == "⚠ Cette licence a expiré."
 
 
 def test_a_mistake_does_not_leave_a_dead_window(hands, client, monkeypatch):

@@ -1,14 +1,14 @@
 import json
-from datetime import date, timedelta
+from datetime import date
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from stage.answers import GOOD, LISTINGS, OFFER, REFUSAL, REPLIES
+from stage.rules import settings
 
 from licclient import InvalidRequest, LicclientError, LicenseRefused, Reason, ServiceUnavailable
 from licclient._model import Listing, Verified
-from licclient._settings import read_settings
 from licclient._wire import (
     Reply,
     makes_no_claim,
@@ -22,17 +22,7 @@ from licclient._wire import (
 )
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
-SETTINGS = read_settings(
-    "https://store.example",
-    product=None,
-    slug=None,
-    version=None,
-    domain=None,
-    cache_for=timedelta(days=1),
-    grace=timedelta(days=3),
-    check_every=timedelta(hours=12),
-    timeout=10,
-)
+SETTINGS = settings()
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),

@@ -69,20 +69,6 @@ async def test_the_first_word_comes_from_the_disk(app, license_service, license_
     assert license_service.count("verify") == 1
 
 
-async def test_it_verifies_once_a_day_and_not_all_at_once(app, license_service, license_clock, eventually):
-    """After the cache has run out, within half a day."""
-    license_service.issue("Notes", activated=True)
-    told = []
-    async with working(app, on_status=told.append):
-        # Not "when the service was asked": by then the client has not yet written down when that was.
-        await eventually(lambda: told and told[-1].state is LicenseState.VALID)
-        license_clock.move(hours=23, minutes=59)
-        await asyncio.sleep(0.2)
-        assert license_service.count("verify") == 1
-        license_clock.move(hours=12, minutes=2)
-        await eventually(lambda: license_service.count("verify") == 2)
-
-
 async def test_an_outage_from_beginning_to_end(app, license_service, license_clock, eventually, settled):
     """71 hours without the service: it runs on grace and says so; 73: it says so and asks; back: it recovers.
 

@@ -8,9 +8,8 @@ from datetime import timedelta
 
 import pytest
 from stage.keyrings import Keyring
-from stage.signing import SIGNER, Vendor, grants_signed
 
-from licclient import LicenseClient, LicenseState
+from licclient import LicenseClient
 from licclient import _worker as worker_room
 
 
@@ -63,56 +62,6 @@ async def test_what_settles_nothing_is_not_asked_again_at_once(make_client, serv
     finally:
         await _stop(worker)
     assert 20 < service.count("verify") - before < 40
-
-
-async def test_another_product_is_asked_about_once_a_day(make_client, service, clock, key, turns):
-    """A vendor's slip in `product=` is no flood of his own customers."""
-    service.grants()
-    await make_client().activate(key)
-    clock.move(hours=97)
-    client, before = make_client(product="New name"), service.count("verify")
-    worker = client.client.start()
-    try:
-        for _ in range(24):
-            clock.move(hours=1)
-            await turns(client, 2)
-    finally:
-        await _stop(worker)
-    assert service.count("verify") - before == 1
-
-
-async def test_an_answer_that_cannot_be_trusted_is_not_asked_for_at_once(
-    make_client, service, http_answer, clock, key, turns
-):
-    """Nor is one that no pinned key signed; a restart does not begin from the start."""
-    pins = {"public_keys": [SIGNER.text]}
-    grants_signed(service, http_answer, clock)
-    await make_client(**pins).activate(key)
-    clock.move(hours=97)
-    service.refuses(403, "License has been revoked.")
-    before = service.count("verify")
-    for _ in range(3):
-        client = make_client(version=None, **pins)
-        worker = client.client.start()
-        await turns(client, 3)
-        await _stop(worker)
-    assert service.count("verify") == before + 1
-
-
-async def test_a_slow_clock_is_no_reason_to_ask(make_client, service, http_answer, clock, key, turns):
-    """Pinned keys, and a clock ten minutes slow: what was signed holds, and nobody is asked (D-116)."""
-    real = type(clock)()
-    vendor = Vendor(service, http_answer, real, SIGNER)
-    vendor.says()
-    clock.move(minutes=-10)
-    client = make_client(version=None, public_keys=[SIGNER.text])
-    await client.activate(key)
-    assert (await client.status()).state is LicenseState.VALID
-    assert (await client.require()).authenticated
-    worker = client.client.start()
-    await turns(client, 10)
-    await _stop(worker)
-    assert service.count("verify") == 1
 
 
 async def test_a_check_that_cannot_be_made_is_not_tried_in_a_circle(

@@ -7,14 +7,12 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from licclient._cadence import Course, next_check, next_verify, noting
-from licclient._model import Held, Round, Settings, Verified
+from licclient._model import Held, Round, Verified
 from licclient._outcome import Outcome
 from licclient._policy import MAX_SPREAD, Standing, judge_held
+from stage.rules import settings
 
-SETTINGS = Settings(
-    "https://s.example", None, "notes", "1.0", None,
-    timedelta(hours=24), timedelta(hours=72), timedelta(hours=12), timedelta(seconds=10),
-)  # fmt: skip
+SETTINGS = settings()
 MONDAY = datetime(2026, 11, 23, 9, tzinfo=UTC)
 """Nine o'clock."""
 WEEK = timedelta(days=7)
