@@ -121,13 +121,6 @@ async def test_an_app_that_passes_another_domain_keeps_its_key(make_client, serv
 # --- require ----------------------------------------------------------------------------------
 
 
-async def test_require_returns_the_license(client, service, key):
-    """As a call it is the license, or the error."""
-    service.grants()
-    await client.activate(key)
-    assert (await client.require()).product == "Notes"
-
-
 @both
 async def test_require_gates_a_function(client, service, key, flavour):
     """As a decorator it lets the function run, with its arguments and its name, only with a license."""

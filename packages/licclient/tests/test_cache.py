@@ -153,19 +153,6 @@ def test_a_full_disk_is_remembered_in_memory(tmp_path, monkeypatch):
     assert StateFolder(tmp_path).load("a")["n"] == 1
 
 
-def test_no_folder_at_all_is_memory_alone(monkeypatch):
-    """Without a home folder nothing is kept, and nothing breaks."""
-
-    def homeless(*_: object, **__: object):
-        raise RuntimeError
-
-    monkeypatch.setattr("platformdirs.user_state_path", homeless)
-    state = StateFolder(None)
-    state.change("a", lambda _: {"n": 1})
-    assert state.load("a") == {"n": 1}
-    assert state.lock_file("a") is None
-
-
 @pytest.mark.parametrize(
     ("name", "lost"),
     [
@@ -201,6 +188,7 @@ def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
     for number in range(20):
         assert state.load(f"other-{number}") is None
     assert state.load("activation-1") == {"a": 1}, "there is no other copy"
+    assert state.lock_file("a") is None
     told = "there is no folder for it): the license key will have to be entered again at the next start."
     assert caplog.messages == [f"The state cannot be written ({told}"]
 

@@ -102,10 +102,3 @@ async def test_a_key_that_is_forgotten_meanwhile_leaves_nothing(
     left = [path.name for path in state.glob("*.state") if path.name.startswith(("license", "call", "activ"))]
     assert left == []
     assert (await make_client().status()).state is LicenseState.NOT_ACTIVATED
-
-
-async def test_a_key_of_ones_own_is_remembered_all_the_same(make_client, service, key, tmp_path):
-    """What was never activated is not forgotten with it."""
-    service.grants()
-    await make_client().verify(key)
-    assert (await make_client().verify(key)).source is Source.CACHE

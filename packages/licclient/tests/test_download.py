@@ -1,3 +1,6 @@
+import os
+from hashlib import sha256
+
 import pytest
 from stage.scripts import digest
 from stage.store import CONTENT
@@ -9,10 +12,10 @@ async def test_a_file_arrives_whole_under_its_name(client, store, folder, key):
     """The server's name, the right bytes, nothing else in the folder, and growing progress."""
     told = []
     update = await client.check_for_update(key)
-    path = (
-        await client.download(update, folder, progress=lambda done, total, _: told.append((done, total)))
-    ).path
-    assert path == folder / "notes-2.0.zip"
+    done = await client.download(update, folder, progress=lambda done, total, _: told.append((done, total)))
+    path = folder / "notes-2.0.zip"
+    assert (done.path, done.size, done.sha256) == (path, len(CONTENT), sha256(CONTENT).hexdigest())
+    assert os.fspath(done) == str(done) == str(path)
     assert path.read_bytes() == CONTENT
     assert list(folder.iterdir()) == [path]
     assert told == sorted(told)

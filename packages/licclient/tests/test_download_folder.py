@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from stage.flavours import asynchronous, both
+from stage.flavours import both
 from stage.store import CONTENT, Store
 
 from licclient import LicenseClient
@@ -71,32 +71,6 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
         done = await asyncio.gather(*(asyncio.to_thread(client.download, update, folder) for _ in range(4)))
     assert {one.path.read_bytes() for one in done} == {CONTENT}
     assert [path.name for path in folder.iterdir()] == ["notes-2.0.zip"]
-
-
-@asynchronous
-async def test_a_cancelled_task_leaves_a_part_that_goes_on(make_client, store, folder, key, eventually):
-    """Cancelling between two chunks neither corrupts the part nor keeps it locked."""
-    plain = store.file
-
-    def slowly(request):
-        raw = plain(request)
-        for start in range(0, len(raw), 30_000):
-            yield raw[start : start + 30_000]
-            time.sleep(0.05)
-
-    store.file = slowly
-    client = make_client()
-    update = await client.check_for_update(key)
-    told = []
-    task = asyncio.ensure_future(client.download(update, folder, lambda done, *_: told.append(done)))
-    await eventually(lambda: told and told[-1] > 0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    store.file = plain
-    assert (await client.download(update, folder)).path.read_bytes() == CONTENT
-    assert store.asked[-1] is not None
-    assert len(list(folder.iterdir())) == 1
 
 
 @pytest.mark.crash

@@ -25,17 +25,6 @@ async def test_asking_for_a_link_counts_as_a_check(client, store, clock, folder,
     assert store.checks == 2
 
 
-@pytest.mark.parametrize("minutes", [56, -1])
-async def test_a_link_that_may_have_run_out_is_renewed_first(client, store, clock, folder, key, minutes):
-    """After 55 minutes, or when the clock went backwards, the link is not even tried."""
-    update = await client.check_for_update(key)
-    clock.move(minutes=minutes)
-    store.link += "-fresh"
-    await client.download(update, folder)
-    assert store.checks == 2
-    assert store.service.requests[-1].query["sig"] == "SECRETSIG-fresh"
-
-
 @pytest.mark.parametrize("code", ["link_expired", "invalid_link"])
 async def test_a_refused_link_is_renewed_once(client, store, folder, key, code):
     """The server says that the link ran out: a fresh one is fetched, and the part goes on."""

@@ -51,31 +51,22 @@ def signatures(*signed: Any, payload: Any = None) -> str:
 GOOD = ALICE.sign(word(said()))
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        word(document()),
-        word(document(BOB)),
-        word(document(EVE, ALICE)),
-        signatures(None, 1, {}, {"protected": "!", "signature": 1}, GOOD),
-        signatures(GOOD | {"signature": "AAAA"}, GOOD),
-        signatures(BOB.sign(word(said())) | {"signature": GOOD["signature"]}, GOOD),
-        signatures(ALICE.sign(word(said()), alg="Ed25519")),
-        word(document() | {"more": 1}),
-        word(document(more=1)),
-    ],
-    ids=[
-        "by one key",
-        "by another",
-        "by a stranger first",
-        "after rubbish",
-        "after a broken one",
-        "after one under a wrong name",
-        "by the algorithm's newer name",
-        "with more around it",
-        "saying more",
-    ],
-)
+HOLDS = {
+    "by one key": word(document()),
+    "by another": word(document(BOB)),
+    "by a stranger first": word(document(EVE, ALICE)),
+    "after rubbish": signatures(None, 1, {}, {"protected": "!", "signature": 1}, GOOD),
+    "after a broken one": signatures(GOOD | {"signature": "AAAA"}, GOOD),
+    "after one under a wrong name": signatures(
+        BOB.sign(word(said())) | {"signature": GOOD["signature"]}, GOOD
+    ),
+    "by the algorithm's newer name": signatures(ALICE.sign(word(said()), alg="Ed25519")),
+    "with more around it": word(document() | {"more": 1}),
+    "saying more": word(document(more=1)),
+}
+
+
+@pytest.mark.parametrize("header", HOLDS.values(), ids=HOLDS)
 def test_what_a_pinned_key_signed_is_believed(header):
     """One good signature is enough, whatever stands beside it; and all that is signed is read."""
     assert judged(header) == SIGNED

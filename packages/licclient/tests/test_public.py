@@ -159,27 +159,6 @@ def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
     assert done.stdout.split("\n")[:2] == ["cache", "[]"]
 
 
-async def test_no_log_ever_holds_the_key(make_client, service, key, tmp_path, caplog):
-    """With httpx and httpcore at DEBUG neither key nor link is written, also when things go wrong."""
-    caplog.set_level(logging.DEBUG)
-    client = make_client()
-    service.grants()
-    await client.verify(key)
-    service.offers()
-    update = await client.check_for_update(key)
-    service.says(403, {"error": "link_expired", "message": key}, Location=f"/{key}?SECRETSIG")
-    with pytest.raises(licclient.LicclientError) as refused:
-        await client.download(update, tmp_path / "to")
-    service.says(302, b"", Location=f"/api/v1/update-check?license_key={key}&sig=SECRETSIG")
-    await client.check_for_update(key, force=True)
-    service.goes_down()
-    with pytest.raises(ServiceUnavailable) as caught:
-        await client.verify(key[:-1] + "9")
-    told = caplog.text + repr(caught.value) + repr(refused.value) + repr(client.client) + repr(update)
-    for secret in (key, key[:-1] + "9", "SECRETSIG"):
-        assert secret not in told
-
-
 async def test_other_users_of_httpx_keep_their_logs(make_client, service, key, caplog):
     """Only our own calls are kept out of httpx's log."""
     import httpx  # noqa: PLC0415

@@ -102,35 +102,22 @@ def test_what_an_earlier_version_wrote_is_read():
     assert read_held(unseal(NAME, sealed(CONTENT))) == held
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        sealed(CONTENT)[:-1],
-        sealed(CONTENT) + b"\n",
-        sealed(CONTENT, "license-another"),
-        sealed(b"{"),
-        sealed(b"\xff"),
-        sealed(b"[" * 100_000),
-        sealed(b"[1]"),
-        sealed(b'{"schema": 2}'),
-        sealed(b"{}"),
-        b"",
-        b"\n",
-    ],
-    ids=[
-        "no end",
-        "two ends",
-        "of another",
-        "no JSON",
-        "no text",
-        "deep",
-        "a list",
-        "newer",
-        "bare",
-        "empty",
-        "blank",
-    ],
-)
+NO_RECORDS = {
+    "no end": sealed(CONTENT)[:-1],
+    "two ends": sealed(CONTENT) + b"\n",
+    "of another": sealed(CONTENT, "license-another"),
+    "no JSON": sealed(b"{"),
+    "no text": sealed(b"\xff"),
+    "deep": sealed(b"[" * 100_000),
+    "a list": sealed(b"[1]"),
+    "newer": sealed(b'{"schema": 2}'),
+    "bare": sealed(b"{}"),
+    "empty": b"",
+    "blank": b"\n",
+}
+
+
+@pytest.mark.parametrize("raw", NO_RECORDS.values(), ids=NO_RECORDS)
 def test_what_is_no_record_of_this_name_and_schema_reads_as_nothing(raw):
     """Also with a good sum over it."""
     assert unseal(NAME, raw) is None

@@ -70,38 +70,28 @@ GOOD = signed()
 SHUFFLED = tuple(reversed(COVERED))
 
 
-@pytest.mark.parametrize(
-    ("headers", "nonce"),
-    [
-        (GOOD, "n"),
-        (GOOD, None),
-        (signed(by=SPARE), "n"),
-        (signed(covered=SHUFFLED), "n"),
-        (signed(lifetime=timedelta(0)), "n"),
-        (
-            {**GOOD, "content-type": " application/json\t", "content-digest": f" {GOOD['content-digest']} "},
-            "n",
-        ),
-        (both(signed(by=Signer(), label="a"), GOOD), "n"),
-        (both(signed(by=SPARE, label="a", nonce="m"), GOOD), "n"),
-        (both(signed(by=SPARE, label="a", covered=COVERED[1:]), GOOD), "n"),
-        (both(signed(by=SPARE, label="a", content_type="text/plain"), GOOD), "n"),
-        (both(signed(by=SPARE, label="a"), GOOD) | {"signature": GOOD["signature"]}, "n"),
-    ],
-    ids=[
-        "as asked for",
-        "remembered",
-        "by another pinned key",
-        "components in another order",
-        "for no time",
-        "white space around headers",
-        "beside a stranger's",
-        "beside one for another call",
-        "beside one over less",
-        "beside one that does not fit",
-        "beside one that is announced and missing",
-    ],
-)
+HOLDS = {
+    "as asked for": (GOOD, "n"),
+    "remembered": (GOOD, None),
+    "by another pinned key": (signed(by=SPARE), "n"),
+    "components in another order": (signed(covered=SHUFFLED), "n"),
+    "for no time": (signed(lifetime=timedelta(0)), "n"),
+    "white space around headers": (
+        {**GOOD, "content-type": " application/json\t", "content-digest": f" {GOOD['content-digest']} "},
+        "n",
+    ),
+    "beside a stranger's": (both(signed(by=Signer(), label="a"), GOOD), "n"),
+    "beside one for another call": (both(signed(by=SPARE, label="a", nonce="m"), GOOD), "n"),
+    "beside one over less": (both(signed(by=SPARE, label="a", covered=COVERED[1:]), GOOD), "n"),
+    "beside one that does not fit": (both(signed(by=SPARE, label="a", content_type="text/plain"), GOOD), "n"),
+    "beside one that is announced and missing": (
+        both(signed(by=SPARE, label="a"), GOOD) | {"signature": GOOD["signature"]},
+        "n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("headers", "nonce"), HOLDS.values(), ids=HOLDS)
 def test_what_a_pinned_key_signed_for_this_call_holds(headers, nonce):
     """One good signature is enough, whatever stands before it; it says when the service made it."""
     assert read(headers, nonce=nonce) == NOON

@@ -65,14 +65,6 @@ async def test_the_offer_is_shown_again_without_a_call(make_client, service, clo
     assert service.count() == 2
 
 
-async def test_a_remembered_offer_ends_with_its_installation(make_client, service, key):
-    """Who has installed the offered version is not told of it again."""
-    service.offers()
-    await make_client().check_for_update(key)
-    assert await make_client(version="2.0").check_for_update(key) is None
-    assert service.count() == 1
-
-
 async def test_a_newer_installation_does_not_hide_the_offer_from_an_older_one(make_client, service, key):
     """Two versions of an app share what is remembered: what is no news to one is an update for the other."""
     service.offers()
@@ -110,13 +102,6 @@ async def test_an_outage_keeps_the_offer_and_a_no_forgets_it(client, service, cl
     service.says(401, {"error": "license_expired", "message": "No."})
     assert await client.check_for_update(key, force=True) is None
     assert await client.check_for_update(key) is None
-
-
-async def test_a_new_key_is_checked_at_once(client, service, key):
-    """The cadence counts per key."""
-    await client.check_for_update(key)
-    await client.check_for_update(key[:-1] + "9")
-    assert service.count() == 2
 
 
 async def test_a_check_is_due_after_the_first_success(client, service, key):

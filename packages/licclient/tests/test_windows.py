@@ -109,20 +109,6 @@ def test_a_key_is_pasted_and_the_mouse_does_the_rest(hands, client, service):
     assert hands.dialog.license is not None
 
 
-def test_what_was_refused_is_forgotten_with_the_next_letter(hands, client, service):
-    """The message was about another key; all of it can be replaced at once."""
-    service.refuses(404, "License not found.")
-    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
-    hands.paste(KEY)
-    hands.enter()
-    hands.until(lambda: "not known" in hands.message())
-    hands.alt("k")
-    assert hands.focus() == "body"
-    hands.select_all()
-    hands.type("CP-")
-    assert (hands.body(), hands.message()) == ("CP-", "")
-
-
 @pytest.mark.parametrize("way", ["escape", "alt", "click", "close", "tab and space", "tab and enter"])
 def test_it_can_be_closed_without_a_license(hands, client, service, way):
     """By Escape, by letter, by mouse, by the window's own button, and by Tab."""

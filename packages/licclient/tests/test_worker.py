@@ -257,38 +257,34 @@ async def test_in_an_event_loop(license_service, eventually):
     to_loop(_ClosedJustNow())(lambda: 1 / 0)
 
 
-def test_in_tk(license_service):
-    """`to_tk` brings them into Tk's main loop, as long as there is one."""
+def _tk_loop():
     try:
         import tkinter  # noqa: ICN001, PLC0415 - not every Python has it
     except ImportError as missing:
         without(f"this Python has no Tk: {missing}")
     root = tkinter.Tcl()  # the same loop, without a screen
-    license_service.issue("Notes", activated=True)
-    threads = []
-    client = LicenseClient("https://licenses.example.com", **APP)
-    with client.start(on_status=lambda _: threads.append(threading.get_ident()), deliver=to_tk(root)):
-        until = time.monotonic() + 10
-        while len(threads) < 2 and time.monotonic() < until:
-            root.update()
-            time.sleep(0.01)
-    assert len(threads) >= 2
-    assert set(threads) == {threading.get_ident()}
+    return to_tk(root), root.update
 
 
-def test_in_qt(license_service):
-    """`to_qt` brings them into Qt's main loop."""
+def _qt_loop():
     try:
         app = qt_app()
+        return to_qt(), app.processEvents
     except ImportError as missing:
         without(f"PySide6 cannot be used: {missing}")
+
+
+@pytest.mark.parametrize("make_loop", [_tk_loop, _qt_loop])
+def test_in_the_loop_of_a_toolkit(license_service, make_loop):
+    """`to_tk` and `to_qt` bring the callbacks into the main loop, as long as there is one."""
     license_service.issue("Notes", activated=True)
     threads = []
     client = LicenseClient("https://licenses.example.com", **APP)
-    with client.start(on_status=lambda _: threads.append(threading.get_ident()), deliver=to_qt()):
+    deliver, turn = make_loop()
+    with client.start(on_status=lambda _: threads.append(threading.get_ident()), deliver=deliver):
         until = time.monotonic() + 10
         while len(threads) < 2 and time.monotonic() < until:
-            app.processEvents()
+            turn()
             time.sleep(0.01)
     assert len(threads) >= 2
     assert set(threads) == {threading.get_ident()}
