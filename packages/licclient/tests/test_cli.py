@@ -306,7 +306,7 @@ def test_ctrl_c_is_exit_130_without_a_traceback(service, tmp_path, key):
     """Interrupting while the server is silent ends at once, quietly."""
 
     def silent(_):
-        time.sleep(20)
+        time.sleep(20)  # on a thread of the service, which nobody waits for
         yield b""
 
     service.script = silent

@@ -83,7 +83,7 @@ def test_a_killed_download_resumes(service, http_answer, tmp_path, key):
     def stalls(request):
         raw = plain(request)
         yield raw[:150_000]
-        time.sleep(30)
+        time.sleep(30)  # until the process is killed
 
     store.file = stalls
     command = [sys.executable, "-m", "licclient", "--server", service.url, "--state-dir", str(tmp_path / "s")]

@@ -114,6 +114,15 @@ async def test_what_passes_is_asked_again(make_client, service, key, script):
     assert service.count() == 3
 
 
+async def test_retries_end_with_the_deadline(make_client, service, key, monkeypatch):
+    """The time limit holds for all tries together."""
+    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.4)
+    service.goes_down()
+    with bounded(0.5), pytest.raises(ServiceUnavailable):
+        await make_client(timeout=0.5).verify(key)
+    assert service.count() <= 2
+
+
 @pytest.mark.parametrize("name", ["a login page", "status 500", "a redirect", "gzip", "status 429 for years"])
 async def test_what_will_not_pass_is_asked_once(make_client, service, key, name):
     """A login page will be one in a second as well; and who says "in years" is not asked sooner."""

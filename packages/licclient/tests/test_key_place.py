@@ -77,7 +77,7 @@ async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_
     """One that asks a person who is not there, or a service that does not answer, does not stop the app."""
     monkeypatch.setattr(keyring_room, "SECONDS", 0.05)
     hanging = use_keyring(Keyring())
-    hanging.set_password = lambda *_: __import__("time").sleep(0.5)
+    hanging.set_password = lambda *_: __import__("time").sleep(0.5)  # ten times as long as is waited
     service.grants()
     await client.activate(key)
     assert (await client.verify(recheck=True)).source is Source.SERVER

@@ -165,9 +165,10 @@ def test_a_key_is_a_string():
 
 
 def test_calls_hide_the_key():
-    """Neither repr of a call shows what it carries."""
+    """Neither repr of a call shows what it carries; the longest body that is read is set for each."""
     calls = verify_call(SETTINGS, KEY, "d", "0.0.0.0"), update_call(SETTINGS, KEY, "notes", "1.0", "d")  # noqa: S104
     assert KEY not in repr(calls)
+    assert [call.max_bytes for call in calls] == [64 * 1024, 1024 * 1024]
 
 
 def test_words_that_repeat_the_key_are_masked():
