@@ -47,3 +47,14 @@ async def test_errors_are_the_same(clients, service, key):
             await client.verify(recheck=True)
         await client.deactivate_locally()
         assert plain.status().state is LicenseState.NOT_ACTIVATED
+
+
+async def test_the_worker_ends_with_its_block_and_with_the_client(clients):
+    """As with the synchronous client; nothing is left running in the event loop."""
+    _, client = clients
+    async with client:
+        async with client.start() as first:
+            assert first.is_running
+        assert not first.is_running
+        second = client.start()
+    assert not second.is_running
