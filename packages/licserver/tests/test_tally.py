@@ -4,12 +4,15 @@ import asyncio
 
 import pytest
 
+from harness.engines import sqlite_only
 from licserver.errors import StoreUnavailable
 from licserver.model import Environment, EnvironmentPolicy
+from licserver.rules import Offer
 from licserver.store import note_seen
 from licserver.store.totals import Counted, add_counts, load_totals
 from licserver.web import tally as tally_room
 from licserver.web.state import TALLY
+from licserver.web.tally import Tally
 
 
 def counted(world) -> dict:
@@ -147,6 +150,80 @@ async def test_a_database_that_is_away(world, site, monkeypatch, caplog):
     assert counted(world) == {}
     await flush(site)
     assert counted(world)["15", "verify", "", "valid"] == 1
+
+
+@pytest.fixture
+def fail_writes(meddler):
+    """Make each write to a table fail, as a full disk would; return what ends it."""
+
+    def begin(table, event):
+        meddler.do(
+            f"CREATE TRIGGER sabotage BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+        return lambda: meddler.do("DROP TRIGGER sabotage")
+
+    return begin
+
+
+@sqlite_only
+async def test_a_flush_that_fails_halfway_adds_nothing_twice(world, site, fail_writes, caplog):
+    """Totals are committed, noting activations fails: the next flush notes those, and adds nothing."""
+    key = world.key()
+    await site.verify(key)
+    await flush(site)
+    world.clock.forward(days=1)
+    await site.verify(key)
+    mend = fail_writes("activations", "UPDATE")
+    await flush(site)
+    assert "statistics wait for the next time" in caplog.text
+    mend()
+    await flush(site)
+    assert counted(world)["16", "verify", "", "valid"] == 1
+    (activation,) = world.records.activation_page(world.vendor.vault.license_id(key), None, 9)
+    assert activation.last_seen_at == world.clock()
+
+
+@sqlite_only
+async def test_a_long_outage_takes_no_memory_without_an_end(world, fail_writes, monkeypatch):
+    """Versions that are counted while a flush fails are bounded together with those that it puts back."""
+    monkeypatch.setattr(tally_room, "MAX_VERSIONS", 5)
+    offer = Offer(world.vendor.product("app"), world.publish("1.0"), None, downloadable=True)
+    tally = Tally(world.vendor.database, world.clock)
+    fail_writes("totals", "INSERT")
+    for patch in range(4):
+        tally.checked(offer, f"7.{patch}")
+    flushing = asyncio.create_task(tally.flush())
+    await asyncio.sleep(0)  # what was counted has been taken
+    for patch in range(4):
+        tally.checked(offer, f"8.{patch}")
+    await flushing
+    assert len(tally._versions) == 5
+
+
+@sqlite_only
+async def test_an_unexpected_failure_is_logged_and_the_next_flush_comes(
+    world, open_site, monkeypatch, caplog
+):
+    """The flush task survives an exception that nobody expected, and its traceback is in the log."""
+    failed = asyncio.Event()
+    add = tally_room.add_counts
+
+    def fail(_database, _day, _counts):
+        loop.call_soon_threadsafe(failed.set)
+        raise KeyError("unexpected")
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(tally_room, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(tally_room, "add_counts", fail)
+    site = await open_site(world)
+    await site.verify(world.key())
+    await asyncio.wait_for(failed.wait(), 10)
+    monkeypatch.setattr(tally_room, "add_counts", add)
+    await site.verify("CP-nonsense")
+    async with asyncio.timeout(10):
+        while not counted(world):  # noqa: ASYNC110 - the database tells nobody
+            await asyncio.sleep(0.01)
+    assert "KeyError: 'unexpected'" in caplog.text
 
 
 async def test_what_was_counted_is_written_at_the_end(world, open_site, monkeypatch):

@@ -115,7 +115,9 @@ class Tally:
             await loop.run_in_executor(self._thread, self._write, now, counts, versions, seen)
         except LicserverError as problem:
             _log.warning("statistics wait for the next time: %s", problem)
-            self._put_back(counts, versions)
+            self._put_back(counts, versions, seen)
+        except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
+            _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
 
     def _take(self) -> tuple[_Verdicts, _Versions, _Sightings]:
         """Take what has been counted, and begin anew."""
@@ -128,14 +130,22 @@ class Tally:
         self._versions, self._seen = {}, {}
         return taken
 
-    def _put_back(self, counts: _Verdicts, versions: _Versions) -> None:
+    def _put_back(self, counts: _Verdicts, versions: _Versions, seen: _Sightings) -> None:
         for verdict, count in counts.items():
             self._verdicts[verdict] += count
         for version, count in versions.items():
-            self._versions[version] = self._versions.get(version, 0) + count
+            if version in self._versions or len(self._versions) < MAX_VERSIONS:
+                self._versions[version] = self._versions.get(version, 0) + count
+        for sighting, policy in seen.items():
+            if len(self._seen) < MAX_SEEN:
+                self._seen.setdefault(sighting, policy)
 
     def _write(self, now: datetime, counts: _Verdicts, versions: _Versions, seen: _Sightings) -> None:
+        """Write all; the counts are emptied once they are committed, so that nothing is added twice."""
         add_counts(self._database, now.date(), self._named(counts, versions))
+        counts.clear()
+        versions.clear()
+        # Noting an activation twice on one day changes nothing.
         batch = [Seen(one.license_id, one.environment, now, policy) for one, policy in seen.items()]
         for start in range(0, len(batch), _BATCH):
             note_seen(self._database, batch[start : start + _BATCH])
