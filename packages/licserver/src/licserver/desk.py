@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from licserver.errors import StoreUnavailable
+from licserver.errors import LicenseLocked, StoreUnavailable
 from licserver.model import License, Product, Release
 from licserver.rules import VerifyVerdict
 from licserver.signing import LinkSubject
@@ -25,6 +25,12 @@ MAX_BATCH: Final = 256
 
 QUICK: Final = 0.002
 """Seconds. A disk that has confirmed a commit in less is waited for in the event loop the next time."""
+
+LOCK_LIMIT: Final = 1.2
+"""Seconds that a claim waits for another transaction to release its license."""
+
+LOCK_PAUSE: Final = 0.02
+"""Seconds between two tries to lock a license."""
 
 Ask = TypeVar("Ask")
 Reply = TypeVar("Reply")
@@ -215,7 +221,18 @@ class Desk:
 
     def admit(self, claim: Claim) -> Awaitable[VerifyVerdict]:
         """Judge a claim on the locked record and, if it is granted, take the slot durably."""
-        return self._claims.ask(claim)
+        return self._admit_unlocked(claim) if self._store.is_remote else self._claims.ask(claim)
+
+    async def _admit_unlocked(self, claim: Claim) -> VerifyVerdict:
+        """Retry while another transaction has the license locked; claims of other licenses do not wait."""
+        deadline = time.monotonic() + LOCK_LIMIT
+        while True:
+            try:
+                return await self._claims.ask(claim)
+            except LicenseLocked:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(LOCK_PAUSE)
 
     def look_up_update(self, ask: UpdateAsk) -> Awaitable[tuple[License | None, Product | None]]:
         """Load the license and the product that an update check names."""

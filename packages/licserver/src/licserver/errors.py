@@ -12,6 +12,7 @@
     ├── BackupError          a backup is damaged, or none                    → take another one
     └── StoreError           the database cannot be used                     → mend what it says
         └── StoreUnavailable   … now: it is away, full or locked             → try again
+            └── LicenseLocked    another transaction changes this license    → try again
 
 Every message is one sentence for the vendor, and none carries a license key or a secret.
 """
@@ -55,3 +56,7 @@ class StoreError(LicserverError):
 
 class StoreUnavailable(StoreError):
     """The database is away, full or locked; the same call may succeed later."""
+
+
+class LicenseLocked(StoreUnavailable):
+    """Another transaction holds the lock of a license; other licenses are not affected."""

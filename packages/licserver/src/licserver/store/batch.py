@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, literal_column, select
 
+from licserver.errors import LicenseLocked
 from licserver.model import Environment, EnvironmentPolicy, Halves, License, Product, Release
 from licserver.rules import Valid, VerifyVerdict
 from licserver.store import statements
@@ -112,7 +113,8 @@ class BatchStore:
             claims: In the order in which they came.
 
         Returns:
-            The verdicts in that order; in the place of a claim whose judge failed, the exception.
+            The verdicts in that order; in the place of a claim whose judge failed, the exception;
+            `LicenseLocked` where another transaction changes the license.
 
         Raises:
             StoreUnavailable: when the database fails; then nobody may be told of a grant.
@@ -130,11 +132,16 @@ class BatchStore:
         verdicts: list[VerifyVerdict | Exception] = []
         granted = _Granted()
         sightings = [claim.sighting for claim in claims]
+        locked: set[bytes] | None = None
         if self._database.locks_rows:
-            # A statement of its own: what a statement reads beside the rows that it waited for
+            # A statement of its own: what a statement reads beside the rows that it locks
             # may be older than the lock.
-            statements.LOCKS.rows(connection, [(sighting.license_id,) for sighting in sightings])
+            rows = statements.LOCKS.rows(connection, [(sighting.license_id,) for sighting in sightings])
+            locked = {license_id for _, license_id in rows}
         for claim, license_ in zip(claims, _look_up(connection, sightings), strict=True):
+            if license_ is not None and locked is not None and license_.id not in locked:
+                verdicts.append(LicenseLocked("another operation changes this license; try again"))
+                continue
             try:
                 verdict = claim.judge(granted.seen_by(claim.sighting, license_))
             except Exception as error:  # noqa: BLE001 - belongs to this claim, its neighbours go on

@@ -97,13 +97,12 @@ def _sightings(asked: CTE) -> Select[Any]:
 
 
 def _locks(asked: CTE) -> Select[Any]:
-    """The licenses, locked; in order, so that no two transactions wait for each other."""
+    """Lock the licenses that no other transaction has locked; the others are not in the result."""
     return (
         select(asked.c.n, licenses.c.id)
         .select_from(asked)
         .join(licenses, licenses.c.id == asked.c.id)
-        .order_by(licenses.c.id)
-        .with_for_update(of=licenses)
+        .with_for_update(of=licenses, skip_locked=True)
     )
 
 

@@ -1,0 +1,77 @@
+"""A license that another transaction has locked, and claims of other licenses in the same batch (D-08)."""
+
+import asyncio
+
+import pytest
+
+from harness.engines import postgresql_only
+from licserver import desk as desk_module
+from licserver.desk import Desk
+from licserver.errors import LicenseLocked
+from licserver.model import Environment
+from licserver.rules import Valid, judge_verify
+from licserver.store import BatchStore, Claim, Sighting
+
+pytestmark = postgresql_only  # SQLite locks its whole file
+
+
+@pytest.fixture
+async def desk(world):
+    """What admits, a batch at a time."""
+    desk = Desk(BatchStore(world.vendor.database))
+    yield desk
+    await desk.close()
+
+
+@pytest.fixture
+def claim(world):
+    """Claim a slot of a key."""
+    here = Environment("a.example", "192.0.2.1")
+
+    def make(key):
+        sighting = Sighting(world.vendor.vault.license_id(key), here)
+        return Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
+
+    return make
+
+
+@pytest.fixture
+def lock(world, meddler):
+    """Lock a key's license in a transaction that goes on; its commit ends that."""
+
+    def begin(key):
+        license_id = world.vendor.vault.license_id(key).hex()
+        meddler.do("BEGIN")
+        meddler.do(f"UPDATE licenses SET subscription_id = 's-1' WHERE id = '\\x{license_id}'")  # noqa: S608
+        return lambda: meddler.do("COMMIT")
+
+    return begin
+
+
+async def test_a_locked_license_refuses_its_own_claims_only(world, desk, claim, lock, monkeypatch):
+    """Of a batch with one locked license all others are admitted at once; that one fails in the end."""
+    monkeypatch.setattr(desk_module, "LOCK_LIMIT", 0.1)
+    keys = [world.key() for _ in range(20)]
+    lock(keys[7])
+    verdicts = await asyncio.gather(*(desk.admit(claim(key)) for key in keys), return_exceptions=True)
+    assert isinstance(verdicts.pop(7), LicenseLocked)
+    assert all(isinstance(verdict, Valid) for verdict in verdicts)
+    assert world.held(keys[7]) == []
+
+
+async def test_a_license_that_is_released_in_time_is_admitted(world, desk, claim, lock):
+    """A claim that finds its license locked is tried again, and sees what the other transaction wrote."""
+    locked, other = world.key(), world.key()
+    release = lock(locked)
+    waiting = asyncio.ensure_future(desk.admit(claim(locked)))
+    assert isinstance(await desk.admit(claim(other)), Valid)
+    assert not waiting.done()
+    release()
+    verdict = await waiting
+    assert isinstance(verdict, Valid)
+    assert world.held(locked) == [("a.example", "192.0.2.1")]
+
+
+async def test_an_unknown_license_is_not_taken_for_a_locked_one(desk, claim, new_key):
+    """A key that no license has is refused, not retried."""
+    assert not isinstance(await desk.admit(claim(new_key())), Valid)
