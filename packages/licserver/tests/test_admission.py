@@ -236,3 +236,26 @@ async def test_closing_lets_an_admission_come_to_its_end(world, claim):
     await desk.close()
     assert isinstance(await asked, Valid)
     assert len(world.held(key)) == 1
+
+
+@pytest.mark.parametrize("step", ["begin", "commit"])
+async def test_an_admission_that_is_cancelled_keeps_no_lock(world, claim, desk, monkeypatch, step):
+    """Cancelled while a step runs on the thread, an admission lets the next one have the lock."""
+    entered, go = threading.Event(), threading.Event()
+    do = getattr(Admission, step)
+
+    def held(admission):
+        entered.set()
+        assert go.wait(10)
+        do(admission)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Admission, step, held)
+        asked = desk.admit(claim(world.key(), 1))
+        await asyncio.to_thread(entered.wait)
+        desk._claims._serving.cancel()
+        with pytest.raises(RuntimeError):
+            await asked
+        go.set()
+    async with asyncio.timeout(10):
+        assert isinstance(await desk.admit(claim(world.key(), 2)), Valid)

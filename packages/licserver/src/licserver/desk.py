@@ -173,7 +173,8 @@ class LocalAdmissions:
             verdicts = admission.judge(claims)
             await loop.run_in_executor(self._thread, self._commit, admission)
         except BaseException:
-            admission.abandon()
+            # After the step that still runs on the thread, if this task was cancelled.
+            self._thread.submit(admission.abandon)
             raise
         return verdicts
 
