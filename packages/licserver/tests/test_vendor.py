@@ -8,10 +8,12 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from licserver.errors import WrongUse
+from harness.engines import sqlite_only
+from licserver.errors import SettingsError, WrongUse
 from licserver.model import EnvironmentPolicy
 from licserver.rules import has_key_shape
-from licserver.vendor import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms
+from licserver.settings import Settings
+from licserver.vendor import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, Vendor
 
 
 @pytest.fixture
@@ -355,3 +357,15 @@ def test_an_unknown_subscription_is_told(world, name):
 def test_the_data_folder_is_private(world):
     """A folder that we make is the owner's alone."""
     assert (world.folder / "data").stat().st_mode & 0o777 == 0o700
+
+
+@sqlite_only
+def test_a_database_is_closed_when_the_artifacts_cannot_be_opened(world, monkeypatch):
+    """SQLite removes its log with the last connection: none is left open by a bucket that cannot be."""
+    world.vendor.close()
+    log = world.settings.data_dir / "licserver.sqlite3-wal"
+    assert not log.exists()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "no address")
+    with pytest.raises(SettingsError, match="AWS_ENDPOINT_URL"):
+        Vendor(Settings(data_dir=world.settings.data_dir, artifacts_url="s3://bucket"))
+    assert not log.exists()

@@ -36,8 +36,12 @@ class Room:
         self.vault: Vault = open_vault(settings, lambda: is_in_use(settings.database))
         expected = expects_database(settings, self.vault) and not new_database
         self.database: Database = open_database(settings.database, self.vault.fingerprint, expected=expected)
-        note_database(settings, self.vault)
-        self.artifacts: Artifacts = open_artifacts(settings)
+        try:
+            note_database(settings, self.vault)
+            self.artifacts: Artifacts = open_artifacts(settings)
+        except BaseException:
+            self.database.close()
+            raise
         self._records = Records(self.database)
         self._clock = clock
 
