@@ -45,7 +45,7 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
     """Verdicts and statuses are counted whichever worker answers; no label names a key or a domain."""
     program.run("product", "add", "app", "--name", "App")
     key = program.run("license", "issue", "app", "--slots", "1").stdout.strip()
-    with bind("127.0.0.1", 0) as free:
+    with bind("127.0.0.1", 0)[0] as free:
         port = free.getsockname()[1]
     program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
     with program.serve("--workers", workers) as (_, address):
@@ -80,7 +80,7 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
 @pytest.mark.parametrize("own_address", [False, True])
 def test_the_vendors_side_is_counted_as_well(program, own_address):
     """An alarm on faults hears of the admin API and the console, wherever they are; so of a wrong method."""
-    with bind("127.0.0.1", 0) as free:
+    with bind("127.0.0.1", 0)[0] as free:
         port = free.getsockname()[1]
     program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
     if own_address:
@@ -147,7 +147,7 @@ async def test_durations_are_sorted_into_their_classes():
 
 def test_an_address_that_is_taken_is_told(program):
     """Two servers with one address for metrics: the second says so in one line, and does not start."""
-    with bind("127.0.0.1", 0) as taken:
+    with bind("127.0.0.1", 0)[0] as taken:
         port = taken.getsockname()[1]
         program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
         done = program.run("serve", "--port", "0", check=False)
@@ -166,7 +166,7 @@ def test_the_dashboard_asks_for_what_there_is():
     for family in _Told(metrics._meters, 1.0, ready=True).collect():
         told |= {sample.name for sample in family.samples}
         labels |= {label for sample in family.samples for label in sample.labels}
-    metrics._listening.close()
+    metrics._listening[0].close()
     labels |= {"endpoint", "status", "verdict"}
     asked = re.findall(r'"expr": "((?:[^"\\]|\\.)*)"', DASHBOARD.read_text())
     assert len(asked) >= 6

@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from harness.memory import needs_proc, peak_of, run_and_peak
 from licserver.settings import Settings
 from licserver.vendor import Vendor
+from licserver.web.serving import bind
 
 ROUNDS = int(os.environ.get("LICENSING_RACES", "30"))  # `nox -s crash` asks for 200
 CALLERS, SLOTS = 64, 5
@@ -180,6 +183,45 @@ async def test_it_listens_on_ipv6(program):
         assert await call_at_once(address, key, ["a.example"]) == [200]
     record = json.loads(program.run("license", "show", key, "--json").stdout)
     assert [activation["ip"] for activation in record["activations"]] == ["::1"]
+
+
+TWO_ADDRESSES = """
+import runpy, socket
+find = socket.getaddrinfo
+def both(host, *more, **named):
+    hosts = ["::1", "127.0.0.1"] if host == "localhost" else [host]
+    return [found for one in hosts for found in find(one, *more, **named)]
+socket.getaddrinfo = both
+runpy.run_module("licserver", run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+@pytest.mark.parametrize("workers", WORKERS)
+async def test_a_name_is_listened_on_at_all_of_its_addresses(program, workers):
+    """`localhost` answers on ::1 and on 127.0.0.1 at one port, and the address of the admin API does, too."""
+    program.command = [sys.executable, "-c", TWO_ADDRESSES]
+    program.environ["LICSERVER_ADMIN_LISTEN"] = "localhost:0"
+    arguments = ["--host", "localhost", "--port", "0", "--workers", workers, "--json"]
+    with program.start("serve", *arguments) as process:
+        ports = {urlsplit(address).port for address in json.loads(process.stdout.readline()).values()}
+        assert len(ports) == 2
+        async with aiohttp.ClientSession() as session:
+            for url in (f"http://{host}:{port}/healthz" for host in ("[::1]", "127.0.0.1") for port in ports):
+                async with session.get(url) as answer:
+                    assert answer.status == 200
+
+
+def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch):
+    """A name with an address of another machine is listened on at the others, and nowhere is an error."""
+    theirs, ours = ((socket.AF_INET, 1, 6, "", (ip, 0)) for ip in ("192.0.2.1", "127.0.0.1"))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [theirs, ours, theirs])
+    (sock,) = bind("name.example", 0)
+    with sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [theirs])
+    with pytest.raises(OSError, match=r"192\.0\.2\.1"):
+        bind("name.example", 0)
 
 
 def test_an_idle_connection_does_not_hold_up_the_end(program):

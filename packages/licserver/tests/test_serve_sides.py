@@ -99,7 +99,7 @@ async def test_who_is_accepted_in_the_moment_of_the_end_is_answered(world, turns
     app = create_app(world.vendor, world.clock)
     runner = DrainingRunner(app, world.settings, shutdown_timeout=2)
     await runner.setup()
-    listening = bind("127.0.0.1", 0)
+    (listening,) = bind("127.0.0.1", 0)
     address, kept = listening.getsockname(), listening.dup()  # as another worker would keep it
     await web.SockSite(runner, listening).start()
     with kept, socket.create_connection(address, timeout=5) as caller:
@@ -122,10 +122,10 @@ async def test_who_is_accepted_in_the_moment_of_the_end_is_answered(world, turns
 def test_a_copy_of_the_admin_socket_has_nobody_wait_in_accept(world, monkeypatch):
     """Each worker makes a copy as it begins, and what that is set to holds for all who share the socket."""
     monkeypatch.setattr("licserver.web.workers.run", lambda *_: None)
-    public = bind("127.0.0.1", 0)
+    (public,), (admin,) = bind("127.0.0.1", 0), bind("127.0.0.1", 0)
     listener = public.fileno()
-    with bind("127.0.0.1", 0) as admin:
-        serve_with_workers(world.settings, public, 2, lambda: None, admin)
+    with admin:
+        serve_with_workers(world.settings, [public], 2, lambda: None, [admin])
         with admin.dup() as copy:
             assert not copy.getblocking()
             assert not os.get_blocking(admin.fileno())

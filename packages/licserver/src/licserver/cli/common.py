@@ -295,8 +295,8 @@ class Instant(click.ParamType[Any]):
             self.fail(f"{value!r} is no instant; write it like 2027-01-31T12:00Z", param, ctx)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Open the listening socket.
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Open the listening sockets of a host, one for each of its addresses.
 
     Raises:
         WrongUse: when the host can be no name.

@@ -66,7 +66,7 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
     _hold_sigterm(held=True)
     set_up_logging()
     with (
-        bind("127.0.0.1", port) as sock,
+        bind("127.0.0.1", port)[0] as sock,
         tempfile.TemporaryDirectory(prefix="licserver-demo-", dir=data_dir) as folder,
     ):
         address = serving.address_of(sock)
@@ -82,7 +82,7 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
                 click.echo(_introduction(address, keys))
                 click.echo(f"listening on {address}")
 
-            asyncio.run(serving.serve(vendor, sock, announce))
+            asyncio.run(serving.serve(vendor, [sock], announce))
         finally:
             vendor.close()
 

@@ -40,12 +40,13 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     settings = load_settings(data_dir=data_dir)
     set_up_logging(settings.log_format)
     # The sockets first: ports below 1024 are root's, which ends with the opening of the data folder.
-    with bind(host, port) as sock, ExitStack() as stack:
-        where = {"listening": serving.address_of(sock)}
-        admin_sock = None
+    with ExitStack() as stack:
+        socks = [stack.enter_context(sock) for sock in bind(host, port)]
+        where = {"listening": serving.address_of(socks[0])}
+        admin_socks = []
         if settings.admin_address is not None:
-            admin_sock = stack.enter_context(bind(*settings.admin_address))
-            where["admin"] = serving.address_of(admin_sock)
+            admin_socks = [stack.enter_context(sock) for sock in bind(*settings.admin_address)]
+            where["admin"] = serving.address_of(admin_socks[0])
 
         def announce() -> None:
             tell_supervisor()
@@ -58,7 +59,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
 
         with opened(data_dir) as vendor:
             if workers == 1:
-                asyncio.run(serving.serve(vendor, sock, announce, admin_sock))
+                asyncio.run(serving.serve(vendor, socks, announce, admin_socks))
                 return
             vendor.close()  # checked and set up; each worker opens it for itself
-            serving.serve_with_workers(settings, sock, workers, announce, admin_sock)
+            serving.serve_with_workers(settings, socks, workers, announce, admin_socks)

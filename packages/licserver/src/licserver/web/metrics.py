@@ -7,7 +7,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -33,12 +33,12 @@ class Metrics:
     To be made before the processes are.
 
     Args:
-        listening: The socket on which Prometheus asks; used up.
+        listening: The sockets on which Prometheus asks; used up.
         settings: How long a connection may take.
         processes: How many there will be.
     """
 
-    def __init__(self, listening: socket.socket, settings: Settings, processes: int = 1) -> None:
+    def __init__(self, listening: Sequence[socket.socket], settings: Settings, processes: int = 1) -> None:
         self._listening, self._settings = listening, settings
         self._meters = Meters(processes)
         self._began = time.monotonic()
@@ -61,12 +61,13 @@ class Metrics:
         metrics_app[SHORTCUTS] = {}
         runner = Runner(metrics_app, self._settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
-        # A copy: each process closes its own when it ends.
-        own = socket.socket(fileno=os.dup(self._listening.fileno()))
-        await web.SockSite(runner, own).start()
+        for sock in self._listening:
+            # A copy: each process closes its own when it ends.
+            await web.SockSite(runner, socket.socket(fileno=os.dup(sock.fileno()))).start()
         yield
         await runner.cleanup()
-        self._listening.close()
+        for sock in self._listening:
+            sock.close()
         self._meters.close()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import math
@@ -10,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -34,28 +35,65 @@ _BACKLOG = 2048
 _LINGER = 2.0
 """Seconds that an idle connection may still bring a request while the process is on its way out."""
 
+_PORT_TRIES = 10
+_NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
 _TURN = 0.0005
 """Seconds that a thread may run Python while another one waits to."""
 
 Announce = Callable[[], None]
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Open the listening socket; port 0 lets the system choose one.
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Open a listening socket on each address of a host, all on one port; port 0 lets the system choose one.
+
+    An address that this machine does not have is left out, unless there is no other: `localhost` often is
+    ``::1`` as well where IPv6 is switched off.
 
     Raises:
-        OSError: when the address cannot be had.
+        OSError: when an address cannot be had.
     """
-    family, _, _, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    for _ in range(_PORT_TRIES - 1):
+        try:
+            return _bind_each(addresses, port)
+        except OSError as problem:
+            # The port that the system chose for the first address may be taken at the next one.
+            if port or problem.errno != errno.EADDRINUSE:
+                raise
+    return _bind_each(addresses, port)
+
+
+def _bind_each(addresses: Sequence[tuple[int, Any]], port: int) -> list[socket.socket]:
+    socks: list[socket.socket] = []
+    missing: OSError | None = None
+    with contextlib.ExitStack() as stack:
+        for family, (ip, _, *more) in addresses:
+            try:
+                sock = socket.create_server((ip, port, *more), family=family, backlog=_BACKLOG)
+            except OSError as problem:
+                if problem.errno not in _NO_SUCH_ADDRESS:
+                    raise
+                missing = problem
+                continue
+            socks.append(stack.enter_context(sock))
+            port = sock.getsockname()[1]
+        if missing is not None and not socks:
+            raise missing
+        stack.pop_all()
+    return socks
 
 
 def address_of(sock: socket.socket) -> str:
     """The address of a listening socket, as a URL."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def _listen(runner: Runner, socks: Sequence[socket.socket]) -> None:
+    for sock in socks:
+        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
 
 
 async def _pause_listening(site: web.BaseSite) -> None:
@@ -109,7 +147,7 @@ class BothSidesRunner(DrainingRunner):
     Args:
         app: From `create_app`.
         settings: The times.
-        beside: What runs `create_admin_app`, and its socket.
+        beside: What runs `create_admin_app`, and its sockets.
         end: Called when neither side answers anybody any more.
         more: As `Runner`.
     """
@@ -119,7 +157,7 @@ class BothSidesRunner(DrainingRunner):
         app: web.Application,
         settings: Settings,
         *,
-        beside: tuple[DrainingRunner, socket.socket] | None,
+        beside: tuple[DrainingRunner, Sequence[socket.socket]] | None,
         end: Callable[[], None] | None,
         **more: Any,
     ) -> None:
@@ -130,9 +168,9 @@ class BothSidesRunner(DrainingRunner):
         """Prepare the customers' side, whose sites are the caller's to start, and serve the vendor's."""
         await super().setup()
         if self._beside is not None:
-            runner, sock = self._beside
+            runner, socks = self._beside
             await runner.setup()
-            await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+            await _listen(runner, socks)
 
     async def cleanup(self) -> None:
         """Drain both, then end."""
@@ -171,7 +209,7 @@ def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
 def _make_runner(
     vendor: Vendor,
     metrics: "Metrics | None",
-    admin_sock: socket.socket | None,
+    admin_socks: Sequence[socket.socket],
     end: Callable[[], None] | None = None,
 ) -> BothSidesRunner:
     settings = vendor.settings
@@ -186,8 +224,8 @@ def _make_runner(
         "held": OpenConnections(settings, raise_descriptor_limit()),
     }
     beside = None
-    if admin_sock is not None:
-        beside = DrainingRunner(create_admin_app(vendor, meter=meter), settings, **more), admin_sock
+    if admin_socks:
+        beside = DrainingRunner(create_admin_app(vendor, meter=meter), settings, **more), admin_socks
     return BothSidesRunner(app, settings, beside=beside, end=end, **more)
 
 
@@ -212,15 +250,18 @@ def _calm_collector() -> None:
 
 
 async def serve(
-    vendor: Vendor, sock: socket.socket, announce: Announce, admin_sock: socket.socket | None = None
+    vendor: Vendor,
+    socks: Sequence[socket.socket],
+    announce: Announce,
+    admin_socks: Sequence[socket.socket] = (),
 ) -> None:
     """Serve in this process until SIGTERM or Ctrl-C, then let running requests finish.
 
     Args:
         vendor: The opened data folder.
-        sock: From `bind`.
+        socks: From `bind`.
         announce: Called once the server answers.
-        admin_sock: From `bind`, where the settings name an address for the admin API.
+        admin_socks: From `bind`, where the settings name an address for the admin API.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -229,12 +270,12 @@ async def serve(
             loop.add_signal_handler(name, stop.set)
     if hasattr(signal, "SIGHUP"):  # else it would end us in the midst of a request
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
-    runner = _make_runner(vendor, _open_metrics(vendor.settings, 1), admin_sock)
+    runner = _make_runner(vendor, _open_metrics(vendor.settings, 1), admin_socks)
     try:
         await runner.setup()
         _calm_collector()
         _share_interpreter()
-        await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+        await _listen(runner, socks)
         announce()
         await stop.wait()
     finally:
@@ -243,12 +284,12 @@ async def serve(
 
 def serve_with_workers(
     settings: Settings,
-    sock: socket.socket,
+    socks: Sequence[socket.socket],
     workers: int,
     announce: Announce,
-    admin_sock: socket.socket | None = None,
+    admin_socks: Sequence[socket.socket] = (),
 ) -> None:
-    """Serve with several processes that share the listening socket, until SIGTERM or Ctrl-C.
+    """Serve with several processes that share the listening sockets, until SIGTERM or Ctrl-C.
 
     SIGHUP replaces the processes by fresh ones, one generation after the other; `workers` has what
     happens when one cannot begin.
@@ -256,10 +297,10 @@ def serve_with_workers(
     Args:
         settings: Each worker opens the data folder for itself: a database connection does not
             survive a fork.
-        sock: From `bind`; it is used up.
+        socks: From `bind`; they are used up.
         workers: How many processes.
         announce: Called once, by the first worker that answers.
-        admin_sock: As `serve`; all workers share it.
+        admin_socks: As `serve`; all workers share them.
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
@@ -267,8 +308,9 @@ def serve_with_workers(
     from licserver.web.workers import Beginning, run  # noqa: PLC0415 - the same
 
     metrics = _open_metrics(settings, workers)
-    listener = sock.detach()  # gunicorn's, to close: a copy kept open would go on taking callers in
-    if admin_sock is not None:
+    # gunicorn's, to close: a copy kept open would go on taking callers in.
+    listeners = [sock.detach() for sock in socks]
+    for admin_sock in admin_socks:
         # All processes share what is set of it, and `dup` sets it like the original: a fresh worker would
         # have the others wait in `accept` for a caller whom it takes itself.
         admin_sock.setblocking(False)  # noqa: FBT003 - the standard library's
@@ -278,7 +320,7 @@ def serve_with_workers(
 
     async def make_runner() -> DrainingRunner:
         vendor = Vendor(settings)
-        admin = None if admin_sock is None else admin_sock.dup()  # each worker closes its own
+        admin = [admin_sock.dup() for admin_sock in admin_socks]  # each worker closes its own
         runner = _make_runner(vendor, metrics, admin, vendor.close)
 
         async def announce_once(_app: web.Application) -> None:
@@ -302,7 +344,7 @@ def serve_with_workers(
     class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
         def load_config(self) -> None:
             options: dict[str, Any] = {
-                "bind": f"fd://{listener}",
+                "bind": [f"fd://{listener}" for listener in listeners],
                 "workers": workers,
                 "worker_class": "aiohttp.GunicornWebWorker",
                 "graceful_timeout": math.ceil(settings.drain_timeout + 2 * _LINGER),
