@@ -7,10 +7,13 @@ import asyncio
 import hashlib
 import json
 import os
+import threading
 
 import aiohttp
 import pytest
 
+from harness.admin import form
+from harness.engines import sqlite_only
 from harness.memory import needs_proc, peak_of
 
 MIB = 1 << 20
@@ -75,3 +78,33 @@ def digest_of_zeros(size):
     for _ in range(0, size, MIB):
         digest.update(piece)
     return digest.hexdigest()
+
+
+@sqlite_only
+async def test_files_that_are_being_stored_keep_no_other_call_waiting(api, site, monkeypatch):
+    """While a slow bucket takes four files other calls are answered, and in the end all are published."""
+    artifacts, go, begun = site.world.vendor.artifacts, threading.Event(), threading.Event()
+    store = artifacts.store
+
+    def slow_store(*args: object):
+        begun.set()
+        assert go.wait(60)
+        return store(*args)
+
+    monkeypatch.setattr(artifacts, "store", slow_store)
+    uploads = [
+        asyncio.create_task(
+            api("POST", "/products/app/releases", **form(version=f"{n}.0", file=("app.zip", b"zip")))
+        )
+        for n in range(4)
+    ]
+    try:
+        await asyncio.to_thread(begun.wait, 10)
+        spool = site.world.settings.data_dir / "uploads"
+        async with asyncio.timeout(20):
+            while len([one for one in spool.iterdir() if one.stat().st_size]) < 4:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+            assert (await api("GET", "/products"))[0] == 200
+    finally:
+        go.set()
+    assert [status for status, _ in await asyncio.gather(*uploads)] == [201] * 4

@@ -153,7 +153,8 @@ class _Gate:
                 )
                 return lambda vendor: showing.release(vendor.add_release(staged))
 
-            answer = await self._do(token, begin, receipt, 201)
+            vendor = self._acting(token)
+            answer = await self._off_loop.run_with_file(_run, vendor, begin, receipt, 201)
         return respond(answer.status, answer.body)
 
     async def _admit(self, request: web.Request, scope: Scope) -> Token:
@@ -188,8 +189,10 @@ class _Gate:
         return bytes(held)
 
     async def _do(self, token: Token, begin: Begin, receipt: Receipt | None, status: int) -> Answer:
-        vendor = self._vendor.acting_as(Actor(ActorKind.TOKEN, token.name))
-        return await self._off_loop.run(_run, vendor, begin, receipt, status)
+        return await self._off_loop.run(_run, self._acting(token), begin, receipt, status)
+
+    def _acting(self, token: Token) -> Vendor:
+        return self._vendor.acting_as(Actor(ActorKind.TOKEN, token.name))
 
 
 def _run(vendor: Vendor, begin: Begin, receipt: Receipt | None, status: int) -> Answer:

@@ -134,7 +134,8 @@ class Console:
         try:
             async with received(request, settings, off_loop, UPLOAD_FIELDS, admit) as upload:
                 visit = self._edge.visit(request, who)._replace(form=upload.fields)
-                return await self._act(request, show, functools.partial(_with_file, take, upload), visit)
+                act = functools.partial(_with_file, take, upload)
+                return await self._act(request, show, act, visit, with_file=True)
         except web.HTTPForbidden:
             return await self._show_earlier(request, show, who, typed)
         except TimeoutError:
@@ -169,10 +170,13 @@ class Console:
         except WrongUse:  # there is no such page any more
             return await self._edge.forged(request, who)
 
-    async def _act(self, request: web.Request, page: Show, act: Show, visit: Visit) -> web.StreamResponse:
+    async def _act(
+        self, request: web.Request, page: Show, act: Show, visit: Visit, *, with_file: bool = False
+    ) -> web.StreamResponse:
         """Do something; when it cannot be done, show the page again and say why."""
+        run = self._edge.run_with_file if with_file else self._edge.run
         try:
-            return await self._edge.reply(request, visit, await self._edge.run(act, visit))
+            return await self._edge.reply(request, visit, await run(act, visit))
         except (WrongUse, ArtifactsError) as problem:
             again = visit._replace(problem=sentence(problem))
         return await self._show(request, page, again)

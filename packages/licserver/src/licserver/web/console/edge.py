@@ -129,6 +129,10 @@ class Edge:
         """Ask the vendor and write the page, both on a thread."""
         return await self.off_loop.run(self._make, page, visit)
 
+    async def run_with_file(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
+        """Do as `run` where the vendor copies an uploaded file."""
+        return await self.off_loop.run_with_file(self._make, page, visit)
+
     def _make(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
         reply: Reply = page(visit)
         return self._write(reply, visit) if isinstance(reply, Page) else reply
