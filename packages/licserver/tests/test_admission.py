@@ -13,6 +13,7 @@ from licserver.errors import StoreUnavailable
 from licserver.model import Environment
 from licserver.rules import Valid, VerifyRefusal, judge_verify
 from licserver.store import Admission, BatchStore, Claim, Sighting
+from licserver.store.local import LocalLane
 
 pytestmark = sqlite_only
 
@@ -88,14 +89,6 @@ async def desk(world):
 
 
 @pytest.fixture
-async def quick(world, desk, claim, monkeypatch):
-    """The same, which has found the disk to be quick."""
-    monkeypatch.setattr("licserver.desk.QUICK", 60.0)
-    await desk.admit(claim(world.key(), 1))
-    return desk
-
-
-@pytest.fixture
 def steps(monkeypatch):
     """Which steps of admissions were done in the event loop's thread, and which were not."""
     done: list[tuple[str, bool]] = []
@@ -117,35 +110,48 @@ def steps(monkeypatch):
 HERE, BESIDE = True, False
 
 
-async def test_on_a_quick_disk_all_is_done_in_the_loop(world, quick, claim, steps):
-    """Where the last commit was confirmed at once, the next one is waited for where it is judged."""
-    key = world.key(slots=1)
-    assert isinstance(await quick.admit(claim(key, 1)), Valid)
-    assert steps == [("begin_at_once", HERE), ("judge", HERE), ("commit", HERE)]
-    assert len(world.held(key)) == 1
-
-
-async def test_a_slow_disk_is_waited_for_beside_the_loop(world, desk, claim, steps, monkeypatch):
-    """A disk that took long, or was not seen yet, keeps its own callers waiting and nobody else."""
-    monkeypatch.setattr("licserver.desk.QUICK", 0.0)
+async def test_only_the_commit_is_beside_the_loop_where_nobody_else_writes(world, desk, claim, steps):
+    """However quick the disk was, no commit holds up the event loop; what waits for nobody is done in it."""
     key = world.key(slots=2)
     for number in range(2):
         assert isinstance(await desk.admit(claim(key, number)), Valid)
-    assert steps == [("begin", BESIDE), ("judge", HERE), ("commit", BESIDE)] * 2
+    assert steps == [("begin_at_once", HERE), ("judge", HERE), ("commit", BESIDE)] * 2
 
 
-async def test_whoever_writes_is_waited_for_beside_the_loop(world, quick, claim, steps):
+async def test_a_disk_that_becomes_slow_keeps_no_lookup_waiting(world, desk, claim, monkeypatch):
+    """After quick commits one takes long: who is known is answered meanwhile, and the claim in the end."""
+    monkeypatch.setattr("licserver.desk.QUICK", 0.2)  # whatever the disk of this machine is
+    key = world.key(slots=9)
+    known = claim(key, 1)
+    for number in range(5):
+        await desk.admit(claim(key, number))
+    go, commit = threading.Event(), LocalLane.commit
+
+    def slow(lane):
+        assert go.wait(10)
+        commit(lane)
+
+    monkeypatch.setattr(LocalLane, "commit", slow)
+    waiting = desk.admit(claim(key, 6))
+    await asyncio.sleep(0)
+    assert (await desk.look_up(known.sighting)).activated.domain
+    assert not waiting.done()
+    go.set()
+    assert isinstance(await waiting, Valid)
+
+
+async def test_whoever_writes_is_waited_for_beside_the_loop(world, desk, claim, steps):
     """While a vendor's command writes, who claims a slot waits, and who is known gets an answer."""
     key = world.key(slots=2)
     known = claim(key, 1)
-    await quick.admit(known)
+    await desk.admit(known)
     del steps[:]
     with world.vendor.database.writing() as connection:
         connection.exec_driver_sql("SELECT 1")
-        waits = quick.admit(claim(key, 2))
+        waits = desk.admit(claim(key, 2))
         await asyncio.sleep(0.05)
         assert not waits.done()
-        assert (await quick.look_up(known.sighting)).activated.domain
+        assert (await desk.look_up(known.sighting)).activated.domain
     assert isinstance(await waits, Valid)
     assert steps == [("begin_at_once", HERE), ("begin", BESIDE), ("judge", HERE), ("commit", BESIDE)]
 
@@ -171,19 +177,19 @@ async def test_nobody_sees_a_slot_that_the_disk_has_not_confirmed(world, desk, c
     assert (await desk.look_up(one.sighting)).activated.domain
 
 
-async def test_the_log_is_moved_beside_the_loop_and_does_not_grow(world, quick, claim, monkeypatch):
+async def test_the_log_is_moved_beside_the_loop_and_does_not_grow(world, desk, claim, monkeypatch):
     """No commit moves SQLite's log; it is done now and then by itself, and the log begins anew."""
     monkeypatch.setattr("licserver.store.batch.MOVE_LOG_AFTER", 20)
     log = world.vendor.settings.data_dir / "licserver.sqlite3-wal"
     key = world.key(slots=None)
     sizes = []
     for round_ in range(30):
-        await asyncio.gather(*(quick.admit(claim(key, 10 * round_ + number)) for number in range(10)))
+        await asyncio.gather(*(desk.admit(claim(key, 10 * round_ + number)) for number in range(10)))
         sizes.append(log.stat().st_size)
     assert sizes[10:] == sizes[10:11] * 20
 
 
-async def test_a_log_that_cannot_be_moved_refuses_nobody(world, quick, claim, monkeypatch):
+async def test_a_log_that_cannot_be_moved_refuses_nobody(world, desk, claim, monkeypatch):
     """The log may grow for a while; slots are given all the same, and the next one tries again."""
     monkeypatch.setattr("licserver.store.batch.MOVE_LOG_AFTER", 3)
     tried = []
@@ -194,31 +200,23 @@ async def test_a_log_that_cannot_be_moved_refuses_nobody(world, quick, claim, mo
 
     monkeypatch.setattr("licserver.store.batch.move_log", fail)
     key = world.key(slots=5)
-    for number in range(5):  # the one that found the disk quick was the first to count
-        assert isinstance(await quick.admit(claim(key, number)), Valid)
-    assert len(tried) == 3
+    for number in range(5):
+        assert isinstance(await desk.admit(claim(key, number)), Valid)
+    assert len(tried) == 2
 
 
-@pytest.mark.parametrize("step", ["begin", "judge", "commit"])
+@pytest.mark.parametrize("step", ["begin_at_once", "begin", "judge", "commit"])
 async def test_a_step_that_fails_grants_nobody_anything(world, claim, desk, step):
     """Whichever step fails, all who wait learn of it, nothing is noted, and the next batch is served."""
-    await fails(step, desk, world.key(slots=5), world, claim)
-
-
-@pytest.mark.parametrize("step", ["begin_at_once", "judge", "commit"])
-async def test_a_step_that_fails_in_the_loop_grants_nobody_anything(world, claim, quick, step):
-    """The same where nothing was to be waited for."""
-    await fails(step, quick, world.key(slots=5), world, claim)
-
-
-async def fails(step, desk, key, world, claim):
-    """Have a step fail once."""
+    key = world.key(slots=5)
 
     def fail(*_: object):
         raise StoreUnavailable("no disk")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"licserver.store.batch.Admission.{step}", fail)
+        if step == "begin":  # which follows where somebody else writes
+            patch.setattr(Admission, "begin_at_once", lambda _: False)
+        patch.setattr(Admission, step, fail)
         replies = await asyncio.gather(
             *(desk.admit(claim(key, number)) for number in range(3)), return_exceptions=True
         )
@@ -250,9 +248,11 @@ async def test_an_admission_that_is_cancelled_keeps_no_lock(world, claim, desk, 
         do(admission)
 
     with monkeypatch.context() as patch:
+        if step == "begin":  # which follows where somebody else writes
+            patch.setattr(Admission, "begin_at_once", lambda _: False)
         patch.setattr(Admission, step, held)
         asked = desk.admit(claim(world.key(), 1))
-        await asyncio.to_thread(entered.wait)
+        assert await asyncio.to_thread(entered.wait, 10)
         desk._claims._serving.cancel()
         with pytest.raises(RuntimeError):
             await asked
