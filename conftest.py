@@ -17,7 +17,7 @@ pytest_plugins = ["harness.engines", "harness.leaks", "harness.redis_server", "h
 if find_spec("licclient"):  # each package is also tested without the other
     pytest_plugins += ["licclient._pytest_plugin"]
 if find_spec("licserver"):
-    pytest_plugins += ["licserver._pytest_plugin"]
+    pytest_plugins += ["licserver.pytest_plugin"]
     pytest_plugins += ["harness.admin", "harness.bucket", "harness.commands", "harness.console"]
 
 # Hundreds of processes are started, and each would compile all modules anew.

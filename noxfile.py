@@ -52,7 +52,8 @@ def pure_modules(package: str) -> list[str]:
     """Return the files of the modules that take values and return values, as their contract lists them."""
     contracts = nox.project.load_toml("pyproject.toml")["tool"]["importlinter"]["contracts"]
     (pure,) = (contract for contract in contracts if contract["id"] == f"{package}-pure")
-    return [f"*/{module.replace('.', '/')}.py" for module in pure["source_modules"]]
+    paths = [module.replace(".", "/") for module in pure["source_modules"]]
+    return [f"*/{path}{ending}" for path in paths for ending in (".py", "/*.py")]
 
 
 @nox.session(venv_backend="none")

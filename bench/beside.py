@@ -30,8 +30,8 @@ from bench.databases import Stocked
 from bench.servers import Target, product
 from bench.steady import Watched
 from bench.stock import DOMAIN, SLUG
+from licserver.services import Vendor
 from licserver.settings import StandaloneSettings
-from licserver.vendor import Vendor
 
 PASSWORD: Final = "four words of a sentence"
 _CONNECTIONS: Final = 32

@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.lists import TIMES, served
 from bench.shops import RARE, shops
-from licserver.vendor import Vendor
+from licserver.services import Vendor
 from licserver.web import create_app
 
 PASSWORD: Final = "four words of a sentence"

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from bench import stock
+from licserver.database import migrate
+from licserver.database.engine import connect
 from licserver.settings import StandaloneSettings
-from licserver.store import migrate
-from licserver.store.engine import connect
 
 
 @dataclass(frozen=True, slots=True)

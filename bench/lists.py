@@ -23,13 +23,15 @@ from pydantic import SecretStr
 from sqlalchemy import insert
 
 from bench import databases
-from licserver.model import LicenseTerms, Scope
-from licserver.rules import draw_key
+from licserver.database import migrate
+from licserver.database.engine import connect
+from licserver.database.repositories.licenses import NewLicense
+from licserver.database.repositories.repository import Records
+from licserver.database.tables import activations
+from licserver.domain.decisions import draw_key
+from licserver.domain.records import LicenseTerms, Scope
+from licserver.services import Vendor
 from licserver.settings import StandaloneSettings
-from licserver.store import NewLicense, Records, migrate
-from licserver.store.engine import connect
-from licserver.store.tables import activations
-from licserver.vendor import Vendor
 from licserver.web import create_app
 from licserver.web.admin import ROOT
 from licserver.web.connections import Runner

@@ -16,12 +16,13 @@ from sqlalchemy import insert, select
 
 from bench import databases
 from bench.lists import fill
+from licserver.database import migrate
+from licserver.database.engine import connect
+from licserver.database.repositories.repository import Records
+from licserver.database.repositories.statistics import Counted, add_counts
+from licserver.database.tables import audit, licenses
+from licserver.services import Vendor
 from licserver.settings import StandaloneSettings
-from licserver.store import Records, migrate
-from licserver.store.engine import connect
-from licserver.store.tables import audit, licenses
-from licserver.store.totals import Counted, add_counts
-from licserver.vendor import Vendor
 
 _BATCH: Final = 20_000
 

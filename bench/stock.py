@@ -9,15 +9,16 @@ from typing import Any, Final
 from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
-from licserver.keyring import add_signing_key, signing_keys
-from licserver.keys import PrivateKey
-from licserver.model import EnvironmentPolicy
-from licserver.rules import draw_key
+from licserver.database.repositories.licenses import NewLicense
+from licserver.database.repositories.repository import Records
+from licserver.database.tables import activations
+from licserver.domain.decisions import draw_key
+from licserver.domain.records import EnvironmentPolicy
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.response_signatures import newest_first
+from licserver.security.signing_keys import add_signing_key, signing_keys
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.signatures import newest_first
-from licserver.store import NewLicense, Records
-from licserver.store.tables import activations
-from licserver.vendor import Vendor
 
 SLUG: Final = "bench-notes"
 DOMAIN: Final = "home.example"

@@ -23,10 +23,10 @@ from alembic import command
 from sqlalchemy import Connection, MetaData, Table, insert, select
 
 from bench import databases
+from licserver.database import migrate
+from licserver.database.engine import Database, connect
+from licserver.database.schema import HEAD, REVISIONS
 from licserver.errors import StoreUnavailable
-from licserver.store import migrate
-from licserver.store.engine import Database, connect
-from licserver.store.schema import HEAD, REVISIONS
 
 _BATCH: Final = 20_000
 _NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)

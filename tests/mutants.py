@@ -21,13 +21,13 @@ _RULES: Final = ("rules", "conditions", "domains", "addresses", "known", "signin
 
 PACKAGES: Final = {
     "licserver": {
-        "rules": _RULES,
-        "environment": _RULES,
-        "signing": ("signing",),
-        "signatures": ("signatures",),
-        "keys": ("keys",),
-        "manifest": ("manifest",),
-        "rotation": ("rotation",),
+        "domain/decisions": _RULES,
+        "domain/environments": _RULES,
+        "protocol/download_links": ("signing",),
+        "protocol/response_signatures": ("signatures",),
+        "protocol/ed25519_keys": ("keys",),
+        "protocol/release_manifests": ("manifest",),
+        "security/rotation": ("rotation",),
     },
     "licclient": {
         "_signature": ("signature",),

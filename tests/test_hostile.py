@@ -16,11 +16,11 @@ from harness.hostile import RATE, percentile
 from harness.memory import needs_proc
 from harness.programs import environment, serving_process
 from licserver.clock import system_clock
-from licserver.keyring import add_signing_key
-from licserver.keys import PrivateKey
-from licserver.model import EnvironmentPolicy, LicenseTerms
+from licserver.domain.records import EnvironmentPolicy, LicenseTerms
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.security.signing_keys import add_signing_key
+from licserver.services import Vendor
 from licserver.settings import StandaloneSettings
-from licserver.vendor import Vendor
 
 SECONDS = float(os.environ.get("LICENSING_HOSTILE_SECONDS", "20"))
 MIB = 1 << 20

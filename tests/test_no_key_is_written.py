@@ -13,10 +13,10 @@ import pytest
 
 from harness.leaks import PATTERNS, find_patterns
 from harness.world import utc
-from licserver.masking import TOKEN_PREFIX
-from licserver.rules import draw_key
-from licserver.secrets_file import new_secrets
-from licserver.signing import LinkSecret, LinkSubject, sign_link
+from licserver.domain.decisions import draw_key
+from licserver.protocol.download_links import LinkSecret, LinkSubject, sign_link
+from licserver.security.redaction import TOKEN_PREFIX
+from licserver.security.secrets_file import new_secrets
 
 
 def test_the_search_finds_what_it_looks_for() -> None:

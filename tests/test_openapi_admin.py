@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openapi_core import OpenAPI
 
-from licserver.web.admin.document import describe
+from licserver.web.admin.openapi import describe
 
 FILE = Path(__file__).parents[1] / "docs/openapi-admin.json"
 

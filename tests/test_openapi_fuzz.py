@@ -24,7 +24,7 @@ from schemathesis.core.result import Ok
 from harness.engines import both_engines
 from harness.shop import PRODUCT, SLUG
 from harness.world import World
-from licserver.model import Scope
+from licserver.domain.records import Scope
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMAS = [

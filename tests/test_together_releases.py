@@ -14,8 +14,8 @@ from joserfc.jwk import OKPKey
 from harness.shop import SLUG, Open
 from harness.world import MovableClock, World
 from licclient import UntrustedAnswer, Update
-from licserver.keys import PrivateKey
-from licserver.manifest import Sealer, sealed_by_keys
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.release_manifests import Sealer, sealed_by_keys
 
 ALICE, BOB, EVE = (PrivateKey(bytes([number]) * 32) for number in (1, 2, 3))
 ALICES, BOBS = ALICE.public.text, BOB.public.text

@@ -12,11 +12,11 @@ from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
 from licclient import LicenseRefused, Reason, Source, UntrustedAnswer
-from licserver.keyring import add_signing_key, retire_signing_key, signing_keys
-from licserver.keys import PrivateKey, SigningKey
-from licserver.secrets_file import new_secrets, write_signing_key
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
+from licserver.protocol.response_signatures import newest_first
+from licserver.security.secrets_file import new_secrets, write_signing_key
+from licserver.security.signing_keys import add_signing_key, retire_signing_key, signing_keys
 from licserver.settings import Settings
-from licserver.signatures import newest_first
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from openapi_core.testing import MockRequest, MockResponse
 from harness.oracle import Answered, Asked, digest, verify, wish
 from harness.vectors import LINK, Case, instant, load, parameters
 from harness.world import MovableClock, Server, World, utc
-from licserver import wire
-from licserver.keys import PrivateKey, SigningKey
-from licserver.secrets_file import new_secrets, write_signing_key
+from licserver.protocol import public_api
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
+from licserver.security.secrets_file import new_secrets, write_signing_key
 
 BASE = "https://licenses.example/store"
 DEFAULT_PEER = "198.51.100.7"
-SIGNED = {("POST", wire.VERIFY_PATH), ("GET", wire.UPDATE_CHECK_PATH)}
+SIGNED = {("POST", public_api.VERIFY_PATH), ("GET", public_api.UPDATE_CHECK_PATH)}
 UNSIGNED_STATUSES = {400, 408, 413, 503}
 NOW = utc(2026, 1, 1)
 KEY = SigningKey(PrivateKey.generate(), NOW)

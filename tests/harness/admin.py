@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from licserver.model import Scope
+from licserver.domain.records import Scope
 
 ROOT = "/admin/api/v1"
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=b"}

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from licserver.vendor import Vendor
+from licserver.services import Vendor
 
 NAME, PASSWORD = "alice", "four words of a sentence"
 

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from harness.console import NAME, PASSWORD
 from harness.world import World
-from licserver.model import Actor, ActorKind, Environment, LicenseTerms
-from licserver.store import Seen, note_seen
-from licserver.store.totals import Counted, add_counts
+from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.database.repositories.statistics import Counted, add_counts
+from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 

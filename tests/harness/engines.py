@@ -170,8 +170,8 @@ def _start() -> Postgres:
 def postgres() -> Iterator[Postgres]:
     """A running PostgreSQL that all tests share, with a template that holds the program's schema."""
     server = _start()
-    from licserver.store import migrate  # noqa: PLC0415 - `licclient` is tested without it
-    from licserver.store.engine import connect  # noqa: PLC0415 - the same
+    from licserver.database import migrate  # noqa: PLC0415 - `licclient` is tested without it
+    from licserver.database.engine import connect  # noqa: PLC0415 - the same
 
     try:
         server.run(f"CREATE DATABASE {_TEMPLATE}")
@@ -230,8 +230,8 @@ def empty_database(postgres: Postgres) -> Iterator[str]:
 
 @cache
 def _migrated_file() -> bytes:
-    from licserver.store import migrate  # noqa: PLC0415 - `licclient` is tested without it
-    from licserver.store.engine import connect  # noqa: PLC0415 - the same
+    from licserver.database import migrate  # noqa: PLC0415 - `licclient` is tested without it
+    from licserver.database.engine import connect  # noqa: PLC0415 - the same
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "template.sqlite3")

@@ -16,8 +16,8 @@ import trustme
 
 from harness.programs import environment
 from harness.world import MovableClock, Server, World
-from licserver.keys import PrivateKey, SigningKey
-from licserver.secrets_file import new_secrets, write_signing_key
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
+from licserver.security.secrets_file import new_secrets, write_signing_key
 
 
 def freeze(folder: Path, *arguments: str) -> Path:

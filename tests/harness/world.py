@@ -15,12 +15,14 @@ from aiohttp import web
 
 from harness.engines import create_sqlite
 from harness.vectors import instant
-from licserver import wire
-from licserver.model import Environment, EnvironmentPolicy
-from licserver.rules import Valid, draw_key, parse_version, version_key
+from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.database.repositories.licenses import NewLicense
+from licserver.database.repositories.repository import Records
+from licserver.domain.decisions import Valid, draw_key, parse_version, version_key
+from licserver.domain.records import Environment, EnvironmentPolicy
+from licserver.protocol import public_api
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.store import BatchStore, Claim, NewLicense, Records, Sighting
-from licserver.vendor import Vendor
 from licserver.web import create_app
 from licserver.web.app import RequestHandler
 from licserver.web.connections import Runner
@@ -215,22 +217,22 @@ class Server:
     @property
     def verifies(self) -> int:
         """How many verify calls it has answered."""
-        return sum(seen.path == wire.VERIFY_PATH for seen in self._seen)
+        return sum(seen.path == public_api.VERIFY_PATH for seen in self._seen)
 
     @property
     def checks(self) -> int:
         """How many update checks it has answered."""
-        return sum(seen.path == wire.UPDATE_CHECK_PATH for seen in self._seen)
+        return sum(seen.path == public_api.UPDATE_CHECK_PATH for seen in self._seen)
 
     @property
     def downloads(self) -> list[int]:
         """The statuses with which it has answered downloads."""
-        return [seen.status for seen in self._seen if seen.path == wire.DOWNLOAD_PATH]
+        return [seen.status for seen in self._seen if seen.path == public_api.DOWNLOAD_PATH]
 
     @property
     def ranges(self) -> list[str | None]:
         """The ``Range`` headers of the downloads it has answered."""
-        return [seen.range for seen in self._seen if seen.path == wire.DOWNLOAD_PATH]
+        return [seen.range for seen in self._seen if seen.path == public_api.DOWNLOAD_PATH]
 
     @property
     def agents(self) -> set[str | None]:
@@ -240,7 +242,7 @@ class Server:
     @property
     def versions(self) -> set[str | None]:
         """The versions for which it has been asked for updates."""
-        return {seen.version for seen in self._seen if seen.path == wire.UPDATE_CHECK_PATH}
+        return {seen.version for seen in self._seen if seen.path == public_api.UPDATE_CHECK_PATH}
 
     @property
     def url(self) -> str:

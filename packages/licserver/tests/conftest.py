@@ -19,15 +19,16 @@ import pytest
 from aiohttp import web
 
 from harness.engines import Meddler, create_sqlite
-from licserver.environment import parse_ip
-from licserver.model import Environment, EnvironmentPolicy, Release
-from licserver.rules import draw_key, judge_verify, version_key
+from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.database.repositories.repository import Records
+from licserver.domain.decisions import draw_key, judge_verify, version_key
+from licserver.domain.environments import parse_ip
+from licserver.domain.records import Environment, EnvironmentPolicy, Release
+from licserver.services import LicenseTerms, Vendor
 from licserver.settings import Settings
-from licserver.store import BatchStore, Claim, Records, Sighting
-from licserver.vendor import LicenseTerms, Vendor
 from licserver.web import create_app
 from licserver.web.connections import Runner
-from licserver.web.logs import AccessLogger
+from licserver.web.logging import AccessLogger
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 import licserver
-from licserver.keys import PrivateKey
-from licserver.manifest import sealed_by_keys
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.release_manifests import sealed_by_keys
+from licserver.services import Vendor
 from licserver.settings import load_settings
-from licserver.vendor import Vendor
 
 _STATEMENTS = {"commit", "execute"}
 _OURS = str(Path(licserver.__file__).parent)  # whatever folder the environment lies in is called

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from licserver import environment
-from licserver.environment import connection_ip, network_of, normalise_ip, parse_ip, parse_network
+from licserver.domain import environments
+from licserver.domain.environments import connection_ip, network_of, normalise_ip, parse_ip, parse_network
 from licserver.settings import StandaloneSettings
-from licserver.web.callers import Callers
+from licserver.web.client_addresses import Callers
 
 ADDRESSES = {
     "IPv4": ("192.0.2.7", "192.0.2.7"),
@@ -151,9 +151,9 @@ def request_from(peer, *forwarded: str):
 
 def test_long_texts_are_not_remembered():
     """Whatever callers send, what is kept of it is small: what is too long for an address is forgotten."""
-    before = len(environment._READ)
+    before = len(environments._READ)
     assert parse_ip("192.0.2.1" + "x" * 8000) is None
-    assert len(environment._READ) == before
+    assert len(environments._READ) == before
     assert (
         str(parse_ip("2001:0db8:ffff:ffff:ffff:ffff:255.255.255.255"))
         == "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"
@@ -176,10 +176,10 @@ def test_a_caller_is_found_behind_whatever_he_claims_and_little_of_it_is_kept(fo
 
 def test_however_many_addresses_are_read_few_are_remembered(monkeypatch):
     """What is kept of short texts is bounded as well."""
-    monkeypatch.setattr(environment, "_MAX_READ", len(environment._READ) + 10)
+    monkeypatch.setattr(environments, "_MAX_READ", len(environments._READ) + 10)
     for number in range(100):
         assert str(parse_ip(f"198.51.100.{number}")) == f"198.51.100.{number}"
-    assert len(environment._READ) <= environment._MAX_READ
+    assert len(environments._READ) <= environments._MAX_READ
 
 
 @pytest.mark.parametrize(

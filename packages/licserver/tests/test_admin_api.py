@@ -5,8 +5,8 @@ import json
 from datetime import date
 
 from harness.admin import BOUNDARY, ROOT, Api, form
-from licserver.model import Scope
-from licserver.rules import has_key_shape, mask_key
+from licserver.domain.decisions import has_key_shape, mask_key
+from licserver.domain.records import Scope
 
 
 async def test_a_shop_sells_and_supports_through_the_api(api, site):

@@ -6,7 +6,7 @@ import pytest
 from yarl import URL
 
 from harness.admin import BOUNDARY, ROOT, Api, form, raw_form
-from licserver.model import Scope
+from licserver.domain.records import Scope
 
 SCRIPT = '<script>alert("x")</script>'
 

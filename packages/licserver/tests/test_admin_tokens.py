@@ -4,7 +4,7 @@ import json
 from datetime import date
 
 from harness.admin import ROOT, Api
-from licserver.model import Scope
+from licserver.domain.records import Scope
 
 
 async def test_who_shows_no_good_token_gets_nothing(site, api, reader):

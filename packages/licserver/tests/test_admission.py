@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from harness.engines import sqlite_only
-from licserver.desk import Desk
+from licserver.database.hot_path.batch_store import Admission, BatchStore, Claim, Sighting
+from licserver.database.hot_path.batcher import Desk
+from licserver.database.hot_path.sqlite_connection import LocalLane
+from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
+from licserver.domain.records import Environment
 from licserver.errors import StoreUnavailable
-from licserver.model import Environment
-from licserver.rules import Valid, VerifyRefusal, judge_verify
-from licserver.store import Admission, BatchStore, Claim, Sighting
-from licserver.store.local import LocalLane
 
 pytestmark = sqlite_only
 
@@ -120,7 +120,9 @@ async def test_only_the_commit_is_beside_the_loop_where_nobody_else_writes(world
 
 async def test_a_disk_that_becomes_slow_keeps_no_lookup_waiting(world, desk, claim, monkeypatch):
     """After quick commits one takes long: who is known is answered meanwhile, and the claim in the end."""
-    monkeypatch.setattr("licserver.desk.QUICK", 0.2)  # whatever the disk of this machine is
+    monkeypatch.setattr(
+        "licserver.database.hot_path.batcher.QUICK", 0.2
+    )  # whatever the disk of this machine is
     key = world.key(slots=9)
     known = claim(key, 1)
     for number in range(5):
@@ -179,7 +181,7 @@ async def test_nobody_sees_a_slot_that_the_disk_has_not_confirmed(world, desk, c
 
 async def test_the_log_is_moved_beside_the_loop_and_does_not_grow(world, desk, claim, monkeypatch):
     """No commit moves SQLite's log; it is done now and then by itself, and the log begins anew."""
-    monkeypatch.setattr("licserver.store.batch.MOVE_LOG_AFTER", 20)
+    monkeypatch.setattr("licserver.database.hot_path.batch_store.MOVE_LOG_AFTER", 20)
     log = world.vendor.settings.data_dir / "licserver.sqlite3-wal"
     key = world.key(slots=None)
     sizes = []
@@ -191,14 +193,14 @@ async def test_the_log_is_moved_beside_the_loop_and_does_not_grow(world, desk, c
 
 async def test_a_log_that_cannot_be_moved_refuses_nobody(world, desk, claim, monkeypatch):
     """The log may grow for a while; slots are given all the same, and the next one tries again."""
-    monkeypatch.setattr("licserver.store.batch.MOVE_LOG_AFTER", 3)
+    monkeypatch.setattr("licserver.database.hot_path.batch_store.MOVE_LOG_AFTER", 3)
     tried = []
 
     def fail(connection):
         tried.append(connection)
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr("licserver.store.batch.move_log", fail)
+    monkeypatch.setattr("licserver.database.hot_path.batch_store.move_log", fail)
     key = world.key(slots=5)
     for number in range(5):
         assert isinstance(await desk.admit(claim(key, number)), Valid)

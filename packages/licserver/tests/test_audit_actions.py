@@ -11,10 +11,10 @@ import pyotp
 import pytest
 
 import licserver
-from licserver.keys import PrivateKey
-from licserver.manifest import sealed_by_keys
-from licserver.model import Actor, ActorKind, Scope
-from licserver.sheets import read_rows
+from licserver.domain.records import Actor, ActorKind, Scope
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.license_files import read_rows
+from licserver.protocol.release_manifests import sealed_by_keys
 from licserver.web.console.pages.audit import ACTIONS
 
 ANN = Actor(ActorKind.USER, "ann")
@@ -73,7 +73,7 @@ BY_VENDOR = {
         "app", "1.0", sealed_by_keys([PrivateKey.generate()], timedelta(days=1))
     ),
     "release.withdraw": lambda shop: shop.vendor.withdraw("app", "1.0"),
-    "license.issue": lambda shop: list(shop.vendor.issue("app", licserver.vendor.LicenseTerms(), 2)),
+    "license.issue": lambda shop: list(shop.vendor.issue("app", licserver.services.LicenseTerms(), 2)),
     "license.reveal": lambda shop: shop.vendor.reveal(shop.key),
     "license.change": lambda shop: shop.vendor.change(shop.key, slots=3),
     "license.revoke": lambda shop: shop.vendor.revoke(shop.key),

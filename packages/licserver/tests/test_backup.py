@@ -13,13 +13,13 @@ import pyotp
 import pytest
 
 from harness.engines import ENGINES, sqlite_only
-from licserver.backup import restore_backup, write_backup
+from licserver.database import dump
+from licserver.database.tables import metadata
+from licserver.domain.records import Environment, LicenseTerms
 from licserver.errors import ArtifactsError, BackupError, WrongUse
-from licserver.model import Environment, LicenseTerms
+from licserver.services import Vendor
+from licserver.services.backup import restore_backup, write_backup
 from licserver.settings import Settings
-from licserver.store import dump
-from licserver.store.tables import metadata
-from licserver.vendor import Vendor
 
 
 def rows_of(vendor: Vendor) -> dict[str, list[tuple[Any, ...]]]:
@@ -148,8 +148,8 @@ def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clo
 @pytest.fixture
 def site_thread(world):
     """What activates new environments, a key after the other, each durable, until it is told to stop."""
-    from licserver.rules import judge_verify  # noqa: PLC0415 - for this story
-    from licserver.store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.domain.decisions import judge_verify  # noqa: PLC0415 - for this story
 
     def run(keys: list[str], taken: dict[str, int], stop: threading.Event) -> None:
         store, turn = BatchStore(world.vendor.database), 0
@@ -278,7 +278,7 @@ def test_a_file_that_a_server_has_open_is_not_replaced(stocked, clock, make_worl
 @sqlite_only
 def test_secrets_of_the_environment_must_be_those_of_the_backup(stocked, clock, tmp_path):
     """With LICSERVER_SECRETS a backup of other secrets would open nothing, and is refused."""
-    from licserver.secrets_file import new_secrets  # noqa: PLC0415 - for this story
+    from licserver.security.secrets_file import new_secrets  # noqa: PLC0415 - for this story
 
     held = backed_up(stocked.vendor, clock)
     settings = Settings(data_dir=tmp_path / "anew", secrets=json.dumps(new_secrets()))

@@ -9,8 +9,8 @@ from contextlib import nullcontext
 import pytest
 
 from harness.memory import needs_proc, run_and_peak
-from licserver.backup import restore_backup
 from licserver.errors import BackupError
+from licserver.services.backup import restore_backup
 from licserver.settings import Settings
 
 FORGED = {  # a member, what it begins with, what it goes on with, and how often

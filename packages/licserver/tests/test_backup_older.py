@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.engines import ENGINES
-from licserver.backup import restore_backup, write_backup
-from licserver.model import ActorKind, Scope
+from licserver.database import schema
+from licserver.database.repositories.idempotency import Receipt
+from licserver.domain.records import ActorKind, Scope
+from licserver.services import Vendor
+from licserver.services.backup import restore_backup, write_backup
+from licserver.services.idempotency import Answer
 from licserver.settings import Settings
-from licserver.store import Receipt, schema
-from licserver.vendor import Vendor
-from licserver.vendor.receipts import Answer
 
 
 class Older(NamedTuple):

@@ -15,7 +15,7 @@ from harness.admin import BOUNDARY, raw_form
 from harness.commands import Program
 from harness.engines import sqlite_only
 from harness.standstill import Standstill
-from licserver.model import Scope
+from licserver.domain.records import Scope
 from licserver.web import connections
 
 VERIFY = "/api/v1/licenses/verify"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.changelog import clean, is_html
+from licserver.domain.changelogs import clean, is_html
 
 PLAIN = [
     "",

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from harness.engines import sqlite_only
-from licserver import manifest
-from licserver.checkup import Finding, Level, check_installation
-from licserver.keyring import add_signing_key
-from licserver.keys import PrivateKey
-from licserver.reach import ask_base_url
-from licserver.secrets_file import new_secrets
+from licserver.protocol import release_manifests
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.security.secrets_file import new_secrets
+from licserver.security.signing_keys import add_signing_key
+from licserver.services.reachability import ask_base_url
+from licserver.services.self_check import Finding, Level, check_installation
 from licserver.settings import Settings
 
 ADMIN = {"admin_listen": "127.0.0.1:8081"}
@@ -102,7 +102,7 @@ def _lost_file(world: Any) -> Settings:
 def _manifest(world: Any, valid: timedelta) -> Settings:
     file = world.folder / "app.zip"
     file.write_bytes(b"zip")
-    seal = manifest.sealed_by_keys([PrivateKey.generate()], valid)
+    seal = release_manifests.sealed_by_keys([PrivateKey.generate()], valid)
     world.vendor.publish("app", "4.0", file, "", seal)
     return world.settings
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.engines import Meddler, sqlite_only
-from licserver.rules import has_key_shape, mask_key
+from licserver.domain.decisions import has_key_shape, mask_key
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from contextlib import suppress
 import pytest
 
 from harness.standstill import Standstill
+from licserver.database import schema
+from licserver.database.engine import connect
+from licserver.database.schema import HEAD
 from licserver.errors import SettingsError, StoreUnavailable
 from licserver.settings import load_settings
-from licserver.store import schema
-from licserver.store.engine import connect
-from licserver.store.schema import HEAD
 
 SECRET = "hunter2"
 
@@ -125,7 +125,7 @@ def test_a_missing_driver_names_the_extra(module):
     """Installed without its extra, or upgraded without what the extra brings now, licserver says it."""
     code = (
         f"import sys; sys.modules[{module!r}] = None\n"
-        "from licserver.store.engine import connect\n"
+        "from licserver.database.engine import connect\n"
         "connect('postgresql://db.invalid/x')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from licserver.rules import has_key_shape
+from licserver.domain.decisions import has_key_shape
 
 FULL = "/dev/full"
 

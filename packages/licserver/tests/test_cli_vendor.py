@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from licserver.rules import mask_key
+from licserver.domain.decisions import mask_key
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from licserver.model import Artifact, License, Product, Release
-from licserver.rules import (
+from licserver.domain.decisions import (
     draw_key,
     expiry_shown,
     has_key_shape,
@@ -24,6 +23,7 @@ from licserver.rules import (
     parse_version,
     version_key,
 )
+from licserver.domain.records import Artifact, License, Product, Release
 
 TICK = timedelta(microseconds=1)
 DAY = date(2026, 6, 15)

@@ -9,11 +9,11 @@ from aiohttp import web
 from sqlalchemy import func, select
 
 from harness.console import NAME, PASSWORD
+from licserver.database.tables import sessions as session_rows
+from licserver.database.tables import users as user_rows
 from licserver.errors import WrongUse
-from licserver.store.tables import sessions as session_rows
-from licserver.store.tables import users as user_rows
-from licserver.vendor.logins import TRIES
-from licserver.vendor.users import SESSION_TIME
+from licserver.services.logins import TRIES
+from licserver.services.users import SESSION_TIME
 from licserver.web.app import create_admin_app
 from licserver.web.connections import Runner
 from licserver.web.console.routes import ROUTES, UPLOADS

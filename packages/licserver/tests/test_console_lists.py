@@ -7,9 +7,9 @@ import re
 from datetime import date
 
 from harness.console_books import rows
+from licserver.domain.records import Actor, ActorKind, LicenseTerms
 from licserver.errors import StoreUnavailable
-from licserver.model import Actor, ActorKind, LicenseTerms
-from licserver.vendor import MAX_PAGE
+from licserver.services import MAX_PAGE
 
 CELL = "=cmd|' /C calc'!A0"
 

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from harness.console import Browser
-from licserver.model import ActorKind
-from licserver.store import Receipt
-from licserver.store.tables import receipts, tokens
-from licserver.vendor.receipts import Answer
-from licserver.vendor.users import SESSION_TIME
+from licserver.database.repositories.idempotency import Receipt
+from licserver.database.tables import receipts, tokens
+from licserver.domain.records import ActorKind
+from licserver.services.idempotency import Answer
+from licserver.services.users import SESSION_TIME
 
 ISSUE, ISSUED = "/console/licenses/issue", "/console/licenses/issue/new"
 TERMS = {

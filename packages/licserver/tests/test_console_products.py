@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from harness.console_books import EVIL, rows
-from licserver.model import EnvironmentPolicy
+from licserver.domain.records import EnvironmentPolicy
 
 
 async def test_products(world, alice):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from licserver.csvcells import to_line, unguard
 from licserver.errors import WrongUse
-from licserver.passwords import check_password
-from licserver.web.console import sessions, words
+from licserver.protocol.csv_cells import to_line, unguard
+from licserver.security.passwords import check_password
+from licserver.web.console import messages, sessions
 from licserver.web.console.charts import Plot, Series, round_up
 from licserver.web.console.forms import FormError, parse_form
 
@@ -203,12 +203,12 @@ def test_a_plot_of_nothing():
 def test_how_long_ago(past, said):
     """Roughly, as people say it."""
     now = datetime(2026, 6, 15, 12, tzinfo=UTC)
-    assert words.ago(now - past, now) == said
+    assert messages.ago(now - past, now) == said
 
 
 def test_sizes():
     """Bytes as people read them."""
-    assert [words.file_size(size) for size in (0, 999, 1000, 2_500_000, 2 * 10**12)] == [
+    assert [messages.file_size(size) for size in (0, 999, 1000, 2_500_000, 2 * 10**12)] == [
         "0 bytes", "999 bytes", "1.0 kB", "2.5 MB", "2000.0 GB",
     ]  # fmt: skip
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from licserver.desk import MAX_BATCH, BatchQueue
+from licserver.database.hot_path.batcher import MAX_BATCH, BatchQueue
 
 
 class Counter:

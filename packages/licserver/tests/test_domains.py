@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver import environment
-from licserver.environment import MAX_DOMAIN_LENGTH, BadDomain, is_printable, normalise_domain
+from licserver.domain import environments
+from licserver.domain.environments import MAX_DOMAIN_LENGTH, BadDomain, is_printable, normalise_domain
 
 SAME = {
     "as it is": ("example.org", "example.org"),
@@ -140,7 +140,7 @@ def test_the_normal_form_of_a_normal_form_is_itself(text):
     assert 0 < len(normal) <= 253
 
 
-@given(st.from_regex(environment._PLAIN_HOST, fullmatch=True))
+@given(st.from_regex(environments._PLAIN_HOST, fullmatch=True))
 def test_the_short_way_comes_to_what_the_long_way_comes_to(text):
     """A host name that is taken as it stands is one that the whole procedure would not change."""
-    assert environment._host_name(text) == (text if len(text) <= MAX_DOMAIN_LENGTH else None)
+    assert environments._host_name(text) == (text if len(text) <= MAX_DOMAIN_LENGTH else None)

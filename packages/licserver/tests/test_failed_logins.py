@@ -8,10 +8,10 @@ from sqlalchemy import func, select
 from harness.admin import Api
 from harness.console import NAME, PASSWORD
 from harness.engines import sqlite_only
-from licserver.model import SYSTEM, Scope
-from licserver.store.tables import audit, failed_logins
-from licserver.vendor.logins import NETWORK_NAME_TRIES
-from licserver.web.state import FAILURES
+from licserver.database.tables import audit, failed_logins
+from licserver.domain.records import SYSTEM, Scope
+from licserver.services.logins import NETWORK_NAME_TRIES
+from licserver.web.app_state import FAILURES
 
 pytestmark = sqlite_only
 
@@ -86,7 +86,7 @@ async def test_a_flood_of_failures_is_few_lines(world, site):
 
 async def test_failures_are_written_once_a_minute(world, site, monkeypatch):
     """While they go on, what follows the first is written with the next turn, without another request."""
-    monkeypatch.setattr("licserver.web.failures.PAUSE", 0.05)
+    monkeypatch.setattr("licserver.web.failed_requests.PAUSE", 0.05)
     written = asyncio.Queue()
     monkeypatch.setattr(
         world.vendor.__class__, "note_failed_logins", lambda _, *what: written.put_nowait(what[2])

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import literal_column, select
 
 from harness.engines import postgresql_only
-from licserver.store import inloop
-from licserver.store.tables import licenses
+from licserver.database.hot_path import greenlet_bridge
+from licserver.database.tables import licenses
 
 
 async def test_two_pieces_of_work_take_turns_on_one_thread():
@@ -17,11 +17,11 @@ async def test_two_pieces_of_work_take_turns_on_one_thread():
 
     def work(name):
         turns.append((name, threading.get_ident()))
-        inloop.wait_for(met.wait())
+        greenlet_bridge.wait_for(met.wait())
         turns.append((name, threading.get_ident()))
         return name.upper()
 
-    both = asyncio.gather(inloop.run(work, "a"), inloop.run(work, "b"))
+    both = asyncio.gather(greenlet_bridge.run(work, "a"), greenlet_bridge.run(work, "b"))
     await asyncio.sleep(0)
     met.set()
     assert await both == ["A", "B"]
@@ -36,12 +36,12 @@ async def test_what_goes_wrong_is_told_where_it_is_waited_for():
 
     def work():
         try:
-            inloop.wait_for(fail())
+            greenlet_bridge.wait_for(fail())
         except LookupError as error:
             raise ValueError(f"{error} and found") from None
 
     with pytest.raises(ValueError, match="lost and found"):
-        await inloop.run(work)
+        await greenlet_bridge.run(work)
 
 
 async def test_who_is_cancelled_cleans_up():
@@ -50,12 +50,12 @@ async def test_who_is_cancelled_cleans_up():
 
     def work():
         try:
-            inloop.wait_for(asyncio.Event().wait())
+            greenlet_bridge.wait_for(asyncio.Event().wait())
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise
 
-    task = asyncio.create_task(inloop.run(work))
+    task = asyncio.create_task(greenlet_bridge.run(work))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -65,10 +65,10 @@ async def test_who_is_cancelled_cleans_up():
 
 async def test_what_blocks_is_done_beside_the_loop():
     """From within the loop on another thread, and at once for who has no loop to hold up."""
-    within = await inloop.run(inloop.beside, threading.get_ident)
+    within = await greenlet_bridge.run(greenlet_bridge.beside, threading.get_ident)
     assert within != threading.get_ident()
-    assert inloop.beside(threading.get_ident) == threading.get_ident()
-    assert not inloop.is_running()
+    assert greenlet_bridge.beside(threading.get_ident) == threading.get_ident()
+    assert not greenlet_bridge.is_running()
 
 
 @postgresql_only

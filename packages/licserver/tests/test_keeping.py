@@ -6,20 +6,21 @@ import pytest
 from alembic import command
 
 from harness.engines import ENGINES
-from licserver.backup import restore_backup, write_backup
+from licserver.database import migrate
+from licserver.database.repositories import retention as rooms
+from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.domain.records import Environment
 from licserver.errors import SettingsError
-from licserver.model import Environment
+from licserver.services import Vendor
+from licserver.services.backup import restore_backup, write_backup
 from licserver.settings import Settings, load_settings
-from licserver.store import Seen, migrate, note_seen
-from licserver.store import retention as rooms
-from licserver.vendor import Vendor
 
 
 @pytest.fixture
 def activate(make_world):
     """A world that forgets after 40 days, and what takes slots in it."""
-    from licserver.rules import judge_verify  # noqa: PLC0415 - for this fixture
-    from licserver.store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.domain.decisions import judge_verify  # noqa: PLC0415 - for this fixture
 
     world = make_world(activation_days=40, audit_days=100)
 

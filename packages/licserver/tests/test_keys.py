@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from licserver.errors import WrongUse
-from licserver.keys import PrivateKey, PublicKey
+from licserver.protocol.ed25519_keys import PrivateKey, PublicKey
 
 RFC_8037_SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
 RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from licserver.environment import BadEntry, covers_domain, covers_ip, is_known, parse_entry
-from licserver.model import Environment, EnvironmentPolicy, Halves
+from licserver.domain.environments import BadEntry, covers_domain, covers_ip, is_known, parse_entry
+from licserver.domain.records import Environment, EnvironmentPolicy, Halves
 
 STRICT, DOMAIN, EITHER = EnvironmentPolicy.STRICT, EnvironmentPolicy.DOMAIN, EnvironmentPolicy.EITHER
 

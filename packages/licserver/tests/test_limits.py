@@ -8,11 +8,11 @@ from importlib import import_module
 import pytest
 
 from harness.engines import sqlite_only
+from licserver.domain.records import LicenseTerms
 from licserver.errors import SettingsError
-from licserver.model import LicenseTerms
 from licserver.settings import load_settings
-from licserver.web import create_app, limits
-from licserver.web.limits import WINDOW, Counter, TokenBucket
+from licserver.web import create_app, rate_limits
+from licserver.web.rate_limits import WINDOW, Counter, TokenBucket
 
 PROXY = "127.0.0.1"
 
@@ -65,7 +65,7 @@ def test_who_waits_a_minute_is_always_let_in_again():
 
 def test_addresses_are_counted_apart_and_are_bounded(monkeypatch):
     """However many addresses call, no more than two windows full of them are held."""
-    monkeypatch.setattr(limits, "_MAX_COUNTED", 50)
+    monkeypatch.setattr(rate_limits, "_MAX_COUNTED", 50)
     counter = Counter(2, Seconds())
     assert [taken(counter, f"a{number}") for number in range(1000)] == [2] * 1000
     assert len(counter._counts) + len(counter._before) <= 100
@@ -86,7 +86,7 @@ def test_a_bucket_refuses_only_the_excess():
 
 def test_buckets_are_bounded(monkeypatch):
     """However many addresses call, no more than two turns full of their buckets are held."""
-    monkeypatch.setattr(limits, "_MAX_COUNTED", 50)
+    monkeypatch.setattr(rate_limits, "_MAX_COUNTED", 50)
     bucket = TokenBucket(1, Seconds())
     assert [bucket.take(f"a{number}") for number in range(1000)] == [0.0] * 1000
     assert len(bucket._full_at) + len(bucket._before) <= 100
@@ -278,7 +278,7 @@ async def test_limits_can_be_turned_off(make_world, open_site):
 
 def wait_longer(monkeypatch, times):
     """Have servers wait for their Redis so many times as long, where a machine may stand still meanwhile."""
-    shared = import_module("licserver.web.shared")  # needs an extra
+    shared = import_module("licserver.web.redis_limits")  # needs an extra
     monkeypatch.setattr(shared, "_PATIENCE", times * shared._PATIENCE)
 
 
@@ -328,7 +328,7 @@ def test_a_redis_that_cannot_be_is_told_by_its_variable(make_world):
 @sqlite_only
 def test_a_missing_extra_is_told(make_world, monkeypatch):
     """Installed without its extra, licserver says what to install."""
-    monkeypatch.delitem(sys.modules, "licserver.web.shared", raising=False)
+    monkeypatch.delitem(sys.modules, "licserver.web.redis_limits", raising=False)
     monkeypatch.setitem(sys.modules, "limits", None)
     with pytest.raises(SettingsError, match=r"pip install 'licserver\[redis\]'"):
         create_app(make_world(redis_url="redis://localhost").vendor)

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from harness.engines import postgresql_only
-from licserver import desk as desk_module
-from licserver.desk import Desk
+from licserver.database.hot_path import batcher as desk_module
+from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.database.hot_path.batcher import Desk
+from licserver.domain.decisions import Valid, judge_verify
+from licserver.domain.records import Environment
 from licserver.errors import LicenseLocked
-from licserver.model import Environment
-from licserver.rules import Valid, judge_verify
-from licserver.store import BatchStore, Claim, Sighting
 
 pytestmark = postgresql_only  # SQLite locks its whole file
 

@@ -11,7 +11,7 @@ import pytest
 from harness.engines import sqlite_only
 from licserver.errors import ArtifactsError, StoreUnavailable
 from licserver.settings import LogFormat
-from licserver.web.logs import make_formatter
+from licserver.web.logging import make_formatter
 from licserver.web.request_ids import HEADER
 
 
@@ -34,7 +34,7 @@ def broken(monkeypatch, world, new_key):
     def fail(*_: object) -> None:
         raise ZeroDivisionError(f"{key} in a message\nof two lines")
 
-    monkeypatch.setattr("licserver.store.BatchStore.look_up", fail)
+    monkeypatch.setattr("licserver.database.hot_path.batch_store.BatchStore.look_up", fail)
     return key
 
 
@@ -70,7 +70,7 @@ async def test_so_it_is_on_the_vendors_side(path, asked, side, problem, expected
     def fail(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(f"licserver.vendor.Vendor.{asked}", fail)
+    monkeypatch.setattr(f"licserver.services.Vendor.{asked}", fail)
     status, headers, _ = await site.call("GET", path, headers={"Authorization": "Bearer x"})
     (line,) = map(json.loads, logged.getvalue().splitlines())
     assert status == expected
@@ -99,7 +99,7 @@ async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, mo
     def fail(*_: object) -> None:
         raise StoreUnavailable("the database is away")
 
-    monkeypatch.setattr("licserver.store.BatchStore.look_up", fail)
+    monkeypatch.setattr("licserver.database.hot_path.batch_store.BatchStore.look_up", fail)
     site = await open_site(world)
     body = {"license_key": world.key(), "domain": "x", "ip": "192.0.2.1"}
     status, headers, _ = await site.call("POST", "/api/v1/licenses/verify", json=body, headers={HEADER: told})

@@ -9,9 +9,9 @@ import pytest
 
 from harness.engines import postgresql_only
 from licserver.errors import StoreError
-from licserver.secrets_file import new_secrets
+from licserver.security.secrets_file import new_secrets
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.vendor import Vendor
 
 FILE = "licserver.sqlite3"
 COMMANDS = (["serve", "--port", "0"], ["product", "list"], ["db", "upgrade"], ["check"])

@@ -15,8 +15,8 @@ from joserfc.errors import BadSignatureError, SecurityWarning
 
 from harness.manifests import oracle, oracle_reads, unpacked
 from licserver.errors import WrongUse
-from licserver.keys import PrivateKey
-from licserver.manifest import (
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.release_manifests import (
     MAX_DOCUMENT,
     TYPE,
     Manifest,

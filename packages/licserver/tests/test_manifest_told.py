@@ -13,11 +13,11 @@ import pytest
 
 from harness.manifests import oracle_reads, unpacked
 from licserver.cli import main
+from licserver.database.hot_path.batch_store import BatchStore, UpdateAsk
 from licserver.errors import WrongUse
-from licserver.keys import PrivateKey
-from licserver.manifest import Manifest, read, sealed_before, sealed_by_keys, sign
-from licserver.store import BatchStore, UpdateAsk
-from licserver.vendor import Vendor
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.release_manifests import Manifest, read, sealed_before, sealed_by_keys, sign
+from licserver.services import Vendor
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY, OTHER = PrivateKey(b"1" * 32), PrivateKey(b"2" * 32)

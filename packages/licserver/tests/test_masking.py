@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines import sqlite_only
-from licserver.masking import mask
-from licserver.rules import draw_key, has_key_shape, mask_key
-from licserver.secrets_file import new_secrets, read_vault
+from licserver.domain.decisions import draw_key, has_key_shape, mask_key
+from licserver.protocol.download_links import LinkSecret, LinkSubject, sign_link
+from licserver.protocol.public_api import parse_update_check, parse_verify
+from licserver.security.redaction import mask
+from licserver.security.secrets_file import new_secrets, read_vault
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.signing import LinkSecret, LinkSubject, sign_link
-from licserver.vendor import Vendor
-from licserver.web import serving
-from licserver.web.logs import MaskingFormatter
-from licserver.wire import parse_update_check, parse_verify
+from licserver.web import server
+from licserver.web.logging import MaskingFormatter
 
 SECRET = b64encode(bytes(range(100, 132))).decode()
 PEM = (
@@ -222,7 +222,7 @@ async def test_a_failure_behind_an_endpoint_is_logged_masked(site, world, monkey
     def burst(*_: object) -> None:
         raise ZeroDivisionError(f"{key} {SECRET} {link}")
 
-    monkeypatch.setattr("licserver.rules.judge_verify", burst)
+    monkeypatch.setattr("licserver.domain.decisions.judge_verify", burst)
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(MaskingFormatter())
@@ -240,7 +240,7 @@ async def test_a_failure_behind_an_endpoint_is_logged_masked(site, world, monkey
 
 PAST_THE_LOG = """
 import logging, sys, threading, warnings
-from licserver.web.logs import set_up_logging
+from licserver.web.logging import set_up_logging
 
 class Odd:
     def __del__(self):
@@ -296,7 +296,7 @@ def test_what_the_server_prints_shows_no_key(program):
 
 def serving_ways():
     """One process, and two where there are processes to fork."""
-    return ["1", "2"] if hasattr(serving.os, "fork") else ["1"]
+    return ["1", "2"] if hasattr(server.os, "fork") else ["1"]
 
 
 def fetch(url, key):

@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from licserver.settings import Settings
-from licserver.web.meters import BOUNDS, Meters, Totals
+from licserver.web.metric_counters import BOUNDS, Meters, Totals
 from licserver.web.metrics import Metrics
-from licserver.web.serving import bind
+from licserver.web.server import bind
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from harness.engines import postgresql_only, sqlite_only
+from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.domain.decisions import draw_key
+from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import Conflict, StoreUnavailable
-from licserver.model import EnvironmentPolicy
-from licserver.rules import draw_key
-from licserver.sheets import FORMATS, read_rows, write_head, write_row
-from licserver.store import Seen, note_seen
-from licserver.vendor import LicenseFilter
+from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
+from licserver.services import LicenseFilter
 
 
 def exported(world: Any, form: str) -> str:
@@ -66,9 +66,9 @@ def stocked(world, activate):
 @pytest.fixture
 def activate(world):
     """Take a slot."""
-    from licserver.model import Environment  # noqa: PLC0415 - for this fixture
-    from licserver.rules import judge_verify  # noqa: PLC0415
-    from licserver.store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.domain.decisions import judge_verify  # noqa: PLC0415
+    from licserver.domain.records import Environment  # noqa: PLC0415 - for this fixture
 
     def take(key: str, domain: str, ip: str) -> Environment:
         environment, now = Environment(domain, ip), world.clock()
@@ -196,7 +196,7 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
 
 def test_what_no_other_import_explains_is_not_told_as_one(world, monkeypatch):
     """Rows that a table refuses for another reason are the database's complaint, and nothing is moved."""
-    monkeypatch.setattr("licserver.vendor.moving.words_of", lambda *_: ["twice", "twice"])
+    monkeypatch.setattr("licserver.services.transfer.words_of", lambda *_: ["twice", "twice"])
     with pytest.raises(StoreUnavailable, match=r"(?i)unique"):
         import_text(world, "jsonl", '{"product": "app"}')
     assert not list(world.vendor.licenses())

@@ -15,8 +15,8 @@ from harness import oracle
 from harness.commands import Program
 from harness.engines import sqlite_only
 from harness.memory import needs_proc
-from licserver.keyring import add_signing_key
-from licserver.keys import PrivateKey
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.security.signing_keys import add_signing_key
 
 if sys.platform == "win32":
     pytest.skip("the limits of a process are those of Unix", allow_module_level=True)
@@ -28,7 +28,7 @@ MIB = 1 << 20
 VERIFY = b"POST /api/v1/licenses/verify HTTP/1.1\r\nHost: x\r\n"
 SLOW_BODY = VERIFY + b"Content-Length: 500\r\n\r\n{"
 WITHOUT_LIMIT = """
-import runpy, licserver.web.serving as serving
+import runpy, licserver.web.server as serving
 serving.raise_descriptor_limit = lambda: None
 runpy.run_module("licserver", run_name="__main__", alter_sys=True)
 """

@@ -8,8 +8,8 @@ import pytest
 
 from harness.engines import own_engine
 from harness.standstill import Standstill
-from licserver.store import migrate
-from licserver.store.engine import connect
+from licserver.database import migrate
+from licserver.database.engine import connect
 
 pytestmark = own_engine
 AT_ONCE, SOON = 2.0, 5.0  # seconds: docs/server.md

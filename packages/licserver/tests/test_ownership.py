@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from licserver.artifacts.folder import ArtifactFolder
+from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, StoreError, VaultError
-from licserver.model import Artifact
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.vendor import Vendor
 
 SERVER = 65534  # nobody
 TABLES = {"secrets.json": VaultError, "licserver.sqlite3": StoreError}
@@ -201,7 +201,7 @@ def test_a_linked_artifact_is_refused_and_replaced(tmp_path):
 @needs_root
 def test_an_owner_who_cannot_be_kept_keeps_the_file(tmp_path):
     """Secrets of another user than the folder's stay as they are: that user could not read new ones."""
-    from licserver.secrets_file import SECRETS_FILE, change_secrets, open_vault  # noqa: PLC0415 - for this story
+    from licserver.security.secrets_file import SECRETS_FILE, change_secrets, open_vault  # noqa: PLC0415 - for this story
 
     settings = Settings(data_dir=tmp_path)
     open_vault(settings)

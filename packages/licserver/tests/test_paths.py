@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from licserver.web.serving import bind
+from licserver.web.server import bind
 
 AMBIGUOUS = [
     "/console/products/%2e%2e%2f%2e%2e%2f%2e%2e%2fapi",

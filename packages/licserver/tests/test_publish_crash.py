@@ -13,10 +13,10 @@ from pathlib import Path
 import obstore
 import pytest
 
-from licserver import manifest
 from licserver.artifacts import ArtifactFolder
+from licserver.protocol import release_manifests
+from licserver.services import Vendor
 from licserver.settings import load_settings
-from licserver.vendor import Vendor
 
 pytestmark = pytest.mark.crash
 DAY = 24 * 3600
@@ -70,7 +70,9 @@ def check(folder, content, acknowledged):
             for release in releases:
                 expected = hashlib.sha256(product.slug.encode() + content).digest()
                 assert release.artifact.sha256 == expected
-                assert manifest.read(release.manifest).manifest.sha256 == expected  # both, or neither
+                assert (
+                    release_manifests.read(release.manifest).manifest.sha256 == expected
+                )  # both, or neither
                 assert hashlib.sha256(read(vendor.artifacts, release.artifact)).digest() == expected
                 there.add(product.slug)
         assert {slug for slug, whole in acknowledged.items() if whole} <= there

@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licserver.domain.decisions import DownloadRefusal
 from licserver.errors import WrongUse
-from licserver.rotation import LOOK_EVERY, open_ring, rotate, standings
-from licserver.rules import DownloadRefusal
-from licserver.secrets_file import new_secrets, open_vault, read_vault
-from licserver.settings import Settings
-from licserver.signing import (
+from licserver.protocol.download_links import (
     CLOCKS_APART,
     LINK_LIFETIME,
     LinkSecret,
@@ -25,6 +22,9 @@ from licserver.signing import (
     sign_link,
     signing_secret,
 )
+from licserver.security.rotation import LOOK_EVERY, open_ring, rotate, standings
+from licserver.security.secrets_file import new_secrets, open_vault, read_vault
+from licserver.settings import Settings
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -139,7 +139,7 @@ def test_a_file_that_has_not_changed_is_not_read(settings, process, monkeypatch)
     """Neither at the start nor after it was read once."""
     ring, reads = process(), []
     monkeypatch.setattr(
-        "licserver.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
+        "licserver.security.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
     )
     for minute in range(5):
         ring.signer(NOW + minute * MINUTE)
@@ -176,7 +176,7 @@ def test_made_up_links_cause_at_most_one_read_a_second(settings, process, monkey
     """A changed file is read once, also while made-up links keep coming; a broken one once a second."""
     ring, reads = process(), []
     monkeypatch.setattr(
-        "licserver.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
+        "licserver.security.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
     )
 
     def reads_for_made_up_links(start):

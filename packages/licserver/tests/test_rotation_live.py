@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from licserver.rotation import LOOK_EVERY, rotate
+from licserver.security.rotation import LOOK_EVERY, rotate
 from licserver.settings import Settings
 
 SECOND = timedelta(seconds=1)

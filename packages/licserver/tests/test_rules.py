@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from licserver.model import Artifact, Environment, Halves, License, LicenseState, Product, Release
-from licserver.rules import (
+from licserver.domain.decisions import (
     DownloadRefusal,
     Offer,
     UpdateRefusal,
@@ -20,6 +19,7 @@ from licserver.rules import (
     may_download,
     state_of,
 )
+from licserver.domain.records import Artifact, Environment, Halves, License, LicenseState, Product, Release
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY = "CP-AAAAAA-BBBBBB-CCCCCC-DDDDDD-000001"
@@ -167,6 +167,6 @@ def test_a_key_is_drawn_from_fair_bytes_only(monkeypatch):
         sizes.append(size)
         return drawn.pop(0)
 
-    monkeypatch.setattr("licserver.rules.secrets.token_bytes", token_bytes)
+    monkeypatch.setattr("licserver.domain.decisions.secrets.token_bytes", token_bytes)
     assert draw_key() == "CP-ABCDEF-GHIJKL-MNOPQR-STUVWX-YZ0123"
     assert sizes == [40, 40]

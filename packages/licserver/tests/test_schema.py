@@ -9,10 +9,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+from licserver.database import migrate, schema
+from licserver.database.engine import connect
+from licserver.database.schema import open_database
+from licserver.database.tables import metadata
 from licserver.errors import StoreError, StoreUnavailable
-from licserver.store import migrate, open_database, schema
-from licserver.store.engine import connect
-from licserver.store.tables import metadata
 
 SECRETS = b"of this vendor"
 
@@ -172,7 +173,7 @@ def test_a_shops_receipts_outlive_the_step_to_0004_and_back(database):
 def test_the_program_knows_all_revisions_without_alembic():
     """The list in the code is that of the files."""
     config = Config()
-    config.set_main_option("script_location", "licserver.store:migrations")
+    config.set_main_option("script_location", "licserver.database:migrations")
     script = ScriptDirectory.from_config(config)
     assert tuple(step.revision for step in reversed(list(script.walk_revisions()))) == schema.REVISIONS
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from licserver.model import Environment
-from licserver.store import Seen, note_seen
-from licserver.store.tables import activations
+from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.database.tables import activations
+from licserver.domain.records import Environment
 
 HERE = Environment("a.example", "192.0.2.1")
 

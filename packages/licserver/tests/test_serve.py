@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 
 from harness.memory import needs_proc, peak_of, run_and_peak
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.vendor import Vendor
-from licserver.web.serving import bind
+from licserver.web.server import bind
 
 ROUNDS = int(os.environ.get("LICENSING_RACES", "30"))  # `nox -s crash` asks for 200
 CALLERS, SLOTS = 64, 5

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from harness.engines import sqlite_only
 from licserver.web.app import create_app
-from licserver.web.serving import DrainingRunner, bind, serve_with_workers
+from licserver.web.server import DrainingRunner, bind, serve_with_workers
 
 forking = pytest.mark.skipif(os.name == "nt", reason="workers need fork, which Windows does not have")
 

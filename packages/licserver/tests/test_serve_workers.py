@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness.engines import own_engine
-from licserver.store import migrate
-from licserver.store.engine import connect
+from licserver.database import migrate
+from licserver.database.engine import connect
 
 pytestmark = [
     pytest.mark.crash,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.sheets import (
+from licserver.protocol.license_files import (
     FIELDS,
     FORMATS,
     ActivationRow,

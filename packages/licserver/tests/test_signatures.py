@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness import oracle
-from licserver.keys import PrivateKey, SigningKey
-from licserver.signatures import (
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
+from licserver.protocol.response_signatures import (
     COMPONENTS,
     Question,
     Wanted,
@@ -137,7 +137,7 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
         read.append(told)
         return read_accept_signature(*told)
 
-    monkeypatch.setattr("licserver.signatures.read_accept_signature", counted)
+    monkeypatch.setattr("licserver.protocol.response_signatures.read_accept_signature", counted)
     quick = WishReader(KEYS)
     for nonce in ("one", "two", "three"):
         assert quick(oracle.wish(nonce)) == Wanted("sig", f'"{nonce}"', NEW)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.rules import DownloadRefusal
-from licserver.signing import (
+from licserver.domain.decisions import DownloadRefusal
+from licserver.protocol.download_links import (
     CLOCKS_APART,
     LINK_LIFETIME,
     LinkSecret,

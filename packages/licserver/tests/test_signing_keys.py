@@ -16,8 +16,8 @@ import pytest
 
 from harness import oracle
 from licserver.errors import VaultError, WrongUse
-from licserver.keys import PrivateKey
-from licserver.secrets_file import change_secrets, open_vault, read_vault
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.security.secrets_file import change_secrets, open_vault, read_vault
 from licserver.settings import Settings
 
 

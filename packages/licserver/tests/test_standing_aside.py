@@ -66,7 +66,7 @@ def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeyp
     with getattr(world.vendor.database, kind)() as connection:
         sleep(0.5)
         monkeypatch.setattr(
-            "licserver.store.postgres.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
+            "licserver.database.postgres.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
         )
         connection.exec_driver_sql("SELECT pg_sleep(0.8)")
         assert rests == []

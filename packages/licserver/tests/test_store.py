@@ -7,11 +7,12 @@ from datetime import date
 import pytest
 
 from harness.engines import postgresql_only, sqlite_only
-from licserver.environment import is_known
+from licserver.database.hot_path import statements
+from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting, UpdateAsk
+from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
+from licserver.domain.environments import is_known
+from licserver.domain.records import Environment, EnvironmentPolicy, Halves
 from licserver.errors import StoreUnavailable
-from licserver.model import Environment, EnvironmentPolicy, Halves
-from licserver.rules import Valid, VerifyRefusal, judge_verify
-from licserver.store import BatchStore, Claim, Sighting, UpdateAsk, statements
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from threading import Barrier
 
 import pytest
 
+from licserver.database import engine
+from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.domain.decisions import Valid, judge_verify
+from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import LicenseLocked
-from licserver.model import Environment, EnvironmentPolicy
-from licserver.rules import Valid, judge_verify
-from licserver.store import BatchStore, Claim, Sighting, engine
 
 
 @pytest.fixture(autouse=True)
@@ -80,16 +81,16 @@ def test_threads_that_race_for_one_environment_take_one_slot(world):
 
 PROCESS = """
 import json, sys
-import licserver.store.engine
-licserver.store.engine.RUN_LIMIT *= 20
+import licserver.database.engine
+licserver.database.engine.RUN_LIMIT *= 20
 from datetime import UTC, datetime
 from pathlib import Path
 from licserver.errors import LicenseLocked
-from licserver.model import Environment, EnvironmentPolicy
-from licserver.rules import Valid, judge_verify
+from licserver.domain.records import Environment, EnvironmentPolicy
+from licserver.domain.decisions import Valid, judge_verify
 from licserver.settings import Settings
-from licserver.store import BatchStore, Claim, Sighting
-from licserver.vendor import Vendor
+from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.services import Vendor
 now = datetime(2026, 6, 15, tzinfo=UTC)
 vendor = Vendor(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment
 store = BatchStore(vendor.database)

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from harness.engines import sqlite_only
+from licserver.database.repositories.last_seen import note_seen
+from licserver.database.repositories.statistics import Counted, add_counts, load_totals
+from licserver.domain.decisions import Offer
+from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailable
-from licserver.model import Environment, EnvironmentPolicy
-from licserver.rules import Offer
-from licserver.store import note_seen
-from licserver.store.totals import Counted, add_counts, load_totals
-from licserver.web import tally as tally_room
-from licserver.web.state import TALLY
-from licserver.web.tally import Tally
+from licserver.web import statistics as tally_room
+from licserver.web.app_state import TALLY
+from licserver.web.statistics import Tally
 
 
 def counted(world) -> dict:

@@ -53,6 +53,6 @@ def test_two_servers_beside_each_other(tmp_path):
 
 def test_a_project_that_does_not_use_it_pays_nothing():
     """The plugin that every pytest run loads imports neither aiohttp nor SQLAlchemy."""
-    code = "import sys, licserver._pytest_plugin as p; print({'aiohttp', 'sqlalchemy'} & set(sys.modules))"
+    code = "import sys, licserver.pytest_plugin as p; print({'aiohttp', 'sqlalchemy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

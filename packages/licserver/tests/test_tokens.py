@@ -7,12 +7,12 @@ from threading import Barrier
 import pytest
 from sqlalchemy import select
 
+from licserver.database.repositories.idempotency import Receipt
+from licserver.database.tables import receipts, tokens
+from licserver.domain.records import ActorKind, LicenseTerms, Scope
 from licserver.errors import Conflict, Unknown, VaultError, WrongUse
-from licserver.masking import mask
-from licserver.model import ActorKind, LicenseTerms, Scope
-from licserver.store import Receipt
-from licserver.store.tables import receipts, tokens
-from licserver.vendor.receipts import Answer, AnsweredAlready
+from licserver.security.redaction import mask
+from licserver.services.idempotency import Answer, AnsweredAlready
 
 
 def test_a_token_is_kept_as_a_hash_and_known_again(world):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from licserver.totp import (
+from licserver.security.totp import (
     draw_recovery_code,
     draw_secret,
     enrolment_uri,

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import select
 
 from harness.console import PASSWORD, Browser
-from licserver.store import Records
-from licserver.store.engine import connect
-from licserver.store.tables import tries
-from licserver.store.tries import Share
-from licserver.vendor.logins import NETWORK_NAME_TRIES, TRIES
+from licserver.database.engine import connect
+from licserver.database.repositories.login_attempts import Share
+from licserver.database.repositories.repository import Records
+from licserver.database.tables import tries
+from licserver.services.logins import NETWORK_NAME_TRIES, TRIES
 
 MINUTE = datetime(2026, 6, 15, 12, tzinfo=UTC)
 ANN, BEN = Share(b"a" * 16, TRIES), Share(b"b" * 16, TRIES)
@@ -111,7 +111,7 @@ def test_what_is_kept_of_a_try(world):
 
 async def test_a_full_queue_is_not_counted(world, users, open_browser, monkeypatch):
     """What one thread cannot hash anyhow is not written down either."""
-    monkeypatch.setattr("licserver.web.console.door._QUEUE", 0)
+    monkeypatch.setattr("licserver.web.console.login_throttle._QUEUE", 0)
     browser = await open_browser()
     await browser.sign_in()
     assert (browser.status, rows(world)) == (429, [])

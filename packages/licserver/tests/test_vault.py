@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from licserver.database.schema import open_database
 from licserver.errors import StoreError, VaultError
-from licserver.secrets_file import change_secrets, new_secrets, open_vault, other_secrets, read_vault
+from licserver.security.secrets_file import change_secrets, new_secrets, open_vault, other_secrets, read_vault
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.store import open_database
-from licserver.vendor import Vendor
 
 KEY = "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST"
 
@@ -195,7 +195,7 @@ def test_the_name_of_the_secrets_survives_a_power_cut(tmp_path, monkeypatch):
     def sync(folder):
         synced.append((folder, (folder / "secrets.json").read_bytes()))
 
-    monkeypatch.setattr("licserver.secrets_file.sync_folder", sync)
+    monkeypatch.setattr("licserver.security.secrets_file.sync_folder", sync)
     settings = Settings(data_dir=tmp_path)
     open_vault(settings)
     change_secrets(settings, lambda held: held.update(of_another_version=1))

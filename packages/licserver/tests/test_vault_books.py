@@ -11,7 +11,7 @@ from licserver.errors import VaultError
 def test_processes_that_start_together_agree_on_the_secrets(tmp_path):
     """Of several first starts at once one draws the secrets, and the others take them."""
     code = (
-        "import sys; from pathlib import Path; from licserver.vendor import Vendor;"
+        "import sys; from pathlib import Path; from licserver.services import Vendor;"
         "from licserver.settings import Settings; sys.stdin.read();"
         "vendor = Vendor(Settings(data_dir=Path(sys.argv[1]))); print(vendor.vault.fingerprint.hex())"
     )

@@ -9,11 +9,11 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from harness.engines import sqlite_only
+from licserver.domain.decisions import has_key_shape
+from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import SettingsError, WrongUse
-from licserver.model import EnvironmentPolicy
-from licserver.rules import has_key_shape
+from licserver.services import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, Vendor
 from licserver.settings import Settings
-from licserver.vendor import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, Vendor
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_ending_a_subscription_ends_its_licenses_and_those_issued_later(world):
 
 def test_a_subscription_that_ends_while_its_keys_are_issued(world, monkeypatch):
     """A long order takes many transactions: what is sold after the end has ended, too."""
-    monkeypatch.setattr("licserver.vendor.issuing.ISSUE_BATCH", 1)
+    monkeypatch.setattr("licserver.services.issuing.ISSUE_BATCH", 1)
     batches = world.vendor.issue("app", LicenseTerms(subscription_id="s-1"), 3)
     keys = next(batches)
     world.vendor.end_subscription("s-1")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from licserver.database.tables import audit
+from licserver.domain.decisions import mask_key
+from licserver.domain.records import SYSTEM, Actor, ActorKind, EnvironmentPolicy, Scope
 from licserver.errors import StoreUnavailable, Unknown, WrongUse
-from licserver.model import SYSTEM, Actor, ActorKind, EnvironmentPolicy, Scope
-from licserver.rules import mask_key
-from licserver.store.tables import audit
-from licserver.vendor import AuditFilter, LicenseTerms
+from licserver.services import AuditFilter, LicenseTerms
 
 ANN = Actor(ActorKind.USER, "ann")
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from licserver.database.repositories import license_search as store_search
+from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.domain.records import Environment, LicenseState
+from licserver.domain.search_words import terms_of, words_of
 from licserver.errors import Unknown, WrongUse
-from licserver.model import Environment, LicenseState
-from licserver.search import terms_of, words_of
-from licserver.store import Seen, note_seen
-from licserver.store import search as store_search
-from licserver.vendor import AuditFilter, LicenseFilter, LicenseTerms
+from licserver.services import AuditFilter, LicenseFilter, LicenseTerms
 
 YESTERDAY, TODAY, LATER = date(2026, 6, 14), date(2026, 6, 15), date(2026, 7, 1)
 

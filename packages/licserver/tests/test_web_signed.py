@@ -11,11 +11,11 @@ from aiohttp.test_utils import make_mocked_request
 from yarl import URL
 
 from harness import oracle
-from licserver import wire
-from licserver.keys import PrivateKey, SigningKey
-from licserver.secrets_file import new_secrets, write_signing_key
-from licserver.web.answers import send
-from licserver.web.signed import AnswerSigner
+from licserver.protocol import public_api
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
+from licserver.security.secrets_file import new_secrets, write_signing_key
+from licserver.web.public.signed_responses import AnswerSigner
+from licserver.web.responses import send
 
 VERIFY, CHECK = "/api/v1/licenses/verify", "/api/v1/update-check"
 
@@ -162,7 +162,7 @@ async def test_no_signature_no_answer(signing_site, monkeypatch, caplog):
     def fail(*_: Any):
         raise RuntimeError("no more entropy")
 
-    monkeypatch.setattr("licserver.web.signed.sign_answer", fail)
+    monkeypatch.setattr("licserver.web.public.signed_responses.sign_answer", fail)
     key = signing_site.world.key()
     with caplog.at_level(logging.ERROR, "licserver.web"):
         status, answered = await call(signing_site, "POST", VERIFY, asked_for(key))
@@ -216,7 +216,7 @@ async def test_an_address_of_other_bytes_is_answered_plainly(signing_key, clock)
         return b""
 
     async def answer(_: web.Request) -> web.StreamResponse:
-        return send(wire.answer_json(200, {}))
+        return send(public_api.answer_json(200, {}))
 
     signer = AnswerSigner([signing_key], clock, no_body, lambda _: "http://a.example")
     for path, signed in (("/x?slug=a", True), ("/x?slug=\udcff", False)):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver import wire
-from licserver.model import Artifact, License, Product, Release
-from licserver.rules import DownloadRefusal, Offer, UpdateRefusal, Valid, VerifyRefusal
+from licserver.domain.decisions import DownloadRefusal, Offer, UpdateRefusal, Valid, VerifyRefusal
+from licserver.domain.records import Artifact, License, Product, Release
+from licserver.protocol import public_api
 
 NOW = datetime(2026, 6, 15, 9, 5, 3, 999999, tzinfo=UTC)
 RELEASE = Release(
@@ -36,7 +36,7 @@ SUCCESS = {
 @pytest.mark.parametrize("takes_slot", [False, True])
 def test_a_valid_key_is_answered_with_four_fields(license_, rest, takes_slot):
     """The body does not tell whether a slot was taken."""
-    answer = wire.answer_verify(Valid(license_, takes_slot=takes_slot))
+    answer = public_api.answer_verify(Valid(license_, takes_slot=takes_slot))
     assert answer.status == 200
     assert answer.content.decode() == '{"valid":true,"product":"Möbel \\"Pro\\"",' + rest + "}"
 
@@ -54,14 +54,14 @@ REASONS = {
 def test_a_refused_key_is_answered_with_the_specified_reason(refusal):
     """Each reason has its status and its exact sentence."""
     status, reason = REASONS[refusal]
-    answer = wire.answer_verify(refusal)
+    answer = public_api.answer_verify(refusal)
     assert answer.status == status
     assert answer.content == b'{"valid":false,"reason":"' + reason.encode() + b'"}'
 
 
 def test_a_malformed_verify_is_answered_with_message_and_errors():
     """The 422 of verify has two fields, and the errors are lists."""
-    answer = wire.answer_invalid_verify(wire.Invalid({"ip": ["No."], "domain": ["Nor this."]}))
+    answer = public_api.answer_invalid_verify(public_api.Invalid({"ip": ["No."], "domain": ["Nor this."]}))
     assert answer.status == 422
     assert answer.content == (
         b'{"message":"No. (and 1 more error)","errors":{"ip":["No."],"domain":["Nor this."]}}'
@@ -70,7 +70,7 @@ def test_a_malformed_verify_is_answered_with_message_and_errors():
 
 def test_a_malformed_update_check_has_a_code_too():
     """The 422 of update-check is of the shape of its other errors (D-21)."""
-    answer = wire.answer_invalid_update(wire.Invalid({"slug": ["No."]}))
+    answer = public_api.answer_invalid_update(public_api.Invalid({"slug": ["No."]}))
     assert answer.status == 422
     assert answer.content == b'{"error":"validation","message":"No.","errors":{"slug":["No."]}}'
 
@@ -92,9 +92,9 @@ CODES = {
 def test_every_other_refusal_has_its_code_and_a_sentence(refusal):
     """Code and status are the specification's, the message is one sentence, and there is nothing else."""
     answer = (
-        wire.answer_update(refusal, None)
+        public_api.answer_update(refusal, None)
         if isinstance(refusal, UpdateRefusal)
-        else wire.answer_download_refusal(refusal)
+        else public_api.answer_download_refusal(refusal)
     )
     status, code = CODES[refusal]
     body = json.loads(answer.content)
@@ -106,7 +106,7 @@ def test_every_other_refusal_has_its_code_and_a_sentence(refusal):
 def test_an_update_is_answered_in_the_order_of_the_specification():
     """Name, slug, version, link, changelog, date, and two nulls; the changelog goes out as it was written."""
     offer = Offer(Product(1, "app", "App"), RELEASE, a_license(), downloadable=True)
-    answer = wire.answer_update(offer, "https://x.example/?a=1&b=2")
+    answer = public_api.answer_update(offer, "https://x.example/?a=1&b=2")
     assert answer.status == 200
     assert answer.content.decode() == (
         '{"name":"App","slug":"app","version":"1.10","download_url":"https://x.example/?a=1&b=2",'
@@ -118,7 +118,7 @@ def test_an_update_is_answered_in_the_order_of_the_specification():
 def test_without_support_the_link_is_absent_and_not_null():
     """Nothing but the one field is missing (D-25)."""
     offer = Offer(Product(1, "app", "App"), RELEASE, a_license(), downloadable=False)
-    with_link, without = (json.loads(wire.answer_update(offer, link).content) for link in ("x", None))
+    with_link, without = (json.loads(public_api.answer_update(offer, link).content) for link in ("x", None))
     assert set(with_link) - set(without) == {"download_url"}
 
 
@@ -127,12 +127,12 @@ def test_last_updated_is_utc():
     local = NOW.astimezone(timezone(timedelta(hours=14)))
     release = Release(5, 1, "1.0", "", local, RELEASE.artifact)
     offer = Offer(Product(1, "app", "App"), release, a_license(), downloadable=True)
-    assert json.loads(wire.answer_update(offer, None).content)["last_updated"] == "2026-06-15 09:05:03"
+    assert json.loads(public_api.answer_update(offer, None).content)["last_updated"] == "2026-06-15 09:05:03"
 
 
 def test_a_file_goes_with_its_headers():
     """Digest, validator and name of the file are told, and that it can be had in parts (D-32)."""
-    assert wire.download_headers(RELEASE) == {
+    assert public_api.download_headers(RELEASE) == {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private",
         "Content-Disposition": 'attachment; filename="app.zip"',
@@ -158,13 +158,13 @@ NAMES = {
 def test_a_file_name_is_told_to_old_clients_and_new(name, header):
     """Plain ASCII stands first, the real name beside it, and nothing breaks out of the header."""
     release = Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b""))
-    assert wire.download_headers(release)["Content-Disposition"] == header
+    assert public_api.download_headers(release)["Content-Disposition"] == header
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_file_name_survives_the_header(name):
     """Whatever the file is called, the header is plain ASCII on one line, and gives the name back."""
-    header = wire.download_headers(Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b"")))[
+    header = public_api.download_headers(Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b"")))[
         "Content-Disposition"
     ]
     assert header.isascii()

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.wire import Invalid, UpdateCall, VerifyCall, parse_query, parse_update_check, parse_verify
+from licserver.protocol.public_api import (
+    Invalid,
+    UpdateCall,
+    VerifyCall,
+    parse_query,
+    parse_update_check,
+    parse_verify,
+)
 
 GOOD = {"license_key": "CP-X", "domain": "https://A.example/", "ip": "192.0.2.1"}
 REQUIRED = {

@@ -24,9 +24,9 @@ from typing import Any
 from aiohttp import web
 
 from licserver.clock import Clock, system_clock
-from licserver.model import EnvironmentPolicy, LicenseTerms, Product, Release
+from licserver.domain.records import EnvironmentPolicy, LicenseTerms, Product, Release
+from licserver.services import Vendor
 from licserver.settings import StandaloneSettings
-from licserver.vendor import Vendor
 from licserver.web import create_app
 from licserver.web.connections import Runner
 
@@ -77,7 +77,7 @@ class LicenseServer:
         return self.vendor.add_product(slug, name or slug, EnvironmentPolicy(environment), **more)
 
     def issue(self, slug: str, **terms: Any) -> str:
-        """Issue a key with terms of `licserver.model.LicenseTerms`; one slot unless told otherwise."""
+        """Issue a key with terms of `domain.records.LicenseTerms`; one slot by default."""
         ((key,),) = self.vendor.issue(slug, LicenseTerms(**terms))
         return key
 

@@ -4,8 +4,8 @@ Everything is kept under its own digest, so that a file never changes under a re
 same file again changes nothing.
 """
 
-from licserver.artifacts.face import Artifacts, Elsewhere, Pieces, Source
 from licserver.artifacts.folder import ArtifactFolder
+from licserver.artifacts.protocol import Artifacts, Elsewhere, Pieces, Source
 from licserver.settings import Settings
 
 __all__ = [

@@ -15,11 +15,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from licserver.artifacts.face import Elsewhere, Pieces
+from licserver.artifacts.protocol import Elsewhere, Pieces
+from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, SettingsError, WrongUse
-from licserver.model import Artifact
+from licserver.protocol.public_api import attachment
 from licserver.settings import Settings
-from licserver.wire import attachment
 
 try:
     import obstore

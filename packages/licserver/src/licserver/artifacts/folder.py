@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError
-from licserver.files import describe_link, open_unlinked, sweep, sync_folder
-from licserver.model import Artifact
+from licserver.security.private_files import describe_link, open_unlinked, sweep, sync_folder
 
 _CHUNK_BYTES: Final = 1 << 20
 

@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from licserver.cli.common import Printer, vendor_command
-from licserver.phrases import say_details
-from licserver.store import Entry
-from licserver.vendor import MAX_PAGE, AuditFilter, Vendor
+from licserver.database.repositories.audit import Entry
+from licserver.services import MAX_PAGE, AuditFilter, Vendor
+from licserver.services.phrases import say_details
 
 
 @click.command()

@@ -7,7 +7,6 @@ from typing import BinaryIO
 
 import click
 
-from licserver.backup import Summary, restore_backup, write_backup
 from licserver.cli.common import (
     Printer,
     data_dir_option,
@@ -17,9 +16,10 @@ from licserver.cli.common import (
 )
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
-from licserver.files import new_file
-from licserver.phrases import plural
-from licserver.vendor import Vendor
+from licserver.security.private_files import new_file
+from licserver.services import Vendor
+from licserver.services.backup import Summary, restore_backup, write_backup
+from licserver.services.phrases import plural
 
 
 @click.command("backup")

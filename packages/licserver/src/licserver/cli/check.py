@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from licserver.checkup import Finding, Level, check_installation
 from licserver.cli.common import Printer, data_dir_option, load_command_settings
 from licserver.clock import system_clock
 from licserver.errors import SettingsError
+from licserver.services.self_check import Finding, Level, check_installation
 
 _SIGNS = {Level.OK: "ok  ", Level.WARNING: "WARN", Level.FAILED: "FAIL"}
 

@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from licserver.environment import is_printable
+from licserver.domain.environments import is_printable
+from licserver.domain.records import Actor, ActorKind
 from licserver.errors import LicserverError, WrongUse
-from licserver.masking import mask
-from licserver.model import Actor, ActorKind
-from licserver.privileges import become_owner
+from licserver.security.privileges import become_owner
+from licserver.security.redaction import mask
+from licserver.services import Vendor
 from licserver.settings import Settings, load_settings
-from licserver.vendor import Vendor
 
 _STEP: Final = 10
 _WHOLE: Final = 1000
@@ -302,10 +302,10 @@ def bind(host: str, port: int) -> list[socket.socket]:
         WrongUse: when the host can be no name.
         OSError: naming the address that cannot be had.
     """
-    from licserver.web import serving  # noqa: PLC0415 - aiohttp takes half of the time that every other command needs
+    from licserver.web import server  # noqa: PLC0415 - aiohttp takes half of the time that every other command needs
 
     try:
-        return serving.bind(host, port)
+        return server.bind(host, port)
     except OSError as problem:
         raise OSError(problem.errno, f"cannot listen on {host} port {port}: {problem.strerror}") from None
     except UnicodeError:  # an empty label, one that is too long, bytes that are no text

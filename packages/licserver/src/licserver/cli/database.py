@@ -8,11 +8,17 @@ from typing import Any
 import click
 
 from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, open_vendor
+from licserver.database import schema
+from licserver.database.engine import Database, connect
 from licserver.errors import StoreError
-from licserver.secrets_file import SECRETS_FILE, expects_database, open_vault, read_secrets, read_vault
+from licserver.security.secrets_file import (
+    SECRETS_FILE,
+    expects_database,
+    open_vault,
+    read_secrets,
+    read_vault,
+)
 from licserver.settings import Settings
-from licserver.store import Database, schema
-from licserver.store.engine import connect
 
 
 @click.group("db", cls=Commands)
@@ -56,7 +62,7 @@ def _none_yet() -> StoreError:
 @_database_command
 def create(settings: Settings, printer: Printer) -> None:
     """Create a new database for secrets that had one, which is lost: no license key is known in it."""
-    from licserver.store import migrate  # noqa: PLC0415 - Alembic takes as long as all the rest
+    from licserver.database import migrate  # noqa: PLC0415 - Alembic takes as long as all the rest
 
     with _connected(settings, make=True) as database:
         schema.check_new(database)
@@ -71,7 +77,7 @@ def create(settings: Settings, printer: Printer) -> None:
 @_database_command
 def upgrade(settings: Settings, printer: Printer) -> None:
     """Bring the database to the schema of this program."""
-    from licserver.store import migrate  # noqa: PLC0415 - the same
+    from licserver.database import migrate  # noqa: PLC0415 - the same
 
     with _connected(settings, make=True) as database:
         if schema.read_version(database) is None:
@@ -96,7 +102,7 @@ def _is_expected(settings: Settings) -> bool:
 @_database_command
 def check(settings: Settings, printer: Printer) -> None:
     """Say whether the database's schema is that of this program; exit code 1 if not."""
-    from licserver.store import migrate  # noqa: PLC0415 - the same
+    from licserver.database import migrate  # noqa: PLC0415 - the same
 
     with _connected(settings) as database:
         schema.check_version(schema.read_version(database))
@@ -109,7 +115,7 @@ def check(settings: Settings, printer: Printer) -> None:
 @_database_command
 def status(settings: Settings, printer: Printer) -> None:
     """Show the database's engine, its schema, and how much it holds."""
-    from licserver.store import migrate  # noqa: PLC0415 - the same
+    from licserver.database import migrate  # noqa: PLC0415 - the same
 
     with _connected(settings) as database:
         found = migrate.read_status(database)

@@ -19,10 +19,10 @@ import click
 
 from licserver.cli.common import bind
 from licserver.clock import system_clock
-from licserver.model import EnvironmentPolicy, LicenseTerms
-from licserver.privileges import become_owner
+from licserver.domain.records import EnvironmentPolicy, LicenseTerms
+from licserver.security.privileges import become_owner
+from licserver.services import Vendor
 from licserver.settings import StandaloneSettings, check_names
-from licserver.vendor import Vendor
 
 SLUG = "demo-notes"
 _PADDING_BYTES = 1 << 20
@@ -56,8 +56,8 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
 
     It listens on 127.0.0.1 only, and everything is gone when it stops (Ctrl-C).
     """
-    from licserver.web import serving  # noqa: PLC0415 - as in serve.py
-    from licserver.web.logs import set_up_logging  # noqa: PLC0415 - as in serve.py
+    from licserver.web import server  # noqa: PLC0415 - as in serve.py
+    from licserver.web.logging import set_up_logging  # noqa: PLC0415 - as in serve.py
 
     check_names()
     if data_dir is not None:
@@ -69,7 +69,7 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
         bind("127.0.0.1", port)[0] as sock,
         tempfile.TemporaryDirectory(prefix="licserver-demo-", dir=data_dir) as folder,
     ):
-        address = serving.address_of(sock)
+        address = server.address_of(sock)
         vendor = Vendor(StandaloneSettings(data_dir=Path(folder), base_url=address))
         try:
             keys = fill(vendor, Path(folder))
@@ -82,7 +82,7 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
                 click.echo(_introduction(address, keys))
                 click.echo(f"listening on {address}")
 
-            asyncio.run(serving.serve(vendor, [sock], announce))
+            asyncio.run(server.serve(vendor, [sock], announce))
         finally:
             vendor.close()
 

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from licserver.cli.common import Commands, Day, DayOrNever, Instant, Printer, Slots, vendor_command
+from licserver.database.repositories.licenses import IssuedLicense
+from licserver.domain.decisions import mask_key
+from licserver.domain.records import LicenseTerms
 from licserver.errors import VaultError, WrongUse
-from licserver.model import LicenseTerms
-from licserver.phrases import plural
-from licserver.rules import mask_key
-from licserver.store import IssuedLicense
-from licserver.vendor import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Vendor
-from licserver.vendor.licenses import Changes
+from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Vendor
+from licserver.services.licenses import Changes
+from licserver.services.phrases import plural
 
 _WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
 

@@ -12,8 +12,8 @@ import click
 
 from licserver import __version__
 from licserver.errors import LicserverError, WrongUse
-from licserver.masking import mask
-from licserver.privileges import user_name
+from licserver.security.privileges import user_name
+from licserver.security.redaction import mask
 
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
@@ -48,9 +48,9 @@ _COMMANDS: Final = {  # name → where it is, and what it is for
     "user": ("licserver.cli.users:user_group", "Add and remove users of the console."),
     "backup": ("licserver.cli.backup:backup", "Write database, secrets and files into one file."),
     "restore": ("licserver.cli.backup:restore", "Make an installation of such a file."),
-    "import": ("licserver.cli.moving:import_", "Take licenses in from a file."),
-    "export": ("licserver.cli.moving:export", "Write all licenses into a file."),
-    "sweep": ("licserver.cli.moving:sweep", "Remove what is older than the settings allow."),
+    "import": ("licserver.cli.transfer:import_", "Take licenses in from a file."),
+    "export": ("licserver.cli.transfer:export", "Write all licenses into a file."),
+    "sweep": ("licserver.cli.transfer:sweep", "Remove what is older than the settings allow."),
     "check": ("licserver.cli.check:check", "Say whether all is well, with advice."),
     "token": ("licserver.cli.tokens:token_group", "Who may use the admin API."),
     "audit": ("licserver.cli.audit:audit", "Show who changed what."),

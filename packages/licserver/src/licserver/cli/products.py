@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from licserver.cli.common import Commands, Printer, vendor_command
-from licserver.cli.sealing import read_sealer, sealing_options, signed_until
+from licserver.cli.manifests import read_sealer, sealing_options, signed_until
+from licserver.domain.records import EnvironmentPolicy, Product, Release
 from licserver.errors import WrongUse
-from licserver.model import EnvironmentPolicy, Product, Release
-from licserver.vendor import Vendor
+from licserver.services import Vendor
 
 _POLICIES = [policy.value for policy in EnvironmentPolicy]
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from licserver import manifest
 from licserver.cli.common import Printer, vendor_command
-from licserver.cli.products import release_group
-from licserver.cli.sealing import (
+from licserver.cli.manifests import (
     read_keys,
     read_sealer,
     read_text,
@@ -17,13 +15,15 @@ from licserver.cli.sealing import (
     sealing_options,
     valid_for_option,
 )
+from licserver.cli.products import release_group
 from licserver.clock import system_clock
+from licserver.domain.decisions import has_slug_shape, parse_version
 from licserver.errors import WrongUse
-from licserver.files import checked_file, digest_of
-from licserver.keys import PrivateKey
-from licserver.manifest import Manifest
-from licserver.rules import has_slug_shape, parse_version
-from licserver.vendor import Vendor
+from licserver.protocol import release_manifests
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.release_manifests import Manifest
+from licserver.security.private_files import checked_file, digest_of
+from licserver.services import Vendor
 
 __all__ = ["release_group"]
 
@@ -51,7 +51,7 @@ def renew(
     if seal is None:
         raise WrongUse("give --release-key or --manifest")
     release = vendor.renew_manifest(slug, version, seal)
-    signed = manifest.read(release.manifest or "")
+    signed = release_manifests.read(release.manifest or "")
     until = signed.manifest.expires_at
     record = {"version": release.version, "signed_until": until, "signed_by": list(signed.key_ids)}
     printer.one(
@@ -125,11 +125,11 @@ def sign(
     now = system_clock().astimezone(UTC)
     wanted = Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
     if add_to is None:
-        signed = manifest.sealed_by_keys(keys, timedelta(days=valid_for))(wanted)
+        signed = release_manifests.sealed_by_keys(keys, timedelta(days=valid_for))(wanted)
     else:
-        signed = manifest.sealed_before(read_text(add_to))(wanted)
+        signed = release_manifests.sealed_before(read_text(add_to))(wanted)
         for key in keys:
-            signed = manifest.add_signature(signed, key)
+            signed = release_manifests.add_signature(signed, key)
     if out is None:
         click.echo(signed.document)
         return

@@ -8,8 +8,8 @@ import click
 
 from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, note_done
 from licserver.clock import system_clock
-from licserver.rotation import Standing, rotate, standings
-from licserver.secrets_file import open_vault
+from licserver.security.rotation import Standing, rotate, standings
+from licserver.security.secrets_file import open_vault
 
 
 @click.group("secret", cls=Commands)

@@ -32,9 +32,9 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
             "--workers needs fork, which Windows does not have; run one worker, or several servers"
         )
     # Here, not at the top: they take half of the time that every other command needs.
-    from licserver.web import serving  # noqa: PLC0415
-    from licserver.web.logs import set_up_logging  # noqa: PLC0415
-    from licserver.web.supervisor import take_supervisor  # noqa: PLC0415
+    from licserver.web import server  # noqa: PLC0415
+    from licserver.web.logging import set_up_logging  # noqa: PLC0415
+    from licserver.web.systemd import take_supervisor  # noqa: PLC0415
 
     tell_supervisor = take_supervisor()
     settings = load_settings(data_dir=data_dir)
@@ -42,11 +42,11 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     # The sockets first: ports below 1024 are root's, which ends with the opening of the data folder.
     with ExitStack() as stack:
         socks = [stack.enter_context(sock) for sock in bind(host, port)]
-        where = {"listening": serving.address_of(socks[0])}
+        where = {"listening": server.address_of(socks[0])}
         admin_socks = []
         if settings.admin_address is not None:
             admin_socks = [stack.enter_context(sock) for sock in bind(*settings.admin_address)]
-            where["admin"] = serving.address_of(admin_socks[0])
+            where["admin"] = server.address_of(admin_socks[0])
 
         def announce() -> None:
             tell_supervisor()
@@ -59,7 +59,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
 
         with opened(data_dir) as vendor:
             if workers == 1:
-                asyncio.run(serving.serve(vendor, socks, announce, admin_socks))
+                asyncio.run(server.serve(vendor, socks, announce, admin_socks))
                 return
             vendor.close()  # checked and set up; each worker opens it for itself
-            serving.serve_with_workers(settings, socks, workers, announce, admin_socks)
+            server.serve_with_workers(settings, socks, workers, announce, admin_socks)

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
-from licserver import keyring
 from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, note_done
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
-from licserver.keys import PrivateKey, SigningKey
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
+from licserver.protocol.response_signatures import newest_first
+from licserver.security import signing_keys
 from licserver.settings import Settings
-from licserver.signatures import newest_first
 
 R = TypeVar("R")
 
@@ -48,7 +48,7 @@ def signing_key_group() -> None:
 def add(settings: Settings, printer: Printer, pem: Path | None) -> None:
     """Add a key that signs answers."""
     private = PrivateKey.generate() if pem is None else PrivateKey.from_pem(_read(pem), str(pem))
-    key = keyring.add_signing_key(settings, private, system_clock().astimezone(UTC))
+    key = signing_keys.add_signing_key(settings, private, system_clock().astimezone(UTC))
     note_done(settings, "signing_key.add", ("signing-key", key.id), given=pem is not None)
     printer.one(_record(key), f"added {key.id}; {_FROM_THEN_ON}\napps pin {key.private.public.text}")
 
@@ -58,7 +58,7 @@ def add(settings: Settings, printer: Printer, pem: Path | None) -> None:
 def list_keys(settings: Settings, printer: Printer) -> None:
     """List all keys, the oldest first."""
     printer.rows(
-        map(_record, keyring.signing_keys(settings)),
+        map(_record, signing_keys.signing_keys(settings)),
         (43, 24, 24, 0),
         "no signing keys: answers are not signed",
     )
@@ -71,7 +71,7 @@ def list_keys(settings: Settings, printer: Printer) -> None:
 @_command
 def retire(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> None:
     """Let the key ID sign nothing any more; its beginning is enough."""
-    key = keyring.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
+    key = signing_keys.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
     note_done(settings, "signing_key.retire", ("signing-key", key.id), last=last)
     printer.one(_record(key), f"retired {key.id}; {_FROM_THEN_ON}")
 
@@ -80,7 +80,7 @@ def retire(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> 
 @_command
 def public(settings: Settings, printer: Printer) -> None:
     """Print what apps pin: the public half of every live key, the newest first."""
-    pins = [key.private.public.text for key in newest_first(keyring.signing_keys(settings))]
+    pins = [key.private.public.text for key in newest_first(signing_keys.signing_keys(settings))]
     if not pins:
         raise WrongUse("there is no live signing key; add one with: licserver signing-key add")
     printer.one({"public_keys": pins}, "\n".join(pins))

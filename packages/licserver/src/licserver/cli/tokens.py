@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from licserver.cli.common import Commands, Day, Printer, plain, vendor_command
-from licserver.model import Scope
-from licserver.store import Token
-from licserver.vendor import Vendor
+from licserver.database.repositories.tokens import Token
+from licserver.domain.records import Scope
+from licserver.services import Vendor
 
 
 @click.group("token", cls=Commands)

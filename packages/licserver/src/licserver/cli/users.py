@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from licserver.cli.common import Commands, Printer, vendor_command
+from licserver.database.repositories.users import UserRow
 from licserver.errors import WrongUse
-from licserver.store.users import UserRow
-from licserver.vendor import Vendor
+from licserver.services import Vendor
 
 
 @click.group("user", cls=Commands)

@@ -6,25 +6,15 @@ from typing import Final, cast
 
 from aiohttp import hdrs, web
 
-from licserver import wire
 from licserver.clock import Clock, system_clock
-from licserver.desk import Desk
-from licserver.rotation import open_ring
+from licserver.database.hot_path.batch_store import BatchStore
+from licserver.database.hot_path.batcher import Desk
+from licserver.protocol import public_api
+from licserver.security.rotation import open_ring
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.store import BatchStore
-from licserver.vendor import Vendor
-from licserver.web import admin, console, download
-from licserver.web.callers import Callers
-from licserver.web.errors import expect, guarded, not_allowed, not_found, refuse_path
-from licserver.web.failures import FailureReport
-from licserver.web.health import healthz, readyz
-from licserver.web.limits import Limits
-from licserver.web.meters import Meter
-from licserver.web.offloop import OffLoop
-from licserver.web.public import PublicEndpoints
-from licserver.web.request_ids import RequestIds
-from licserver.web.signed import AnswerSigner
-from licserver.web.state import (
+from licserver.web import admin, console
+from licserver.web.app_state import (
     ARTIFACTS,
     CLOCK,
     DESK,
@@ -40,7 +30,18 @@ from licserver.web.state import (
     Drain,
     Handler,
 )
-from licserver.web.tally import Tally
+from licserver.web.client_addresses import Callers
+from licserver.web.errors import expect, guarded, not_allowed, not_found, refuse_path
+from licserver.web.failed_requests import FailureReport
+from licserver.web.health import healthz, readyz
+from licserver.web.metric_counters import Meter
+from licserver.web.public import download
+from licserver.web.public.endpoints import PublicEndpoints
+from licserver.web.public.signed_responses import AnswerSigner
+from licserver.web.rate_limits import Limits
+from licserver.web.request_ids import RequestIds
+from licserver.web.statistics import Tally
+from licserver.web.worker_threads import OffLoop
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -65,7 +66,7 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     Raises:
         SettingsError: when the settings name a Redis that cannot be used.
     """
-    app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
+    app = web.Application(client_max_size=public_api.MAX_BODY_BYTES)
     app[LINKS] = links = open_ring(vendor.settings, vendor.vault)
     app[ARTIFACTS] = vendor.artifacts
     app[DESK] = desk = Desk(BatchStore(vendor.database))
@@ -81,14 +82,14 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     app.cleanup_ctx.append(tally.running)
     public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock, callers, limits, tally)
     signer = AnswerSigner(vendor.vault.signing_keys, clock, public.keep_body, public.base_url)
-    verify = _add(app, "POST", wire.VERIFY_PATH, signer.signing(public.verify))
-    update_check = _add(app, "GET", wire.UPDATE_CHECK_PATH, signer.signing(public.update_check))
+    verify = _add(app, "POST", public_api.VERIFY_PATH, signer.signing(public.verify))
+    update_check = _add(app, "GET", public_api.UPDATE_CHECK_PATH, signer.signing(public.update_check))
     app[SHORTCUTS] = {
-        ("POST", wire.VERIFY_PATH): verify,
-        ("GET", wire.UPDATE_CHECK_PATH): update_check,
+        ("POST", public_api.VERIFY_PATH): verify,
+        ("GET", public_api.UPDATE_CHECK_PATH): update_check,
     }
-    _add(app, "GET", wire.DOWNLOAD_PATH, download.update_download)
-    _add(app, "GET", wire.MANIFEST_PATH, download.update_manifest)
+    _add(app, "GET", public_api.DOWNLOAD_PATH, download.update_download)
+    _add(app, "GET", public_api.MANIFEST_PATH, download.update_manifest)
     _add(app, "GET", "/healthz", healthz)
     _add(app, "GET", "/readyz", readyz)
     if vendor.settings.admin_listen is None:
@@ -108,7 +109,7 @@ def create_admin_app(
 
     Args and Raises: as `create_app`.
     """
-    app = web.Application(client_max_size=wire.MAX_BODY_BYTES)
+    app = web.Application(client_max_size=public_api.MAX_BODY_BYTES)
     app[DRAIN] = Drain()
     app[REQUEST_IDS] = RequestIds(vendor.settings)
     app[LIMITS] = Limits(vendor.settings, Callers(vendor.settings))

@@ -11,12 +11,12 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
-from licserver.signatures import MAX_FIELD
 from licserver.web.app import is_https, only_https, take_shortcuts
+from licserver.web.app_state import SHORTCUTS
 from licserver.web.errors import send_error, send_failure
 from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
-from licserver.web.state import SHORTCUTS
 
 IDLE_TIMEOUT: Final = 75.0
 """Seconds between an answer and the next whole head of a request; proxies expect a minute."""

@@ -8,11 +8,11 @@ from typing import Final
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from licserver import wire
 from licserver.errors import StoreUnavailable
-from licserver.web.answers import send
+from licserver.protocol import public_api
+from licserver.web.app_state import Drain, Handler
 from licserver.web.request_ids import RequestIds
-from licserver.web.state import Drain, Handler
+from licserver.web.responses import send
 
 _log = logging.getLogger("licserver.web")
 
@@ -31,7 +31,7 @@ _CODES = {
     404: ("not_found", "There is nothing at this address."),
     405: ("method_not_allowed", "This address does not take this method."),
     408: ("timeout", "The request's body did not arrive in time."),
-    413: ("too_large", f"The request's body is longer than {wire.MAX_BODY_BYTES} bytes."),
+    413: ("too_large", f"The request's body is longer than {public_api.MAX_BODY_BYTES} bytes."),
     415: ("unsupported_media_type", "Content-Encoding is not supported; send the body as it is."),
     417: ("expectation_failed", "This expectation is not supported."),
     429: ("too_many_requests", "Too many requests from this address; wait as long as Retry-After says."),
@@ -41,7 +41,7 @@ _CODES = {
 def send_error(status: int, headers: Mapping[str, str] = _NO_HEADERS) -> web.StreamResponse:
     """Make the response of an error that the specification does not name."""
     problem = _CODES.get(status, ("error", "The request was refused."))
-    return send(wire.answer_error(status, *problem), headers)
+    return send(public_api.answer_error(status, *problem), headers)
 
 
 async def expect(request: web.Request) -> web.StreamResponse | None:
@@ -61,7 +61,7 @@ async def send_continue(request: web.Request) -> None:
 
 def send_unavailable(what: str = "service") -> web.StreamResponse:
     """Make the response of a service that cannot decide now; it is never a verdict."""
-    answer = wire.answer_error(503, "unavailable", f"The {what} is not available now; try again.")
+    answer = public_api.answer_error(503, "unavailable", f"The {what} is not available now; try again.")
     return send(answer, {"Retry-After": "5"})
 
 
@@ -77,7 +77,7 @@ def send_too_many(delay: int) -> web.StreamResponse:
 def send_failure() -> web.StreamResponse:
     """Make the response of a fault of ours."""
     message = "The service failed; the operator will find why in the log."
-    return send(wire.answer_error(500, "internal", message))
+    return send(public_api.answer_error(500, "internal", message))
 
 
 def guarded(
@@ -128,7 +128,7 @@ async def not_found(_request: web.Request) -> web.StreamResponse:
 
 async def refuse_path(_request: web.Request) -> web.StreamResponse:
     """Refuse a path that a proxy may read as another one (D-155)."""
-    return send(wire.answer_error(400, "bad_request", BAD_PATH))
+    return send(public_api.answer_error(400, "bad_request", BAD_PATH))
 
 
 def _answer_problem(request: web.Request, problem: Exception, request_ids: RequestIds) -> web.StreamResponse:

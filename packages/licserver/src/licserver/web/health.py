@@ -6,11 +6,11 @@ from typing import Final
 
 from aiohttp import web
 
-from licserver import wire
 from licserver.errors import StoreUnavailable
-from licserver.web.answers import send
+from licserver.protocol import public_api
+from licserver.web.app_state import DESK, DRAIN
 from licserver.web.errors import send_unavailable
-from licserver.web.state import DESK, DRAIN
+from licserver.web.responses import send
 
 _log = logging.getLogger("licserver.web")
 
@@ -20,7 +20,7 @@ READY_TIMEOUT: Final = 1.5
 
 async def healthz(_request: web.Request) -> web.StreamResponse:
     """Say that the process runs; nothing is asked of the database."""
-    return send(wire.answer_json(200, {"status": "ok"}))
+    return send(public_api.answer_json(200, {"status": "ok"}))
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
@@ -36,4 +36,4 @@ async def readyz(request: web.Request) -> web.StreamResponse:
     except TimeoutError:
         _log.warning("not ready: the database did not answer within %s s", READY_TIMEOUT)
         return send_unavailable()
-    return send(wire.answer_json(200, {"status": "ready"}))
+    return send(public_api.answer_json(200, {"status": "ready"}))

@@ -19,10 +19,10 @@ from prometheus_client.registry import Collector
 from licserver import __version__
 from licserver.errors import StoreUnavailable
 from licserver.settings import Settings
+from licserver.web.app_state import DESK, SHORTCUTS
 from licserver.web.connections import Runner
 from licserver.web.health import READY_TIMEOUT
-from licserver.web.meters import Meter, Meters
-from licserver.web.state import DESK, SHORTCUTS
+from licserver.web.metric_counters import Meter, Meters
 
 PATH: Final = "/metrics"
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from licserver.environment import IpNetwork, normalise_ip, parse_ip
+from licserver.domain.environments import IpNetwork, normalise_ip, parse_ip
 from licserver.settings import Settings
-from licserver.web.callers import ONE_CUSTOMER
+from licserver.web.client_addresses import ONE_CUSTOMER
 
 if sys.platform != "win32":
     import resource

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from licserver.environment import parse_ip
+from licserver.domain.environments import parse_ip
 from licserver.settings import Settings
 
 HEADER: Final = "X-Request-ID"

@@ -15,10 +15,10 @@ from aiohttp import hdrs, web
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
 from licserver.errors import WrongUse
-from licserver.files import checked_name
+from licserver.security.private_files import checked_name
 from licserver.settings import Settings
 from licserver.web.errors import send_continue
-from licserver.web.offloop import OffLoop
+from licserver.web.worker_threads import OffLoop
 
 MAX_FIELD: Final = 1 << 20
 """Bytes of a field that is no file; of all of them together as well."""

@@ -19,8 +19,8 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.errors import HaltServer
 
 from licserver.errors import LicserverError, StoreUnavailable
+from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.vendor import Vendor
 from licserver.web.connections import Runner
 
 _log = logging.getLogger("licserver.serving")

@@ -1,17 +1,17 @@
 """Licenses and their activations through the admin API."""
 
+from licserver.database.repositories.licenses import IssuedLicense
+from licserver.domain.decisions import has_key_shape
+from licserver.domain.records import LicenseTerms
 from licserver.errors import WrongUse
-from licserver.model import LicenseTerms
-from licserver.rules import has_key_shape
-from licserver.store import IssuedLicense
-from licserver.vendor import LicenseFilter
-from licserver.vendor import Page as VendorPage
-from licserver.web.admin import shapes, showing
+from licserver.services import LicenseFilter
+from licserver.services import Page as VendorPage
+from licserver.web.admin import schemas, serialization
 from licserver.web.admin.operations import READ, WRITE, Call, operation, page
 
 
-@operation("GET", "/licenses", READ, query=shapes.LicenseQuery)
-def list_licenses(call: Call) -> shapes.Page[shapes.License]:
+@operation("GET", "/licenses", READ, query=schemas.LicenseQuery)
+def list_licenses(call: Call) -> schemas.Page[schemas.License]:
     """Licenses, filtered and searched."""
     query = call.query
     if has_key_shape((query.q or "").strip().upper()):
@@ -22,8 +22,8 @@ def list_licenses(call: Call) -> shapes.Page[shapes.License]:
     return _licenses(call, call.vendor.find_licenses(which, query.cursor, query.limit))
 
 
-@operation("POST", "/licenses", WRITE, body=shapes.NewLicense, creates=True)
-def issue_license(call: Call) -> shapes.IssuedLicense:
+@operation("POST", "/licenses", WRITE, body=schemas.NewLicense, creates=True)
+def issue_license(call: Call) -> schemas.IssuedLicense:
     """Issue a license; the answer holds its key."""
     new = call.body
     terms = LicenseTerms(
@@ -37,70 +37,70 @@ def issue_license(call: Call) -> shapes.IssuedLicense:
         note=new.note,
     )
     license_, key = call.vendor.issue_one(new.product, terms)
-    return shapes.IssuedLicense(**_license(call, license_).model_dump(), license_key=key)
+    return schemas.IssuedLicense(**_license(call, license_).model_dump(), license_key=key)
 
 
-@operation("POST", "/licenses/lookup", READ, body=shapes.LicenseKey)
-def look_up_license(call: Call) -> shapes.License:
+@operation("POST", "/licenses/lookup", READ, body=schemas.LicenseKey)
+def look_up_license(call: Call) -> schemas.License:
     """The license of a whole key."""
     return _license(call, call.vendor.license(call.body.license_key))
 
 
 @operation("GET", "/licenses/{id}", READ)
-def get_license(call: Call) -> shapes.License:
+def get_license(call: Call) -> schemas.License:
     """One license."""
     return _license(call, call.vendor.license(call.license_id))
 
 
-@operation("PATCH", "/licenses/{id}", WRITE, body=shapes.LicenseChange)
-def change_license(call: Call) -> shapes.License:
+@operation("PATCH", "/licenses/{id}", WRITE, body=schemas.LicenseChange)
+def change_license(call: Call) -> schemas.License:
     """Change what is agreed about a license."""
     wanted = {name: getattr(call.body, name) for name in call.body.model_fields_set}
     return _license(call, call.vendor.change(call.license_id, **wanted))
 
 
-@operation("POST", "/licenses/{id}/revoke", WRITE, body=shapes.Reason)
-def revoke_license(call: Call) -> shapes.License:
+@operation("POST", "/licenses/{id}/revoke", WRITE, body=schemas.Reason)
+def revoke_license(call: Call) -> schemas.License:
     """Revoke a license."""
     return _license(call, call.vendor.revoke(call.license_id, call.body.reason))
 
 
 @operation("POST", "/licenses/{id}/reinstate", WRITE)
-def reinstate_license(call: Call) -> shapes.License:
+def reinstate_license(call: Call) -> schemas.License:
     """Take a revocation back."""
     return _license(call, call.vendor.reinstate(call.license_id))
 
 
 @operation("POST", "/licenses/{id}/reveal", WRITE)
-def reveal_license_key(call: Call) -> shapes.RevealedKey:
+def reveal_license_key(call: Call) -> schemas.RevealedKey:
     """A license's whole key; noted in the audit log."""
-    return shapes.RevealedKey(license_key=call.vendor.reveal(call.license_id))
+    return schemas.RevealedKey(license_key=call.vendor.reveal(call.license_id))
 
 
-@operation("GET", "/licenses/{id}/activations", READ, query=shapes.Paging)
-def list_activations(call: Call) -> shapes.Page[shapes.Activation]:
+@operation("GET", "/licenses/{id}/activations", READ, query=schemas.Paging)
+def list_activations(call: Call) -> schemas.Page[schemas.Activation]:
     """A license's activations, by domain."""
     found = call.vendor.activation_page(call.license_id, call.query.cursor, call.query.limit)
-    return shapes.Page[shapes.Activation](**page(found, showing.activation))
+    return schemas.Page[schemas.Activation](**page(found, serialization.activation))
 
 
-@operation("POST", "/licenses/{id}/deactivate", WRITE, body=shapes.Place)
-def free_slots(call: Call) -> shapes.Freed:
+@operation("POST", "/licenses/{id}/deactivate", WRITE, body=schemas.Place)
+def free_slots(call: Call) -> schemas.Freed:
     """Free the slots of a domain or an address."""
-    return shapes.Freed(freed=call.vendor.deactivate(call.license_id, call.body.environment))
+    return schemas.Freed(freed=call.vendor.deactivate(call.license_id, call.body.environment))
 
 
-@operation("GET", "/products/{slug}/releases/{version}/licenses", READ, query=shapes.Paging)
-def list_downloaders(call: Call) -> shapes.Page[shapes.License]:
+@operation("GET", "/products/{slug}/releases/{version}/licenses", READ, query=schemas.Paging)
+def list_downloaders(call: Call) -> schemas.Page[schemas.License]:
     """Who may still download a release."""
     slug, version = call.path["slug"], call.path["version"]
     found = call.vendor.who_may_download(slug, version, call.query.cursor, call.query.limit)
     return _licenses(call, found)
 
 
-def _license(call: Call, license_: IssuedLicense) -> shapes.License:
-    return showing.license_(license_, call.vendor)
+def _license(call: Call, license_: IssuedLicense) -> schemas.License:
+    return serialization.license_(license_, call.vendor)
 
 
-def _licenses(call: Call, found: VendorPage[IssuedLicense]) -> shapes.Page[shapes.License]:
-    return shapes.Page[shapes.License](**page(found, lambda one: _license(call, one)))
+def _licenses(call: Call, found: VendorPage[IssuedLicense]) -> schemas.Page[schemas.License]:
+    return schemas.Page[schemas.License](**page(found, lambda one: _license(call, one)))

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
+from licserver.domain.records import Scope
 from licserver.errors import Unknown
-from licserver.model import Scope
-from licserver.vendor import Page, Vendor
-from licserver.vendor.licenses import has_id_shape
-from licserver.web.admin import shapes
+from licserver.services import Page, Vendor
+from licserver.services.licenses import has_id_shape
+from licserver.web.admin import schemas
 
 READ, WRITE = Scope.READ, Scope.WRITE
 
@@ -68,8 +68,8 @@ class Operation:
     path: str
     scope: Scope
     run: Callable[[Call], BaseModel]
-    query: type[shapes.Taken]
-    body: type[shapes.Taken] | None
+    query: type[schemas.Taken]
+    body: type[schemas.Taken] | None
     creates: bool
 
 
@@ -82,8 +82,8 @@ def operation(
     path: str,
     scope: Scope,
     *,
-    query: type[shapes.Taken] = shapes.Nothing,
-    body: type[shapes.Taken] | None = None,
+    query: type[schemas.Taken] = schemas.Nothing,
+    body: type[schemas.Taken] | None = None,
     creates: bool = False,
 ) -> Callable[[Callable[[Call], Gives]], Callable[[Call], Gives]]:
     """Make an operation of a function; as `Operation`."""

@@ -17,8 +17,8 @@ from licserver.errors import (
     Unknown,
     WrongUse,
 )
-from licserver.masking import mask
-from licserver.web.state import REQUEST_IDS
+from licserver.security.redaction import mask
+from licserver.web.app_state import REQUEST_IDS
 from licserver.web.uploads import TooLarge
 
 CONTENT_TYPE: Final = "application/problem+json"

@@ -7,23 +7,32 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.errors import ArtifactsError, WrongUse
-from licserver.vendor import Vendor
-from licserver.vendor.users import SignedIn
+from licserver.services import Vendor
+from licserver.services.users import SignedIn
+from licserver.web.app_state import FAILURES, METER, Drain, Handler
 from licserver.web.console import headers, sessions
 from licserver.web.console.assets import PREFIX, Asset, load_assets
-from licserver.web.console.edge import SIGN_IN, Edge, go, is_browsed, is_of_ours, is_own, sentence, to_sign_in
-from licserver.web.console.entrance import ACCOUNT, Entrance
-from licserver.web.console.frame import Frame
-from licserver.web.console.once import read_id
+from licserver.web.console.handlers import (
+    SIGN_IN,
+    Edge,
+    go,
+    is_browsed,
+    is_of_ours,
+    is_own,
+    sentence,
+    to_sign_in,
+)
+from licserver.web.console.idempotency import read_id
+from licserver.web.console.login import ACCOUNT, Entrance
+from licserver.web.console.page_context import File, Reply, Visit
 from licserver.web.console.routes import ROUTES, UPLOAD_FIELDS, UPLOADS, Address, Show, Take
 from licserver.web.console.second_factor import SecondFactorPages
-from licserver.web.console.visit import File, Reply, Visit
+from licserver.web.console.templating import Frame
 from licserver.web.errors import expect
-from licserver.web.limits import Limits
-from licserver.web.meters import CONSOLE
-from licserver.web.offloop import OffLoop
-from licserver.web.state import FAILURES, METER, Drain, Handler
+from licserver.web.metric_counters import CONSOLE
+from licserver.web.rate_limits import Limits
 from licserver.web.uploads import Upload, received
+from licserver.web.worker_threads import OffLoop
 
 
 def mount(

@@ -6,11 +6,11 @@ from typing import Any
 
 from aiohttp import web
 
-from licserver.csvcells import to_line
 from licserver.errors import LicserverError
+from licserver.protocol.csv_cells import to_line
 from licserver.web.console import headers
-from licserver.web.console.visit import Csv
-from licserver.web.offloop import OffLoop
+from licserver.web.console.page_context import Csv
+from licserver.web.worker_threads import OffLoop
 
 _log = logging.getLogger("licserver.console")
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from licserver.web.console.once import once
+from licserver.web.console.idempotency import once
+from licserver.web.console.page_context import File, Reply, Visit
 from licserver.web.console.pages import account, audit, changes, licenses, overview, products, releases
-from licserver.web.console.visit import File, Reply, Visit
 
 Show = Callable[[Visit], Reply]
 Take = Callable[[Visit, File], Reply]

@@ -7,14 +7,14 @@ from aiohttp import web
 from markupsafe import Markup
 
 from licserver.errors import WrongUse
-from licserver.vendor import Vendor
-from licserver.vendor.logins import CODE_FAILED, SIGN_IN_FAILED
-from licserver.vendor.users import Needs, SignedIn
+from licserver.services import Vendor
+from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED
+from licserver.services.users import Needs, SignedIn
+from licserver.web.app_state import Handler
 from licserver.web.console import headers, sessions
-from licserver.web.console.door import TooManyTriesError
-from licserver.web.console.edge import Edge, go, is_own, sentence, to_sign_in
-from licserver.web.console.entrance import ACCOUNT, CODE, SECOND_FACTOR, TOO_MANY, Entrance
-from licserver.web.state import Handler
+from licserver.web.console.handlers import Edge, go, is_own, sentence, to_sign_in
+from licserver.web.console.login import ACCOUNT, CODE, SECOND_FACTOR, TOO_MANY, Entrance
+from licserver.web.console.login_throttle import TooManyTriesError
 
 _WRONG_CODE = "This code is wrong, or was used already. Your app shows a new one every 30 seconds."
 

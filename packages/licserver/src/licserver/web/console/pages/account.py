@@ -1,6 +1,6 @@
 """One's own account."""
 
-from licserver.web.console.visit import Page, Visit
+from licserver.web.console.page_context import Page, Visit
 
 
 def show(visit: Visit) -> Page:

@@ -5,12 +5,12 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from licserver.model import ActorKind
-from licserver.phrases import say_details
-from licserver.store import Entry
-from licserver.vendor import MAX_PAGE, AuditFilter
-from licserver.vendor import Page as Some
-from licserver.web.console.visit import Csv, Page, Visit, in_pages
+from licserver.database.repositories.audit import Entry
+from licserver.domain.records import ActorKind
+from licserver.services import MAX_PAGE, AuditFilter
+from licserver.services import Page as Some
+from licserver.services.phrases import say_details
+from licserver.web.console.page_context import Csv, Page, Visit, in_pages
 
 _SHOWN: Final = 50
 

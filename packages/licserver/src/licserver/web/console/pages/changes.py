@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from licserver.model import Environment
+from licserver.domain.records import Environment
 from licserver.web.console.fields import is_touched, read_day, read_slots
+from licserver.web.console.page_context import Moved, Page, Reply, Visit
 from licserver.web.console.pages import licenses
-from licserver.web.console.visit import Moved, Page, Reply, Visit
 
 
 def _back(visit: Visit, done: str) -> Moved:

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from licserver.database.repositories.licenses import IssuedLicense
+from licserver.domain.decisions import has_key_shape
+from licserver.domain.records import LicenseState, LicenseTerms
 from licserver.errors import WrongUse
-from licserver.masking import holds_key
-from licserver.model import LicenseState, LicenseTerms
-from licserver.rules import has_key_shape
-from licserver.store import IssuedLicense
-from licserver.vendor import MAX_PAGE, AuditFilter, LicenseFilter
-from licserver.vendor import Page as Some
+from licserver.security.redaction import holds_key
+from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
+from licserver.services import Page as Some
 from licserver.web.console.fields import is_touched, read_day, read_slots
+from licserver.web.console.page_context import Csv, Moved, Page, Visit, in_pages
 from licserver.web.console.pages.audit import draw_entry
-from licserver.web.console.standing import describe, describe_updates
-from licserver.web.console.visit import Csv, Moved, Page, Visit, in_pages
+from licserver.web.console.status_labels import describe, describe_updates
 
 _SHOWN: Final = 50
 SEARCHED: Final = ("q", "product", "state", "from", "until")

@@ -7,10 +7,10 @@ from datetime import date, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from licserver.store.totals import Total
-from licserver.vendor import Vendor
+from licserver.database.repositories.statistics import Total
+from licserver.services import Vendor
 from licserver.web.console.charts import Plot, Series
-from licserver.web.console.visit import Page, Visit
+from licserver.web.console.page_context import Page, Visit
 
 DAYS: Final = 30
 _VERSION_DAYS: Final = 7

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import WrongUse
-from licserver.model import EnvironmentPolicy
-from licserver.web.console.visit import Csv, Moved, Page, Visit
+from licserver.web.console.page_context import Csv, Moved, Page, Visit
 
 POLICIES: Final = {
     EnvironmentPolicy.DOMAIN: "a domain (desktop apps)",

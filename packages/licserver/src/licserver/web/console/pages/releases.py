@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from licserver.changelog import clean, is_html
-from licserver.model import Product, Release
-from licserver.vendor import MAX_PAGE, Vendor
-from licserver.web.console.once import do_once
+from licserver.domain.changelogs import clean, is_html
+from licserver.domain.records import Product, Release
+from licserver.services import MAX_PAGE, Vendor
+from licserver.web.console.idempotency import do_once
+from licserver.web.console.page_context import Csv, File, Moved, Page, Visit, in_pages
 from licserver.web.console.pages.licenses import CELLS, draw_row, write_cells
-from licserver.web.console.visit import Csv, File, Moved, Page, Visit, in_pages
 
 
 def publish(visit: Visit, file: File) -> Moved:

@@ -1,0 +1,328 @@
+"""All rows of a database, out and in again: for a backup, which any engine can take back.
+
+What is written names its columns and what they hold. So a backup of an older schema can be read: its tables
+are made as they were, filled, and then upgraded.
+"""
+
+import gzip
+import io
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import islice
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import (
+    Column,
+    Connection,
+    Date,
+    DateTime,
+    LargeBinary,
+    MetaData,
+    Table,
+    delete,
+    func,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from licserver.database.bulk import BulkWriter
+from licserver.database.engine import Database
+from licserver.database.migrate import make_config
+from licserver.database.repositories.retention import WATCHED
+from licserver.database.schema import HEAD, alembic_version, read_version
+from licserver.database.tables import facts, failed_logins, metadata, products, releases, sessions, tries
+from licserver.domain.records import Artifact
+from licserver.errors import StoreError
+
+ROWS: Final = 10_000
+"""Rows of a piece: what is held in memory at a time."""
+
+MAX_ROW: Final = 4 << 20
+"""Characters of a row; the longest, a changelog in emoji, has 2.4 million."""
+
+_BLOCK: Final = 1 << 16
+"""Characters that are unpacked at a time."""
+
+_FETCHED: Final = 1_000
+"""Rows that are asked for at a time, of a database that has others to answer between."""
+
+_KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
+    "bytes": (lambda held: b64encode(held).decode(), b64decode),
+    "instant": (lambda held: held.astimezone(UTC).isoformat(), datetime.fromisoformat),
+    "date": (lambda held: held.isoformat(), date.fromisoformat),
+}
+"""How what JSON has no word for is written and read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A table's name and columns.
+
+    Args:
+        name: The table's.
+        columns: Each column's name, with the kind of what it holds; `plain` is what JSON has.
+    """
+
+    name: str
+    columns: Sequence[tuple[str, str]]
+
+
+class Snapshot:
+    """One state of a database, as long as it takes to read it.
+
+    Args:
+        connection: Within `Database.snapshot`.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection.execution_options(yield_per=_FETCHED)
+        self.layouts: Final = [
+            Layout(table.name, [(column.name, _kind_of(column.type)) for column in table.columns])
+            for table in metadata.sorted_tables
+        ]
+
+    def artifacts(self) -> Iterator[Artifact]:
+        """Give what lies outside the database: the files of all releases, each once."""
+        columns = (releases.c.file_name, releases.c.size, releases.c.sha256)
+        for row in self._connection.execute(select(*columns).distinct()):
+            yield Artifact(*row)
+
+    def pieces(self, layout: Layout) -> Iterator[tuple[int, bytes]]:
+        """Give a table's rows, in pieces that `Loading.add` takes, each with its number of rows."""
+        table = metadata.tables[layout.name]
+        writers = _positions(layout, 0)
+        result = self._connection.execute(select(table))
+        while rows := [_convert(row, writers) for row in islice(result, ROWS)]:
+            yield len(rows), _pack(rows)
+
+
+@contextmanager
+def take_snapshot(database: Database) -> Iterator[Snapshot]:
+    """Read one state of a database while others write.
+
+    Raises:
+        StoreUnavailable: when the database fails.
+    """
+    with database.snapshot() as connection:
+        yield Snapshot(connection)
+
+
+class Loading:
+    """Rows on their way in.
+
+    Args:
+        connection: Within a transaction.
+        layouts: Of all tables that will come.
+    """
+
+    def __init__(self, connection: Connection, layouts: Sequence[Layout]) -> None:
+        there = MetaData()
+        there.reflect(connection, only=[layout.name for layout in layouts])
+        self._connection = connection
+        self._layouts = {layout.name: layout for layout in layouts}
+        self._writers = {layout.name: BulkWriter(_ordered(there, layout)) for layout in layouts}
+
+    def add(self, name: str, piece: bytes) -> int:
+        """Write a piece of a table; returns its number of rows.
+
+        Raises:
+            ValueError, TypeError, EOFError, RecursionError, gzip.BadGzipFile, zlib.error: when the piece is
+                damaged or forged.
+        """
+        layout = self._layouts[name]
+        readers, width, count = _positions(layout, 1), len(layout.columns), 0
+        for rows in _batches(_unpack(piece)):
+            if any(len(row) != width for row in rows):
+                raise ValueError("a row has not the columns of its table")
+            self._writers[name].write(self._connection, [tuple(_convert(row, readers)) for row in rows])
+            count += len(rows)
+        return count
+
+
+@contextmanager
+def loading(
+    database: Database,
+    revision: str,
+    layouts: Sequence[Layout],
+    *,
+    anew: bool,
+    at_last: Callable[[], None],
+) -> Iterator[Loading]:
+    """Fill a database in one transaction, and bring it to this program's schema.
+
+    Args:
+        database: The one to fill.
+        revision: The schema that the rows were written with.
+        layouts: The tables that will come, those that others refer to first.
+        anew: Whether to remove what is there.
+        at_last: Done when nothing but the commit is left to do; what it raises undoes all.
+
+    Raises:
+        StoreError: when rows would refer to nothing.
+        StoreUnavailable: when the database fails; then nothing has changed.
+    """
+    config = make_config()
+    with database.unhurried(enforced=False) as connection:
+        config.attributes["connection"] = connection
+        if anew:
+            _drop_all(connection)
+        _make_schema(connection, config, revision)
+        yield Loading(connection, layouts)
+        if revision != HEAD:
+            command.upgrade(config, "head")
+        _forget(connection)
+        if database.is_remote:
+            _go_on_numbering(connection)
+        elif connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+            raise StoreError("the backup has rows that refer to nothing; nothing was changed")
+        at_last()
+
+
+def holds_something(database: Database) -> bool:
+    """Tell whether somebody's books are in a database.
+
+    Raises:
+        StoreError: when it has tables of our names that are not ours.
+        StoreUnavailable: when it cannot be asked.
+    """
+    if read_version(database) is None:
+        return False
+    with database.reading() as connection:
+        return connection.scalar(select(func.count()).select_from(products)) != 0
+
+
+def _make_schema(connection: Connection, config: Config, revision: str) -> None:
+    """Have empty tables of a schema; those that are there already are empty, or another schema's."""
+    there = set(inspect(connection).get_table_names())
+    if not there.isdisjoint(metadata.tables):
+        _drop_all(connection)
+    command.upgrade(config, revision)
+
+
+def _drop_all(connection: Connection) -> None:
+    ours = MetaData()
+    names = {*metadata.tables, alembic_version.name}
+    ours.reflect(connection, only=lambda name, _: name in names)
+    ours.drop_all(connection)
+
+
+def _forget(connection: Connection) -> None:
+    """Remove what was true on the day of the backup only.
+
+    Nobody knows who was seen since then, so the time begins anew in which a slot is kept (D-105). A session
+    may have been ended since (D-102), and who tried passwords then is of no interest.
+    """
+    connection.execute(delete(sessions))
+    connection.execute(delete(tries))
+    connection.execute(delete(failed_logins))
+    connection.execute(delete(facts).where(facts.c.name == WATCHED))
+
+
+def _go_on_numbering(connection: Connection) -> None:
+    """Have PostgreSQL number new rows after the highest that came."""
+    for table in metadata.sorted_tables:
+        if (column := table.autoincrement_column) is None:
+            continue
+        sequence = connection.scalar(
+            text("SELECT pg_get_serial_sequence(:name, :column)"), {"name": table.name, "column": column.name}
+        )
+        if sequence is not None:
+            highest = connection.scalar(select(func.max(column)))
+            connection.execute(
+                text("SELECT setval(:sequence, :number, :called)"),
+                {"sequence": sequence, "number": highest or 1, "called": highest is not None},
+            )
+
+
+def _ordered(there: MetaData, layout: Layout) -> Table:
+    """Name a table's columns in the order in which they were written: migrations come to another one."""
+    table, names = there.tables.get(layout.name), [name for name, _ in layout.columns]
+    if table is None or set(table.columns.keys()) != set(names):
+        raise StoreError(f"the backup's table {layout.name!r} is not that of its schema")
+    return Table(table.name, MetaData(), *(Column(name, table.columns[name].type) for name in names))
+
+
+def _kind_of(held: TypeEngine[Any]) -> str:
+    if isinstance(held, TypeDecorator):
+        held = held.impl_instance
+    match held:
+        case LargeBinary():
+            return "bytes"
+        case DateTime():
+            return "instant"
+        case Date():
+            return "date"
+        case _:
+            return "plain"
+
+
+def _positions(layout: Layout, way: int) -> list[tuple[int, Callable[[Any], Any]]]:
+    return [(at, _KINDS[kind][way]) for at, (_, kind) in enumerate(layout.columns) if kind in _KINDS]
+
+
+def _convert(row: Sequence[Any], converters: Sequence[tuple[int, Callable[[Any], Any]]]) -> list[Any]:
+    held = list(row)
+    for at, convert in converters:
+        if held[at] is not None:
+            held[at] = convert(held[at])
+    return held
+
+
+def _batches(rows: Iterator[tuple[list[Any], int]]) -> Iterator[list[list[Any]]]:
+    """Group rows, each with its length in characters, so that a group is small in both."""
+    batch: list[list[Any]] = []
+    size = 0
+    for row, length in rows:
+        batch.append(row)
+        size += length
+        if len(batch) >= ROWS or size >= MAX_ROW:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
+    """Read what `_pack` wrote, a row at a time, each with its length in characters.
+
+    Gzip packs a gigabyte of forged rows into a megabyte: neither the text nor its rows are held as a whole.
+    """
+    source, decode = gzip.GzipFile(fileobj=io.BytesIO(piece)), json.JSONDecoder().raw_decode
+    text, at, before = "", 0, "["
+    while True:
+        mark = text[at : at + 1]
+        if mark == "]" and before == ",":
+            if text[at + 1 :] or source.read(1):
+                raise ValueError("more than rows")
+            return
+        if mark not in {before, ""}:
+            raise ValueError("no rows")
+        try:
+            row, end = decode(text, at + 1)
+        except json.JSONDecodeError:  # it may be cut off
+            text, at = text[at:], 0
+            if len(text) > MAX_ROW:
+                raise ValueError("a row is too long") from None
+            if not (
+                more := source.read(max(_BLOCK, len(text)))
+            ):  # twice as much: each row is tried a few times
+                raise EOFError from None
+            text += more.decode("ascii")
+            continue
+        if not isinstance(row, list):
+            raise TypeError("no row")
+        yield row, end - at
+        at, before = end, ","
+
+
+def _pack(rows: list[list[Any]]) -> bytes:
+    # No instant in it: the same rows are the same bytes.
+    return gzip.compress(json.dumps(rows, separators=(",", ":")).encode(), compresslevel=1, mtime=0)

@@ -1,0 +1,1 @@
+"""Lookups and activations of the public endpoints, batched."""

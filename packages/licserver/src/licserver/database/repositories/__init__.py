@@ -1,0 +1,1 @@
+"""Reads and writes of everything that a vendor manages: plain SQLAlchemy, one file a subject."""

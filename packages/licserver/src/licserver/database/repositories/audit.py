@@ -1,0 +1,153 @@
+"""The audit log: who changed what, written in the transaction of the change."""
+
+import heapq
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, func, insert, select
+
+from licserver.database.repositories.base import Shelf
+from licserver.database.tables import audit
+from licserver.domain.records import Actor, ActorKind
+
+
+class Entry(NamedTuple):
+    """A line of the audit log.
+
+    Args:
+        id: Its number; later ones are greater.
+        at: When.
+        actor: Who.
+        action: What, as ``license.revoke``.
+        object_kind: Of what: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``,
+            ``list`` (a file of the console's), ``installation`` (its backup), ``database`` (a sweep of it),
+            ``secret``, ``signing-key``.
+        object_id: Which: a license's id in hexadecimal digits, a slug, ``slug/version``, a name, a key's id.
+        details: What else; without license keys and secrets.
+    """
+
+    id: int
+    at: datetime
+    actor: Actor
+    action: str
+    object_kind: str
+    object_id: str
+    details: dict[str, Any]
+
+
+class AuditBooks(Shelf):
+    """Lines are added, and read; none is ever changed."""
+
+    def note(
+        self, at: datetime, actor: Actor, action: str, object_: tuple[str, str], details: dict[str, Any]
+    ) -> None:
+        """Add a line; call it within `together`, beside the change.
+
+        Args:
+            at: When.
+            actor: Who.
+            action: What.
+            object_: Kind and id.
+            details: For JSON.
+        """
+        row = {
+            "at": at,
+            "actor_kind": actor.kind.value,
+            "actor_name": actor.name,
+            "action": action,
+            "object_kind": object_[0],
+            "object_id": object_[1],
+            "details": json.dumps(details, ensure_ascii=False, separators=(",", ":")),
+        }
+        with self._writing() as connection:
+            connection.execute(insert(audit).values(row))
+
+    def audit_page(
+        self,
+        before: int | None,
+        limit: int,
+        *,
+        object_: tuple[str, str] | None = None,
+        kind: ActorKind | None = None,
+        name: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[Entry]:
+        """Load lines, the newest first.
+
+        Args:
+            before: The number of the last line that is known, or None.
+            limit: How many at most.
+            object_: Only of this kind and id.
+            kind: Only by this way.
+            name: Only by whom this names.
+            since: Not older than this.
+            until: Older than this.
+        """
+        statement = select(audit).order_by(audit.c.id.desc()).limit(limit)
+        wanted = [
+            (audit.c.object_kind, object_ and object_[0]),
+            (audit.c.object_id, object_ and object_[1]),
+        ]
+        goes_by_actors = object_ is None and (kind is not None or name is not None)
+        if not goes_by_actors:
+            wanted += [(audit.c.actor_kind, kind and kind.value), (audit.c.actor_name, name)]
+        for column, value in wanted:
+            if value is not None:
+                statement = statement.where(column == value)
+        if before is not None:
+            statement = statement.where(audit.c.id < before)
+        with self._reading() as connection:
+            if since is not None:  # by number, so that the order is that of an index
+                first = select(audit.c.id).where(audit.c.at >= since).order_by(audit.c.at, audit.c.id)
+                if (number := connection.scalar(first.limit(1))) is None:
+                    return []
+                statement = statement.where(audit.c.id >= number)
+            if until is not None:
+                last = (
+                    select(audit.c.id)
+                    .where(audit.c.at < until)
+                    .order_by(audit.c.at.desc(), audit.c.id.desc())
+                )
+                if (number := connection.scalar(last.limit(1))) is None:
+                    return []
+                statement = statement.where(audit.c.id <= number)
+            if goes_by_actors:
+                statement = _of_actors(connection, statement, _actors(connection, kind, name), limit)
+            return [_read_entry(row) for row in connection.execute(statement)]
+
+
+def _of_actors(
+    connection: Connection, statement: Select[Any], actors: Iterator[tuple[str, str]], limit: int
+) -> Select[Any]:
+    """Select the newest lines of some actors, who are few.
+
+    Along the index of each: none has the lines of several in the order of their numbers, and going back
+    through all lines to find three old ones takes a second in a million.
+    """
+    numbers: list[int] = []
+    for kind, name in actors:
+        theirs = statement.where(audit.c.actor_kind == kind, audit.c.actor_name == name)
+        numbers += connection.scalars(theirs.with_only_columns(audit.c.id))
+    newest = heapq.nlargest(limit, numbers)
+    return select(audit).where(audit.c.id.in_(newest)).order_by(audit.c.id.desc())
+
+
+def _actors(connection: Connection, kind: ActorKind | None, name: str | None) -> Iterator[tuple[str, str]]:
+    """Name all whom a kind and a name may mean; names are found from one to the next, along the index."""
+    for one in [kind] if kind is not None else list(ActorKind):
+        if name is not None:
+            yield one.value, name
+            continue
+        names = select(func.min(audit.c.actor_name)).where(audit.c.actor_kind == one.value)
+        found = connection.scalar(names)
+        while found is not None:
+            yield one.value, found
+            found = connection.scalar(names.where(audit.c.actor_name > found))
+
+
+def _read_entry(row: Row[Any]) -> Entry:
+    actor = Actor(ActorKind(row.actor_kind), row.actor_name)
+    return Entry(row.id, row.at, actor, row.action, row.object_kind, row.object_id, json.loads(row.details))

@@ -1,0 +1,149 @@
+"""Removing what is older than it need be, a few rows at a time, so that nobody waits."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tuple_
+from sqlalchemy.exc import IntegrityError
+
+from licserver.database.engine import Database
+from licserver.database.repositories.login_attempts import forget_tries
+from licserver.database.tables import (
+    activations,
+    audit,
+    facts,
+    failed_logins,
+    known_addresses,
+    receipts,
+    sessions,
+)
+
+BATCH: Final = 1_000
+"""Rows of a transaction."""
+
+WATCHED: Final = "activations_watched_since"
+"""The fact that says when somebody first asked for stale activations; without it that is anew."""
+
+ADDRESS_KEPT: Final = timedelta(days=90)
+"""After so long without a sign-in an address of a user is an unknown one again."""
+
+_seen: Final = func.coalesce(activations.c.last_seen_at, activations.c.activated_at)
+
+
+class Retention:
+    """Removes rows.
+
+    Every method raises `StoreUnavailable` when the database fails; what was removed until then stays removed.
+
+    Args:
+        database: The vendor's.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def watched_since(self, now: datetime) -> datetime:
+        """When somebody first asked for stale activations; that is now, the first time (D-105)."""
+        with self._database.writing() as connection:
+            known = self._watched(connection)
+            if known is None:
+                try:
+                    with connection.begin_nested():
+                        value = now.astimezone(UTC).isoformat().encode()
+                        connection.execute(insert(facts).values(name=WATCHED, value=value))
+                except IntegrityError:  # somebody was faster
+                    pass
+                known = self._watched(connection) or now
+        return known
+
+    def _watched(self, connection: Connection) -> datetime | None:
+        held = connection.scalar(select(facts.c.value).where(facts.c.name == WATCHED))
+        return None if held is None else datetime.fromisoformat(bytes(held).decode())
+
+    def stale(self, before: datetime, watched_since: datetime) -> Iterator[list[tuple[bytes, int]]]:
+        """Free the slots of activations that were not seen for long, in batches.
+
+        Args:
+            before: Whoever was last seen before this is stale.
+            watched_since: Everybody counts as seen at that instant: what was noted before it may be missing.
+
+        Returns:
+            For each batch, once it is done, the licenses and how many slots of theirs it has freed.
+        """
+        if watched_since >= before:
+            return
+        is_stale = _seen < before
+        key = tuple_(*activations.primary_key)
+        place: tuple[Any, ...] | None = None
+        while True:
+            with self._database.reading() as connection:
+                statement = select(*activations.primary_key).where(is_stale)
+                if place is not None:
+                    statement = statement.where(key > place)
+                rows = connection.execute(statement.order_by(*activations.primary_key).limit(BATCH)).all()
+            if not rows:
+                return
+            place = tuple(rows[-1])
+            with self._database.writing() as connection:
+                freed = []
+                for license_id, of_it in groupby(rows, itemgetter(0)):
+                    count = 0
+                    for row in of_it:
+                        one = and_(
+                            *(
+                                column == value
+                                for column, value in zip(activations.primary_key, row, strict=True)
+                            )
+                        )
+                        # Asked again: it may have been seen meanwhile.
+                        count += connection.execute(delete(activations).where(one, is_stale)).rowcount
+                    if count:
+                        freed.append((license_id, count))
+            yield freed
+
+    def old_lines(self, before: datetime) -> Iterator[int]:
+        """Remove lines of the audit log, in batches; gives the number of each."""
+        old = select(audit.c.id).where(audit.c.at < before).order_by(audit.c.at).limit(BATCH)
+        while True:
+            with self._database.writing() as connection:
+                count = connection.execute(delete(audit).where(audit.c.id.in_(old))).rowcount
+            if not count:
+                return
+            yield count
+
+    def over(self, now: datetime, answers_before: datetime, idle_since: datetime) -> tuple[int, int]:
+        """Remove what has expired: sessions, answers to creations, known addresses, and counts of attempts.
+
+        Args:
+            now: The current instant.
+            answers_before: Answers of before this are not asked for again.
+            idle_since: Sessions that were last used before this have ended.
+
+        Returns:
+            How many sessions, and how many answers.
+        """
+        has_ended = or_(sessions.c.expires_at < now, sessions.c.last_used_at < idle_since)
+        unused, yesterday = now - ADDRESS_KEPT, now.date() - timedelta(days=1)
+        with self._database.writing() as connection:
+            ended = connection.execute(delete(sessions).where(has_ended)).rowcount
+            forget_tries(connection, now)
+            connection.execute(delete(known_addresses).where(known_addresses.c.last_used_at < unused))
+            connection.execute(delete(failed_logins).where(failed_logins.c.day < yesterday))
+            told = connection.execute(delete(receipts).where(receipts.c.created_at < answers_before)).rowcount
+        return ended, told
+
+    def count_stale(self, before: datetime, watched_since: datetime) -> int:
+        """Count what `stale` would free; looks at all activations."""
+        if watched_since >= before:
+            return 0
+        with self._database.snapshot() as connection:
+            statement = select(func.count()).select_from(activations).where(_seen < before)
+            return connection.scalar(statement) or 0
+
+    def count_lines(self, before: datetime) -> int:
+        """Count what `old_lines` would remove."""
+        with self._database.snapshot() as connection:
+            return connection.scalar(select(func.count()).select_from(audit).where(audit.c.at < before)) or 0

@@ -1,0 +1,116 @@
+"""The rows of second factors and recovery codes."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import delete, func, insert, select, update
+
+from licserver.database.repositories.base import Shelf
+from licserver.database.tables import recovery_codes, second_factors, users
+
+
+class SecondFactorRow(NamedTuple):
+    """A second factor.
+
+    Args:
+        sealed_secret: For the vault.
+        created_at: When the secret was drawn.
+        confirmed_at: When a first code was right; None until then.
+        last_step: Of the last code that was accepted.
+        failures: Wrong codes in a row.
+        failed_at: When the last one was typed.
+    """
+
+    sealed_secret: bytes
+    created_at: datetime
+    confirmed_at: datetime | None
+    last_step: int
+    failures: int
+    failed_at: datetime | None
+
+    def __repr__(self) -> str:
+        return f"SecondFactorRow(confirmed_at={self.confirmed_at})"
+
+
+class SecondFactorRepository(Shelf):
+    """Second factors of users."""
+
+    def second_factor(self, user_id: int) -> SecondFactorRow | None:
+        """Load a user's second factor, confirmed or not."""
+        columns = [second_factors.c[name] for name in SecondFactorRow._fields]
+        with self._reading() as connection:
+            row = connection.execute(select(*columns).where(second_factors.c.user_id == user_id)).first()
+        return None if row is None else SecondFactorRow(*row)
+
+    def propose_second_factor(self, user_id: int, sealed_secret: bytes, now: datetime) -> bool:
+        """Keep a secret that is to be confirmed; False when the user has a confirmed one."""
+        unconfirmed = second_factors.c.confirmed_at.is_(None)
+        row = {
+            "user_id": user_id,
+            "sealed_secret": sealed_secret,
+            "created_at": now,
+            "last_step": 0,
+            "failures": 0,
+        }
+        with self._writing() as connection:
+            connection.execute(delete(second_factors).where(second_factors.c.user_id == user_id, unconfirmed))
+        return self._insert_unless_taken(insert(second_factors).values(row))
+
+    def confirm_second_factor(
+        self, user_id: int, sealed_secret: bytes, step: int, digests: Iterable[bytes], now: datetime
+    ) -> bool:
+        """Confirm a second factor, and replace the recovery codes.
+
+        Returns:
+            False when it is confirmed already, or has another secret by now.
+        """
+        with self._writing() as connection:
+            # A session that begins meanwhile waits for this, and finds the factor.
+            connection.execute(select(users.c.id).where(users.c.id == user_id).with_for_update())
+            this = (
+                second_factors.c.user_id == user_id,
+                second_factors.c.sealed_secret == sealed_secret,
+                second_factors.c.confirmed_at.is_(None),
+            )
+            if (
+                self._update(update(second_factors).where(*this).values(confirmed_at=now, last_step=step))
+                != 1
+            ):
+                return False
+            connection.execute(delete(recovery_codes).where(recovery_codes.c.user_id == user_id))
+            rows = [{"user_id": user_id, "digest": digest} for digest in digests]
+            connection.execute(insert(recovery_codes), rows)
+            return True
+
+    def use_step(self, user_id: int, step: int) -> bool:
+        """Accept a code's time step; False when one as late was accepted before."""
+        this = (second_factors.c.user_id == user_id, second_factors.c.last_step < step)
+        return self._update(update(second_factors).where(*this).values(last_step=step, failures=0)) == 1
+
+    def use_recovery_code(self, user_id: int, digest: bytes) -> bool:
+        """Use a recovery code up; False when there is none like it."""
+        this = (recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest)
+        if self._update(delete(recovery_codes).where(*this)) != 1:
+            return False
+        self._update(update(second_factors).where(second_factors.c.user_id == user_id).values(failures=0))
+        return True
+
+    def count_recovery_codes(self, user_id: int) -> int:
+        """Count the recovery codes that are left."""
+        statement = select(func.count()).where(recovery_codes.c.user_id == user_id)
+        with self._reading() as connection:
+            return connection.scalar(statement) or 0
+
+    def fail_code(self, user_id: int, now: datetime) -> None:
+        """Count a wrong code."""
+        self._update(
+            update(second_factors)
+            .where(second_factors.c.user_id == user_id)
+            .values(failures=second_factors.c.failures + 1, failed_at=now)
+        )
+
+    def delete_second_factor(self, user_id: int) -> bool:
+        """Delete a user's second factor and recovery codes; False when there is none."""
+        self._update(delete(recovery_codes).where(recovery_codes.c.user_id == user_id))
+        return self._update(delete(second_factors).where(second_factors.c.user_id == user_id)) == 1

@@ -1,0 +1,1 @@
+"""Records and decisions: pure functions of values and `now`."""

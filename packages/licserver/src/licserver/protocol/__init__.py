@@ -1,0 +1,1 @@
+"""The wire formats: requests, responses, links, signatures, manifests. Pure, like `domain`."""

@@ -1,0 +1,1 @@
+"""Secrets, encryption at rest, passwords and redaction."""

@@ -1,0 +1,234 @@
+"""Making an installation of a backup."""
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Self
+
+from licserver.artifacts import Artifacts, open_artifacts
+from licserver.database import engine, schema
+from licserver.database.dump import Layout, Loading, holds_something, loading
+from licserver.errors import BackupError, Conflict, StoreError, WrongUse
+from licserver.security.key_vault import Vault
+from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
+from licserver.services.backup.layout import (
+    ARTIFACTS,
+    CONTENTS,
+    DATABASE,
+    FORMAT,
+    HEADER,
+    Summary,
+    read_artifact_name,
+)
+from licserver.services.backup.reading import Reader, reading
+from licserver.settings import Settings
+
+
+def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False) -> Summary:
+    """Make an installation of a backup: the files first, then database and secrets, both or none.
+
+    Nothing of it is believed before all of it was read. What fails leaves the installation as it was, but
+    for files of releases, which nothing names.
+
+    Args:
+        source: Need not seek.
+        settings: Which data folder, database and bucket; their engine may be another than the backup's.
+        force: Whether an installation that is there may be replaced. The old SQLite file and the old
+            secrets are kept beside the new ones.
+
+    Returns:
+        What the backup held.
+
+    Raises:
+        WrongUse: when there is an installation already, or a server runs on it.
+        BackupError: when the file is no backup, is damaged, or was made by a newer licserver.
+        StoreError: when the database cannot be used.
+        ArtifactsError: when folder or bucket does not take a file.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with reading(source) as reader:
+        header = _read_header(reader)
+        secrets = reader.expect(SECRETS_FILE).decode()
+        vault = read_vault(secrets, "the backup")
+        _check_secrets(settings, vault, force=force)
+        summary = Summary(
+            datetime.fromisoformat(header["made_at"]), str(header["licserver"]), str(header["revision"])
+        )
+        tables = [(table["name"], table["columns"]) for table in header["tables"]]
+        layouts = [Layout(name, [(column, kind) for column, kind in columns]) for name, columns in tables]
+        other = nullcontext(_nothing) if settings.secrets is not None else other_secrets(settings, secrets)
+        with Target(settings, force=force) as target, other as place_secrets:
+            name = _restore_artifacts(reader, open_artifacts(settings), settings.data_dir, summary)
+            at_last = place_secrets if target.database.is_remote else _nothing
+            with loading(
+                target.database, summary.revision, layouts, anew=target.anew, at_last=at_last
+            ) as rows:
+                _restore_rows(reader, name, rows, summary)
+            target.put_in_place(place_secrets)
+    summary.size = reader.size
+    return summary
+
+
+def _nothing() -> None:
+    """Do what is to be done in a place of which nothing is asked."""
+
+
+def _read_header(reader: "Reader") -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(reader.expect(HEADER))
+    if header["format"] != FORMAT or header["revision"] not in schema.REVISIONS:
+        raise BackupError(
+            f"this backup was made by licserver {header['licserver']}, which is newer: restore it with that"
+        )
+    return header
+
+
+def _check_secrets(settings: Settings, vault: Vault, *, force: bool) -> None:
+    path = settings.data_dir / SECRETS_FILE
+    if settings.secrets is not None:
+        held = read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
+        if held.fingerprint != vault.fingerprint:
+            raise WrongUse("LICSERVER_SECRETS holds other secrets than the backup; restore without it")
+    elif path.exists() and not force:
+        held = read_vault(read_secrets_file(path), str(path))
+        if held.fingerprint != vault.fingerprint:
+            raise WrongUse(f"{path} holds other secrets than the backup; --force replaces the installation")
+
+
+def _restore_artifacts(reader: "Reader", artifacts: Artifacts, folder: Path, summary: Summary) -> str:
+    """Store the files of releases; returns the name of what comes after them."""
+    digests = set()
+    while (name := reader.next()).startswith(ARTIFACTS):
+        artifact = read_artifact_name(name, reader.member_size)
+        # On the disk, for a bucket reads it twice; nothing is stored that is not what its name says.
+        with tempfile.TemporaryFile(dir=folder, prefix=".restore-") as spooled:
+            digest = reader.copy_to(spooled)
+            if digest != artifact.sha256.hex():
+                raise BackupError("the backup is damaged: a release's file is not what was published")
+            if not artifacts.holds(artifact):
+                spooled.seek(0)
+                artifacts.store(spooled, artifact.file_name)
+        digests.add(digest)
+    summary.artifacts = len(digests)
+    return name
+
+
+def _restore_rows(reader: "Reader", name: str, rows: Loading, summary: Summary) -> None:
+    """Write the tables' rows, and see that the backup has come to its end."""
+    while name.startswith(DATABASE):
+        table = name.split("/")[1]
+        summary.rows[table] = summary.rows.get(table, 0) + rows.add(table, reader.content())
+        name = reader.next()
+    if name != CONTENTS:
+        raise BackupError(f"the backup is damaged: it holds {name!r}, which does not belong there")
+    reader.check(json.loads(reader.contents()))
+
+
+class Target:
+    """The database that is to be filled: a fresh SQLite file beside the old one's place, or one on a server.
+
+    Args:
+        settings: Which one.
+        force: Whether it may hold something already.
+    """
+
+    def __init__(self, settings: Settings, *, force: bool) -> None:
+        found = engine.connect(settings.database)
+        try:
+            self._file = found.file
+            holds = _holds_something(found)
+            if holds and not force:
+                raise WrongUse(
+                    "there is an installation already, and a backup never goes over one; give an empty data "
+                    "folder and database, or --force to replace it"
+                )
+            # Opening an empty one would remove the log beside it.
+            if self._file is not None and self._file.exists() and self._file.stat().st_size:
+                found.close()
+                _check_unused(self._file)
+        finally:
+            found.close()
+        self.anew = self._file is None and holds
+        url = settings.database
+        if self._file is not None:
+            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".restore-")  # mode 0600
+            os.close(handle)
+            self._staged = Path(name)
+            url = f"sqlite+pysqlite:///{self._staged}"
+        self.database = engine.connect(url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def put_in_place(self, place_secrets: Callable[[], None]) -> None:
+        """Give what was filled the name of the old file, which is kept.
+
+        Args:
+            place_secrets: Puts the secrets in place; if it fails, the old file has its name again.
+        """
+        self.database.close()
+        if self._file is None:
+            return
+        with _set_aside(self._file):
+            try:
+                self._staged.replace(self._file)
+                place_secrets()
+            except BaseException:
+                self._file.unlink(missing_ok=True)
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        self.database.close()
+        if self._file is not None:
+            for ending in ("", "-wal", "-shm"):
+                self._staged.with_name(self._staged.name + ending).unlink(missing_ok=True)
+
+
+def _holds_something(found: engine.Database) -> bool:
+    """As `holds_something`; a damaged file, or another program's, holds what only `--force` may replace."""
+    try:
+        schema.check_not_foreign(found)
+        return holds_something(found)
+    except (StoreError, Conflict):
+        if found.file is None:
+            raise
+        return True
+
+
+@contextmanager
+def _set_aside(file: Path) -> Iterator[None]:
+    """Give a SQLite file other names for good; if the block fails, it has its own again.
+
+    With what SQLite keeps beside it: a log that was left alone would be taken for the new file's.
+    """
+    moved = []
+    try:
+        for ending in ("", "-wal", "-shm", "-journal"):
+            own, kept = (file.with_name(name + ending) for name in (file.name, f"{file.name}.before-restore"))
+            if os.path.lexists(own):
+                own.replace(kept)
+                moved.append((kept, own))
+            elif ending:
+                kept.unlink(missing_ok=True)  # an earlier one's
+        yield
+    except BaseException:
+        for kept, own in moved:
+            kept.replace(own)
+        raise
+
+
+def _check_unused(file: Path) -> None:
+    """Refuse a SQLite file that somebody has open: he would go on writing into the old one."""
+    link = sqlite3.connect(file, timeout=1, isolation_level=None)
+    try:
+        link.execute("PRAGMA journal_mode = DELETE")  # takes the file for itself alone
+    except sqlite3.OperationalError:
+        raise WrongUse(f"somebody has {file} open; stop the server first") from None
+    except sqlite3.DatabaseError:
+        return  # damaged: whoever has it open cannot use it
+    finally:
+        link.close()

@@ -1,0 +1,43 @@
+"""What the handlers need, each under a typed key of the application."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from licserver.artifacts import Artifacts
+from licserver.clock import Clock
+from licserver.database.hot_path.batcher import Desk
+from licserver.security.rotation import LinkRing
+
+if TYPE_CHECKING:
+    from licserver.web.failed_requests import FailureReport
+    from licserver.web.metric_counters import Meter
+    from licserver.web.rate_limits import Limits
+    from licserver.web.request_ids import RequestIds
+    from licserver.web.statistics import Tally
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+LINKS = web.AppKey("links", LinkRing)
+
+
+@dataclass(slots=True)
+class Drain:
+    """Whether the process is on its way out: it finishes what it has, and asks for nothing more."""
+
+    active: bool = False
+
+
+DESK = web.AppKey("desk", Desk)
+ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
+CLOCK: web.AppKey[Clock] = web.AppKey("clock")
+LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
+FAILURES: "web.AppKey[FailureReport]" = web.AppKey("failures")
+TALLY: "web.AppKey[Tally]" = web.AppKey("tally")
+METER: "web.AppKey[Meter]" = web.AppKey("meter")
+REQUEST_IDS: "web.AppKey[RequestIds]" = web.AppKey("request_ids")
+SEND_TIMEOUT = web.AppKey("send_timeout", float)
+SHORTCUTS: web.AppKey[Mapping[tuple[str, str], Handler]] = web.AppKey("shortcuts")
+DRAIN = web.AppKey("drain", Drain)

@@ -1,0 +1,88 @@
+"""Who calls: the address that is believed (D-05), as an environment's half and as whose calls are counted."""
+
+import logging
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from licserver.domain.environments import connection_ip, normalise_ip, parse_ip
+from licserver.settings import Settings
+
+_NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none; nobody listens there
+ONE_CUSTOMER: Final = 64
+"""Leading bits of IPv6 that are counted together: who has one address of a /64 has them all (D-70)."""
+
+_REMEMBERED: Final = 65_536
+_REMEMBERED_BEHIND_PROXIES: Final = 16_384
+_LONGEST_REMEMBERED: Final = 96
+"""Characters of ``X-Forwarded-For``: two hops. It is the caller's to write, and may be of any length."""
+
+_log = logging.getLogger("licserver.web")
+
+
+class Caller(NamedTuple):
+    """One address, read.
+
+    Args:
+        ip: The half of an environment (D-05).
+        counted: Whose calls are counted: the same for all addresses of an IPv6 /64.
+        is_here: Whether it is this machine's own.
+    """
+
+    ip: str
+    counted: str
+    is_here: bool
+
+
+class Callers:
+    """Finds out who calls.
+
+    Args:
+        settings: Whom to believe, and which IPv6 addresses are one environment.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._behind_proxies = bool(settings.trusted_proxies)
+        size = _REMEMBERED_BEHIND_PROXIES if self._behind_proxies else _REMEMBERED
+        self._known = lru_cache(maxsize=size)(self._read)
+        self._has_warned = False
+
+    def find(self, request: web.Request) -> Caller:
+        """Read the connection's address, behind the trusted proxies if there are any."""
+        peername = request.protocol.peername  # kept by the connection: no system call
+        peer = peername[0] if peername else _NO_ADDRESS
+        if not self._behind_proxies:
+            return self._known(peer)
+        forwarded = request.headers.getall("X-Forwarded-For", ())
+        if len(forwarded) == 1:
+            hops = forwarded[0]
+            if len(hops) <= _LONGEST_REMEMBERED:
+                return self._known(peer, hops)
+        return self._read(peer, *forwarded)
+
+    def look_for_a_proxy(self, request: web.Request) -> None:
+        """Say once that there is a proxy that nobody has named: all its customers share its address (D-127).
+
+        For requests that take a slot: there it matters, and a look at each request would be paid by all.
+        """
+        if self._behind_proxies or self._has_warned or "X-Forwarded-For" not in request.headers:
+            return
+        self._has_warned = True
+        _log.warning(
+            "a request from %s carries X-Forwarded-For, and LICSERVER_TRUSTED_PROXIES names no proxy: if one "
+            "stands there, all its customers have one address, for slots and for limits; name it",
+            request.protocol.peername and request.protocol.peername[0],
+        )
+
+    def _read(self, peer: str, *forwarded: str) -> Caller:
+        believed = connection_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)
+        address = parse_ip(believed)
+        if address is None:
+            return Caller(_NO_ADDRESS, _NO_ADDRESS, is_here=False)
+        return Caller(
+            normalise_ip(address, self._settings.ipv6_prefix),
+            normalise_ip(address, ONE_CUSTOMER),
+            address.is_loopback,
+        )

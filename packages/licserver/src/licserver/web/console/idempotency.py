@@ -1,0 +1,90 @@
+"""Forms that make something, done once however often they are sent (D-130).
+
+A page puts an id of its own into each of them. It is the receipt under which the vendor keeps what came of
+the form, as with an idempotency key of the admin API.
+"""
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from licserver.database.repositories.idempotency import Receipt
+from licserver.domain.records import ActorKind
+from licserver.errors import Conflict, WrongUse
+from licserver.services import SentOtherwise, Vendor
+from licserver.services.idempotency import Answer
+from licserver.web.console.page_context import Moved, Visit
+from licserver.web.console.sessions import CSRF_FIELD
+
+FIELD: Final = "once"
+
+_BYTES: Final = 16
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+_SEE_OTHER: Final = 303
+
+Act = Callable[[Visit], Moved]
+
+
+def draw_id() -> str:
+    """Draw the id of a form that is about to be shown."""
+    return secrets.token_urlsafe(_BYTES)
+
+
+def read_id(form: Mapping[str, str]) -> str | None:
+    """Find the id that came with a form; None when there is none that could be ours."""
+    found = form.get(FIELD, "")
+    return found if _ID.fullmatch(found) else None
+
+
+def once(act: Act) -> Act:
+    """Let an action, all of which is done within one transaction, be done once for each form."""
+
+    def act_once(visit: Visit) -> Moved:
+        return do_once(visit, lambda: lambda bound: act(visit._replace(vendor=bound)))
+
+    return act_once
+
+
+def do_once(visit: Visit, begin: Callable[[], Callable[[Vendor], Moved]], *more: str) -> Moved:
+    """Do what a form asks for, or lead to what came of it before.
+
+    Args:
+        visit: With the form.
+        begin: Does what takes long, and gives what is to happen within one transaction.
+        more: What was sent beside the fields.
+
+    Raises:
+        WrongUse: for a form without an id of ours; and whatever doing it raises.
+        Conflict: for one that was sent before with something else in it.
+    """
+    key = read_id(visit.form)
+    if key is None:
+        raise WrongUse("this form is of a page that is no more; look it through, and send it again")
+
+    def begin_answer() -> Callable[[Vendor], Answer]:
+        work = begin()
+        return lambda bound: _write(work(bound))
+
+    receipt = Receipt(ActorKind.USER, visit.who.user_id, key, _digest(visit, more))
+    try:
+        answer, before = visit.vendor.once(receipt, begin_answer)
+    except SentOtherwise:
+        raise Conflict(
+            "this form was sent before with something else in it: that was done, and this was not; "
+            "send it again if you want both"
+        ) from None
+    path, done = json.loads(answer.body)
+    return Moved(path, "once" if before else done)
+
+
+def _write(moved: Moved) -> Answer:
+    return Answer(_SEE_OTHER, json.dumps(moved).encode())
+
+
+def _digest(visit: Visit, more: tuple[str, ...]) -> bytes:
+    fields = {name: value for name, value in visit.form.items() if name not in {CSRF_FIELD, FIELD}}
+    sent = [sorted(visit.parts.items()), sorted(fields.items()), more]
+    return hashlib.sha256(json.dumps(sent).encode()).digest()

@@ -1,0 +1,1 @@
+"""Verify, update check and download."""

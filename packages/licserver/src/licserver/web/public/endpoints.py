@@ -1,0 +1,141 @@
+"""The specified endpoints: `wire` reads, the desk loads, `rules` judges, `wire` answers."""
+
+import asyncio
+import re
+
+from aiohttp import web
+
+from licserver.clock import Clock
+from licserver.database.hot_path.batch_store import Claim, Sighting, UpdateAsk
+from licserver.database.hot_path.batcher import Desk
+from licserver.domain import decisions
+from licserver.domain.decisions import Offer, UpdateRefusal, Valid, VerifyRefusal, VerifyVerdict
+from licserver.domain.records import Environment, License
+from licserver.protocol import public_api
+from licserver.protocol.download_links import LinkSubject, sign_link
+from licserver.protocol.release_manifests import to_header
+from licserver.security.key_vault import Vault
+from licserver.security.rotation import LinkRing
+from licserver.settings import Settings
+from licserver.web.client_addresses import Callers
+from licserver.web.errors import send_continue
+from licserver.web.rate_limits import Limits
+from licserver.web.responses import send
+from licserver.web.statistics import Tally
+
+_HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
+
+
+class PublicEndpoints:
+    """Verify and update check.
+
+    Args:
+        desk: Loads and admits.
+        vault: Turns keys into ids.
+        links: Knows which secret signs links.
+        settings: How long to wait, and where customers reach us.
+        clock: Every decision's `now`.
+        callers: Finds out who calls.
+        limits: Turns away who guesses.
+        tally: Counts, for plots.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        vault: Vault,
+        links: LinkRing,
+        settings: Settings,
+        clock: Clock,
+        callers: Callers,
+        limits: Limits,
+        tally: Tally,
+    ) -> None:
+        self._desk = desk
+        self._vault = vault
+        self._links = links
+        self._settings = settings
+        self._clock = clock
+        self._callers = callers
+        self._limits = limits
+        self._tally = tally
+
+    async def verify(self, request: web.Request) -> web.StreamResponse:
+        """Answer whether a key is valid here (spec 4.1)."""
+        call = public_api.parse_verify(await self.read_body(request))
+        if isinstance(call, public_api.Invalid):
+            return await self._limits.answer_miss(request, public_api.answer_invalid_verify(call))
+        caller = self._callers.find(request)
+        environment = Environment(call.domain, caller.ip)
+        key, now = call.license_key, self._clock()
+
+        def judge(license_: License | None) -> VerifyVerdict:
+            return decisions.judge_verify(key, license_, environment, now)
+
+        sighting = None
+        if decisions.has_key_shape(key):
+            sighting = Sighting(self._vault.license_id(key), environment)
+            verdict = judge(await self._desk.look_up(sighting))
+            if isinstance(verdict, Valid) and verdict.takes_slot:  # judged again on the locked record (D-08)
+                self._callers.look_for_a_proxy(request)
+                verdict = await self._desk.admit(Claim(sighting, judge, now))
+        else:
+            verdict = judge(None)  # no need to look it up; judged all the same, in one place
+        self._tally.verified(verdict, sighting, now.date())
+        answer = public_api.answer_verify(verdict)
+        if not isinstance(verdict, VerifyRefusal):
+            self._limits.note_valid(caller.counted, call.domain)
+        elif verdict in decisions.MISSES:
+            return await self._limits.answer_miss(request, answer, call.domain)
+        return send(answer)
+
+    async def update_check(self, request: web.Request) -> web.StreamResponse:
+        """Answer what the latest version is, with a link while support lasts (spec 4.2)."""
+        call = public_api.parse_update_check(request.rel_url.raw_query_string)
+        if isinstance(call, public_api.Invalid):
+            return await self._limits.answer_miss(request, public_api.answer_invalid_update(call))
+        now = self._clock()
+        key = call.license_key
+        license_id = self._vault.license_id(key) if decisions.has_key_shape(key) else None
+        license_, product = await self._desk.look_up_update(UpdateAsk(license_id, call.slug))
+        verdict = decisions.judge_update(license_, product, now)
+        self._tally.checked(verdict, call.current_version)
+        link = None
+        if isinstance(verdict, Offer) and verdict.downloadable:
+            subject = LinkSubject(verdict.license.id, verdict.release.id)
+            base = self.base_url(request) + public_api.DOWNLOAD_PATH
+            link = sign_link(base, subject, self._links.signer(now), now)
+        answer = public_api.answer_update(verdict, link)
+        if isinstance(verdict, UpdateRefusal):
+            if verdict in decisions.MISSES:
+                return await self._limits.answer_miss(request, answer, call.domain)
+        elif verdict.release.manifest is not None:
+            return send(answer, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
+        return send(answer)
+
+    async def read_body(self, request: web.Request) -> bytes:
+        """Read the body (D-11); what was not kept is read once only."""
+        content = request.content
+        if not content.is_eof() or content.at_eof():
+            return await self.keep_body(request)
+        body = content.read_nowait()  # it came with the headers: nothing to wait for
+        if len(body) > public_api.MAX_BODY_BYTES:
+            raise web.HTTPRequestEntityTooLarge(public_api.MAX_BODY_BYTES, len(body))
+        return body
+
+    async def keep_body(self, request: web.Request) -> bytes:
+        """Read the body, and keep it for who reads it next; the settings bound its time (D-11)."""
+        await send_continue(request)
+        try:
+            async with asyncio.timeout(self._settings.body_timeout):
+                return await request.read()  # the application's `client_max_size` bounds its length
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+
+    def base_url(self, request: web.Request) -> str:
+        """Where customers reach us: the setting; the caller's words only while there is none (D-30)."""
+        if self._settings.base_url:
+            return self._settings.base_url
+        if _HOST.fullmatch(request.host) is None:
+            raise web.HTTPBadRequest
+        return f"{request.scheme}://{request.host}"

@@ -1,0 +1,98 @@
+"""Signing the answers of those who ask for it (D-60)."""
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from licserver.clock import Clock
+from licserver.protocol import public_api
+from licserver.protocol.ed25519_keys import SigningKey
+from licserver.protocol.response_signatures import (
+    MAX_FIELD,
+    Question,
+    WishReader,
+    fits_digest,
+    normal_base,
+    sign_answer,
+)
+from licserver.web.app_state import Handler
+from licserver.web.responses import CONTENT_TYPE, WholeResponse, send
+
+_TOO_MANY: Final = 429
+
+
+class AnswerSigner:
+    """Signs what a handler answers, when the caller asks for it.
+
+    Args:
+        keys: All that the server holds; with none that is live nothing is signed, or looked at.
+        clock: The instant of signing.
+        read_body: Reads a request's body within the limits.
+        base_url: Says under which address a request reached us (D-30).
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[SigningKey],
+        clock: Clock,
+        read_body: Callable[[web.Request], Awaitable[bytes]],
+        base_url: Callable[[web.Request], str],
+    ) -> None:
+        self._keys = [key for key in keys if key.retired_at is None]
+        self._wish = WishReader(self._keys)
+        self._clock = clock
+        self._read_body = read_body
+        self._base_url = base_url
+        self._normal_base = functools.lru_cache(maxsize=64)(normal_base)
+
+    def signing(self, handler: Handler) -> Handler:
+        """Sign whatever a handler returns; who does not ask pays for one look at the headers.
+
+        What it raises is no verdict (too large, too slow, the database is away) and is not signed. If the
+        signing itself fails, the caller gets a 500 and never the answer without its signature.
+        """
+        if not self._keys:
+            return handler
+
+        @functools.wraps(handler)
+        async def signing_handler(request: web.Request) -> web.StreamResponse:
+            if "Accept-Signature" not in request.headers:
+                return await handler(request)
+            return await self._sign(request, handler)
+
+        return signing_handler
+
+    async def _sign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        wanted = self._wish(", ".join(request.headers.getall("Accept-Signature")))
+        digest = ", ".join(request.headers.getall("Content-Digest", ()))
+        # Nothing to cover, or what no signature can cover: as if it had not been asked for (D-61).
+        if wanted is None or not 0 < len(digest) <= MAX_FIELD or not request.raw_path.isascii():
+            return await handler(request)
+        # Before it is judged: a question that is not what it says must not take a slot.
+        if not fits_digest(digest, await self._read_body(request)):
+            return send(
+                public_api.answer_error(
+                    400, "bad_digest", "The Content-Digest is not that of the request's body."
+                )
+            )
+        question = Question(
+            request.method, self._normal_base(self._base_url(request)) + request.raw_path, digest
+        )
+        response = await handler(request)
+        if not isinstance(response, WholeResponse):
+            raise TypeError("only an answer of known bytes can be signed")
+        if response.status == _TOO_MANY:  # no verdict (D-70): everybody may be told so by anybody
+            return response
+        response.headers.update(
+            sign_answer(
+                wanted,
+                question,
+                response.status,
+                CONTENT_TYPE,
+                response.content,
+                self._clock(),
+            )
+        )
+        return response

@@ -1,0 +1,113 @@
+"""How answers leave: whole, in one write."""
+
+from collections.abc import Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from time import monotonic
+from types import MappingProxyType
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+
+from licserver.protocol import public_api
+
+CONTENT_TYPE: Final = "application/json"
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def send(answer: public_api.Answer, headers: Mapping[str, str] = _NONE) -> web.StreamResponse:
+    """Make the response of an answer.
+
+    Args:
+        answer: What is said.
+        headers: Sent besides those that every answer has.
+    """
+    return WholeResponse(answer, headers)
+
+
+class WholeResponse(web.StreamResponse):
+    """A short answer that is there as a whole.
+
+    aiohttp's own responses are made for streams, cookies and compression, and take a third of all the
+    time that a request costs. This one overrides what aiohttp documents, and no more.
+    """
+
+    def __init__(self, answer: public_api.Answer, headers: Mapping[str, str]) -> None:
+        super().__init__(status=answer.status)
+        self.content = answer.content
+        if headers:
+            self.headers.update(headers)
+        self._is_last = False
+        self._is_sent = False
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection goes on after this answer."""
+        return not self._is_last
+
+    def force_close(self) -> None:
+        """Make this answer the last one on its connection."""
+        self._is_last = True
+
+    @property
+    def body_length(self) -> int:
+        """Bytes of the body."""
+        return len(self.content)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it has left."""
+        return self._is_sent
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send all of it."""
+        if self._is_sent:
+            return None
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the caller has gone")
+        self._is_last = self._is_last or not request.keep_alive
+        head = (
+            f"{_fixed_head(self.status, int(monotonic()))}Content-Length: {len(self.content)}\r\n"
+            f"{self._connection(request)}{self._more()}\r\n"
+        )
+        self._is_sent = True
+        transport.write(head.encode() + (b"" if request.method == "HEAD" else self.content))
+        if transport.get_write_buffer_size():  # who does not read is not sent more and more
+            await request.writer.drain()
+        return None
+
+    def _more(self) -> str:
+        """Write what stands in `headers`: what only some answers have."""
+        if not self.headers:
+            return ""
+        return "".join([f"{name}: {_clean(value)}\r\n" for name, value in self.headers.items()])
+
+    def _connection(self, request: web.BaseRequest) -> str:
+        """Say what becomes of the connection, where it is not what the version promises (RFC 9112 9.3)."""
+        if request.version >= HttpVersion11:
+            return "Connection: close\r\n" if self._is_last else ""
+        return "" if self._is_last else "Connection: keep-alive\r\n"
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: it was sent whole."""
+
+
+@lru_cache(maxsize=64)
+def _fixed_head(status: int, _second: int) -> str:
+    """What does not change for a second."""
+    return (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        f"Date: {formatdate(usegmt=True)}\r\n"
+        f"Content-Type: {CONTENT_TYPE}\r\n"
+        "Cache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\n"
+    )
+
+
+def _clean(value: str) -> str:
+    if "\r" in value or "\n" in value:
+        raise ValueError("a header's value has no line breaks")
+    return value
