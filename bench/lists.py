@@ -26,7 +26,7 @@ from bench import databases
 from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.repositories.licenses import NewLicense
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.database.tables import activations
 from licserver.domain.decisions import draw_key
 from licserver.domain.records import LicenseTerms, Scope
@@ -96,7 +96,7 @@ def fill(vendor: Vendor, count: int) -> None:
 
 
 def _write(vendor: Vendor, new: list[NewLicense], batch: int) -> None:
-    books = Records(vendor.database)
+    books = Repositories(vendor.database)
     books.issue(new)
     rows = [
         {

@@ -18,8 +18,8 @@ from bench import databases
 from bench.lists import fill
 from licserver.database import migrate
 from licserver.database.engine import connect
-from licserver.database.repositories.repository import Records
-from licserver.database.repositories.statistics import Counted, add_counts
+from licserver.database.repositories.repository import Repositories
+from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.database.tables import audit, licenses
 from licserver.services import Vendor
 from licserver.settings import StandaloneSettings
@@ -74,7 +74,7 @@ def _set_up(url: str) -> None:
 def _fill(vendor: Vendor, count: int) -> None:
     fill(vendor, count)
     for number in range(10):
-        product, books = vendor.product(f"p{number}"), Records(vendor.database)
+        product, books = vendor.product(f"p{number}"), Repositories(vendor.database)
         for minor in range(10):
             version = f"1.{minor}.0"
             artifact = vendor.artifacts.store(io.BytesIO(b"zip"), f"p{number}-{version}.zip")
@@ -83,7 +83,7 @@ def _fill(vendor: Vendor, count: int) -> None:
     today = vendor.now().date()
     for back in range(30):
         for label in ("valid", "unknown", "expired"):
-            add_counts(vendor.database, today - timedelta(days=back), {Counted("verify", "", label): 100})
+            add_counts(vendor.database, today - timedelta(days=back), {CountKey("verify", "", label): 100})
     _write_audit(vendor, count)
 
 

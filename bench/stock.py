@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
 from licserver.database.repositories.licenses import NewLicense
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.database.tables import activations
 from licserver.domain.decisions import draw_key
 from licserver.domain.records import EnvironmentPolicy
@@ -60,13 +60,13 @@ def stock(settings: Settings, count: int) -> list[str]:
 def _publish(vendor: Vendor, version: str) -> None:
     artifact = vendor.artifacts.store(io.BytesIO(b"zip"), f"{SLUG}-{version}.zip")
     product = vendor.product(SLUG)
-    Records(vendor.database).add_release(
+    Repositories(vendor.database).add_release(
         product.id, version, version, "<ul><li>Faster.</li></ul>", artifact, system_clock()
     )
 
 
 def _issue(vendor: Vendor, count: int) -> Iterator[list[str]]:
-    product, records = vendor.product(SLUG), Records(vendor.database)
+    product, records = vendor.product(SLUG), Repositories(vendor.database)
     for done in range(0, count, _BATCH):
         now = system_clock()
         keys = [draw_key() for _ in range(min(_BATCH, count - done))]

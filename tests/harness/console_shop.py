@@ -8,7 +8,7 @@ from urllib.parse import quote
 from harness.console import NAME, PASSWORD
 from harness.world import World
 from licserver.database.repositories.last_seen import Seen, note_seen
-from licserver.database.repositories.statistics import Counted, add_counts
+from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
@@ -87,7 +87,7 @@ def stock_long_names(world: World) -> dict[str, str]:
     world.activate(issued.id, Environment("0123456789abcdef" * 15, "2001:db8:ffff:ffff:ffff:ffff:ffff:1"))
     revoked, _ = world.vendor.issue_one(slug, LicenseTerms())
     world.vendor.revoke(revoked.id.hex(), word)
-    busy = {Counted("verify", "", "valid"): 123_456_789, Counted("update", slug, version): 98_765_432}
+    busy = {CountKey("verify", "", "valid"): 123_456_789, CountKey("update", slug, version): 98_765_432}
     add_counts(world.vendor.database, world.clock().date(), busy)
     return {
         "overview": "/console",
@@ -149,15 +149,15 @@ def _count(world: World) -> None:
         day = (world.clock() - timedelta(days=back)).date()
         busy = 0.55 if day.weekday() >= 5 else 1.0
         counts = {
-            Counted("verify", "", "valid"): draw.randint(780, 1000),
-            Counted("verify", "", "slots full"): draw.randint(20, 60),
-            Counted("verify", "", "expired"): draw.randint(15, 45),
-            Counted("verify", "", "unknown"): draw.randint(5, 30),
-            Counted("verify", "", "revoked"): draw.randint(1, 8),
-            Counted("activation", "", ""): draw.randint(20, 60),
-            Counted("update", "photo-lab", "1.4.0"): draw.randint(560, 640),
-            Counted("update", "photo-lab", "1.3.0"): draw.randint(190, 230),
-            Counted("update", "photo-lab", "other"): draw.randint(20, 40),
+            CountKey("verify", "", "valid"): draw.randint(780, 1000),
+            CountKey("verify", "", "slots full"): draw.randint(20, 60),
+            CountKey("verify", "", "expired"): draw.randint(15, 45),
+            CountKey("verify", "", "unknown"): draw.randint(5, 30),
+            CountKey("verify", "", "revoked"): draw.randint(1, 8),
+            CountKey("activation", "", ""): draw.randint(20, 60),
+            CountKey("update", "photo-lab", "1.4.0"): draw.randint(560, 640),
+            CountKey("update", "photo-lab", "1.3.0"): draw.randint(190, 230),
+            CountKey("update", "photo-lab", "other"): draw.randint(20, 40),
         }
         add_counts(world.vendor.database, day, {what: int(count * busy) for what, count in counts.items()})
 

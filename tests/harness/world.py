@@ -15,9 +15,9 @@ from aiohttp import web
 
 from harness.engines import create_sqlite
 from harness.vectors import instant
-from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories.licenses import NewLicense
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.domain.decisions import Valid, draw_key, parse_version, version_key
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.protocol import public_api
@@ -62,7 +62,7 @@ class World:
         # Secrets that come from elsewhere create no database by themselves (D-158).
         new = "secrets" in settings
         self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock, new_database=new)
-        self.records = Records(self.vendor.database)
+        self.records = Repositories(self.vendor.database)
         self.files: dict[str, bytes] = {}
 
     def close(self) -> None:
@@ -159,8 +159,8 @@ class World:
 
     def activate(self, license_id: bytes, environment: Environment) -> None:
         """Let a license be used somewhere."""
-        claim = Claim(
-            Sighting(license_id, environment),
+        claim = ActivationRequest(
+            Lookup(license_id, environment),
             lambda license_: Valid(license_, takes_slot=True) if license_ else _missing(),
             self.clock(),
         )

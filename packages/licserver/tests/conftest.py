@@ -19,8 +19,8 @@ import pytest
 from aiohttp import web
 
 from harness.engines import Meddler, create_sqlite
-from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
-from licserver.database.repositories.repository import Records
+from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
+from licserver.database.repositories.repository import Repositories
 from licserver.domain.decisions import draw_key, judge_verify, version_key
 from licserver.domain.environments import parse_ip
 from licserver.domain.records import Environment, EnvironmentPolicy, Release
@@ -73,7 +73,7 @@ class World:
             create_sqlite(self.settings.data_dir)
         # Secrets that come from elsewhere create no database by themselves (D-158).
         self.vendor = Vendor(self.settings, clock, new_database="secrets" in settings)
-        self.records = Records(self.vendor.database)
+        self.records = Repositories(self.vendor.database)
 
     def product(self, slug: str = "app", policy: str = "strict", **more: Any) -> str:
         """Add a product."""
@@ -130,8 +130,10 @@ def activate(world: World) -> Iterator[Callable[[str, str, str], Any]]:
 
     def take(key: str, domain: str, ip: str) -> Any:
         here = Environment(domain, str(parse_ip(ip)))
-        sighting = Sighting(world.vendor.vault.license_id(key), here)
-        claim = Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
+        sighting = Lookup(world.vendor.vault.license_id(key), here)
+        claim = ActivationRequest(
+            sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock()
+        )
         return store.admit([claim])[0]
 
     store = BatchStore(world.vendor.database)

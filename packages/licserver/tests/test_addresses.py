@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from licserver.domain import environments
 from licserver.domain.environments import connection_ip, network_of, normalise_ip, parse_ip, parse_network
 from licserver.settings import StandaloneSettings
-from licserver.web.client_addresses import Callers
+from licserver.web.client_addresses import ClientAddresses
 
 ADDRESSES = {
     "IPv4": ("192.0.2.7", "192.0.2.7"),
@@ -144,7 +144,7 @@ def test_what_is_no_network_is_told(text):
 
 
 def request_from(peer, *forwarded: str):
-    """What `Callers` reads of a request."""
+    """What `ClientAddresses` reads of a request."""
     headers = CIMultiDict([("X-Forwarded-For", value) for value in forwarded])
     return SimpleNamespace(protocol=SimpleNamespace(peername=(peer, 1)), headers=headers)
 
@@ -167,7 +167,7 @@ def test_long_texts_are_not_remembered():
 )
 def test_a_caller_is_found_behind_whatever_he_claims_and_little_of_it_is_kept(forwarded):
     """He writes what stands left of his address, 8 KB of it, anew each time: it fills no memory."""
-    callers = Callers(StandaloneSettings(trusted_proxies=["10.0.0.1"]))
+    callers = ClientAddresses(StandaloneSettings(trusted_proxies=["10.0.0.1"]))
     for _ in range(2):
         assert callers.find(request_from("10.0.0.1", *forwarded)).ip == CUSTOMER
     kept = callers._known.cache_info().currsize

@@ -8,9 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from harness.engines import sqlite_only
-from licserver.database.hot_path.batch_store import Admission, BatchStore, Claim, Sighting
-from licserver.database.hot_path.batcher import Desk
-from licserver.database.hot_path.sqlite_connection import LocalLane
+from licserver.database.hot_path.batch_store import (
+    ActivationRequest,
+    ActivationTransaction,
+    BatchStore,
+    Lookup,
+)
+from licserver.database.hot_path.batcher import PublicQueries
+from licserver.database.hot_path.sqlite_connection import SqliteConnection
 from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
 from licserver.domain.records import Environment
 from licserver.errors import StoreUnavailable
@@ -27,13 +32,13 @@ def store(world):
 
 
 @pytest.fixture
-def claim(world) -> Callable[[str, int], Claim]:
-    """Claim a slot of a key for the numbered environment."""
+def claim(world) -> Callable[[str, int], ActivationRequest]:
+    """ActivationRequest a slot of a key for the numbered environment."""
 
     def make(key, number):
         environment = Environment(f"{number}.example", "192.0.2.1")
-        return Claim(
-            Sighting(world.vendor.vault.license_id(key), environment),
+        return ActivationRequest(
+            Lookup(world.vendor.vault.license_id(key), environment),
             lambda license_: judge_verify(key, license_, environment, world.clock()),
             world.clock(),
         )
@@ -83,7 +88,7 @@ def test_who_cannot_begin_holds_nothing(world, store, claim):
 @pytest.fixture
 async def desk(world):
     """A desk before the default world's database."""
-    desk = Desk(BatchStore(world.vendor.database))
+    desk = PublicQueries(BatchStore(world.vendor.database))
     yield desk
     await desk.close()
 
@@ -94,13 +99,13 @@ def steps(monkeypatch):
     done: list[tuple[str, bool]] = []
 
     def note(step):
-        do = getattr(Admission, step)
+        do = getattr(ActivationTransaction, step)
 
         def noting(admission, *claims: object):
             done.append((step, threading.current_thread() is threading.main_thread()))
             return do(admission, *claims)
 
-        monkeypatch.setattr(Admission, step, noting)
+        monkeypatch.setattr(ActivationTransaction, step, noting)
 
     for step in ("begin_at_once", "begin", "judge", "commit"):
         note(step)
@@ -127,13 +132,13 @@ async def test_a_disk_that_becomes_slow_keeps_no_lookup_waiting(world, desk, cla
     known = claim(key, 1)
     for number in range(5):
         await desk.admit(claim(key, number))
-    go, commit = threading.Event(), LocalLane.commit
+    go, commit = threading.Event(), SqliteConnection.commit
 
     def slow(lane):
         assert go.wait(10)
         commit(lane)
 
-    monkeypatch.setattr(LocalLane, "commit", slow)
+    monkeypatch.setattr(SqliteConnection, "commit", slow)
     waiting = desk.admit(claim(key, 6))
     await asyncio.sleep(0)
     assert (await desk.look_up(known.sighting)).activated.domain
@@ -163,14 +168,14 @@ async def test_nobody_sees_a_slot_that_the_disk_has_not_confirmed(world, desk, c
     key = world.key(slots=1)
     one = claim(key, 1)
     judged, go = threading.Event(), threading.Event()
-    commit = Admission.commit
+    commit = ActivationTransaction.commit
 
     def held(admission):
         judged.set()
         assert go.wait(10)
         commit(admission)
 
-    monkeypatch.setattr(Admission, "commit", held)
+    monkeypatch.setattr(ActivationTransaction, "commit", held)
     asked = desk.admit(one)
     await asyncio.to_thread(judged.wait)
     assert (await desk.look_up(one.sighting)).slots_used == 0
@@ -217,8 +222,8 @@ async def test_a_step_that_fails_grants_nobody_anything(world, claim, desk, step
 
     with pytest.MonkeyPatch.context() as patch:
         if step == "begin":  # which follows where somebody else writes
-            patch.setattr(Admission, "begin_at_once", lambda _: False)
-        patch.setattr(Admission, step, fail)
+            patch.setattr(ActivationTransaction, "begin_at_once", lambda _: False)
+        patch.setattr(ActivationTransaction, step, fail)
         replies = await asyncio.gather(
             *(desk.admit(claim(key, number)) for number in range(3)), return_exceptions=True
         )
@@ -230,7 +235,7 @@ async def test_a_step_that_fails_grants_nobody_anything(world, claim, desk, step
 async def test_closing_lets_an_admission_come_to_its_end(world, claim):
     """A desk that closes while a slot is being taken has taken it when it is closed."""
     key = world.key(slots=5)
-    desk = Desk(BatchStore(world.vendor.database))
+    desk = PublicQueries(BatchStore(world.vendor.database))
     asked = desk.admit(claim(key, 1))
     await asyncio.sleep(0)
     await desk.close()
@@ -242,7 +247,7 @@ async def test_closing_lets_an_admission_come_to_its_end(world, claim):
 async def test_an_admission_that_is_cancelled_keeps_no_lock(world, claim, desk, monkeypatch, step):
     """Cancelled while a step runs on the thread, an admission lets the next one have the lock."""
     entered, go = threading.Event(), threading.Event()
-    do = getattr(Admission, step)
+    do = getattr(ActivationTransaction, step)
 
     def held(admission):
         entered.set()
@@ -251,8 +256,8 @@ async def test_an_admission_that_is_cancelled_keeps_no_lock(world, claim, desk, 
 
     with monkeypatch.context() as patch:
         if step == "begin":  # which follows where somebody else writes
-            patch.setattr(Admission, "begin_at_once", lambda _: False)
-        patch.setattr(Admission, step, held)
+            patch.setattr(ActivationTransaction, "begin_at_once", lambda _: False)
+        patch.setattr(ActivationTransaction, step, held)
         asked = desk.admit(claim(world.key(), 1))
         assert await asyncio.to_thread(entered.wait, 10)
         desk._claims._serving.cancel()

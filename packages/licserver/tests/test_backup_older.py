@@ -12,7 +12,7 @@ import pytest
 
 from harness.engines import ENGINES
 from licserver.database import schema
-from licserver.database.repositories.idempotency import Receipt
+from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind, Scope
 from licserver.services import Vendor
 from licserver.services.backup import restore_backup, write_backup
@@ -97,7 +97,10 @@ def test_an_older_schema_is_upgraded_on_its_way_in(world, revision, into, clock,
     key = world.key(slots=3)
     token, _ = world.vendor.add_token("shop", Scope.WRITE)
     world.vendor.may_try("192.0.2.1", "alice")
-    receipt, answer = Receipt(ActorKind.TOKEN, token.id, "order-17", b"d" * 32), Answer(201, key.encode())
+    receipt, answer = (
+        IdempotencyKey(ActorKind.TOKEN, token.id, "order-17", b"d" * 32),
+        Answer(201, key.encode()),
+    )
     world.vendor.remember(receipt, answer)
     held = io.BytesIO()
     write_backup(world.vendor, held, clock())

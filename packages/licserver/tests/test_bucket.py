@@ -21,7 +21,7 @@ import obstore
 import pytest
 
 from harness.standstill import Standstill
-from licserver.artifacts import Elsewhere, open_artifacts
+from licserver.artifacts import ArtifactRedirect, open_artifacts
 from licserver.errors import WrongUse
 
 CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset tells itself
@@ -212,7 +212,7 @@ async def test_nobody_is_sent_from_https_to_http(make_world, open_site, bucket):
 
 async def test_an_address_is_no_part_of_a_repr():
     """A presigned address is a credential."""
-    assert "signed" not in repr(Elsewhere("https://signed.example"))
+    assert "signed" not in repr(ArtifactRedirect("https://signed.example"))
 
 
 # --- what goes wrong --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from harness.console import Browser
-from licserver.database.repositories.idempotency import Receipt
+from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind
 from licserver.services.idempotency import Answer
@@ -256,7 +256,7 @@ def test_whose_a_receipt_is(world):
     row = {"name": "shop", "token_hash": b"h", "scope": "write", "created_at": world.clock()}
     with vendor.database.writing() as connection:
         connection.execute(insert(tokens).values(id=ann, **row))
-    mine = Receipt(ActorKind.USER, ann, "k", b"d" * 32)
+    mine = IdempotencyKey(ActorKind.USER, ann, "k", b"d" * 32)
     others = [mine._replace(owner_id=ben), mine._replace(by=ActorKind.TOKEN)]
     answers = {one: Answer(303, b"%d" % at) for at, one in enumerate([mine, *others])}
     for one, answer in answers.items():

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from licserver.database.hot_path.batcher import MAX_BATCH, BatchQueue
+from licserver.database.hot_path.batcher import MAX_BATCH, Batcher
 
 
 class Counter:
@@ -38,7 +38,7 @@ def counter():
 async def queue(counter):
     """A queue before it; it serves on a thread."""
     with ThreadPoolExecutor(1) as thread:
-        queue = BatchQueue(partial(asyncio.get_running_loop().run_in_executor, thread, counter))
+        queue = Batcher(partial(asyncio.get_running_loop().run_in_executor, thread, counter))
         yield queue
         counter.go.set()
         await queue.finish()
@@ -164,7 +164,7 @@ async def test_finishing_waits_for_what_is_being_served(queue, counter):
 async def test_a_service_that_has_ended_leaves_nobody_waiting(counter):
     """A late ask fails."""
     thread = ThreadPoolExecutor(1)
-    queue = BatchQueue(partial(asyncio.get_running_loop().run_in_executor, thread, counter))
+    queue = Batcher(partial(asyncio.get_running_loop().run_in_executor, thread, counter))
     assert await queue.ask("a") == "aa"
     thread.shutdown()
     with pytest.raises(RuntimeError):
@@ -178,7 +178,7 @@ async def test_a_reply_too_few_leaves_nobody_waiting(waits):
     async def late(asks):
         return list(asks)[:-1]
 
-    queue = BatchQueue(late if waits else lambda asks: list(asks)[:-1])
+    queue = Batcher(late if waits else lambda asks: list(asks)[:-1])
     replies = await asyncio.wait_for(
         asyncio.gather(*map(queue.ask, "abc"), return_exceptions=True), timeout=5
     )
@@ -187,7 +187,7 @@ async def test_a_reply_too_few_leaves_nobody_waiting(waits):
 
 async def test_a_call_that_is_cancelled_leaves_nobody_waiting():
     """When the loop ends in the midst of a call, its askers learn of it."""
-    queue = BatchQueue(lambda _asks: asyncio.get_running_loop().create_future())
+    queue = Batcher(lambda _asks: asyncio.get_running_loop().create_future())
     asked = queue.ask("a")
     await asyncio.sleep(0)
     queue._serving.cancel()
@@ -203,7 +203,7 @@ async def test_what_never_waits_is_served_in_the_loop(counter):
         served_on.append(threading.current_thread())
         return counter(asks)
 
-    queue = BatchQueue(serve)
+    queue = Batcher(serve)
     replies = await asyncio.gather(*map(queue.ask, ["a", "bad", "b"]), return_exceptions=True)
     assert [replies[0], repr(replies[1]), replies[2]] == ["aa", "ValueError('you alone')", "bb"]
     replies = await asyncio.gather(*map(queue.ask, ["a", "break"]), return_exceptions=True)

@@ -19,7 +19,7 @@ from licserver.settings import Settings, load_settings
 @pytest.fixture
 def activate(make_world):
     """A world that forgets after 40 days, and what takes slots in it."""
-    from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
     from licserver.domain.decisions import judge_verify  # noqa: PLC0415 - for this fixture
 
     world = make_world(activation_days=40, audit_days=100)
@@ -28,8 +28,10 @@ def activate(make_world):
         store, now = BatchStore(world.vendor.database), world.clock()
         for domain in domains:
             environment = Environment(domain, "192.0.2.1")
-            sighting = Sighting(world.vendor.vault.license_id(key), environment)
-            claim = Claim(sighting, lambda held, e=environment: judge_verify(key, held, e, now), now)
+            sighting = Lookup(world.vendor.vault.license_id(key), environment)
+            claim = ActivationRequest(
+                sighting, lambda held, e=environment: judge_verify(key, held, e, now), now
+            )
             store.admit([claim])
         store.close()
 

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from licserver.domain.environments import BadEntry, covers_domain, covers_ip, is_known, parse_entry
-from licserver.domain.records import Environment, EnvironmentPolicy, Halves
+from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 
 STRICT, DOMAIN, EITHER = EnvironmentPolicy.STRICT, EnvironmentPolicy.DOMAIN, EnvironmentPolicy.EITHER
 
@@ -128,5 +128,5 @@ def test_each_policy_asks_for_its_halves(policy, by_domain, by_ip):
         DOMAIN: domain_known,
         EITHER: domain_known or ip_known,
     }
-    known = is_known(SITE, policy, entries + more_entries, Halves(domain, ip))
+    known = is_known(SITE, policy, entries + more_entries, EnvironmentMatch(domain, ip))
     assert known is expected[policy]

@@ -6,8 +6,8 @@ import pytest
 
 from harness.engines import postgresql_only
 from licserver.database.hot_path import batcher as desk_module
-from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
-from licserver.database.hot_path.batcher import Desk
+from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.batcher import PublicQueries
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.domain.records import Environment
 from licserver.errors import LicenseLocked
@@ -18,19 +18,21 @@ pytestmark = postgresql_only  # SQLite locks its whole file
 @pytest.fixture
 async def desk(world):
     """What admits, a batch at a time."""
-    desk = Desk(BatchStore(world.vendor.database))
+    desk = PublicQueries(BatchStore(world.vendor.database))
     yield desk
     await desk.close()
 
 
 @pytest.fixture
 def claim(world):
-    """Claim a slot of a key."""
+    """ActivationRequest a slot of a key."""
     here = Environment("a.example", "192.0.2.1")
 
     def make(key):
-        sighting = Sighting(world.vendor.vault.license_id(key), here)
-        return Claim(sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock())
+        sighting = Lookup(world.vendor.vault.license_id(key), here)
+        return ActivationRequest(
+            sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock()
+        )
 
     return make
 

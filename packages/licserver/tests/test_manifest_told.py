@@ -13,7 +13,7 @@ import pytest
 
 from harness.manifests import oracle_reads, unpacked
 from licserver.cli import main
-from licserver.database.hot_path.batch_store import BatchStore, UpdateAsk
+from licserver.database.hot_path.batch_store import BatchStore, UpdateQuery
 from licserver.errors import WrongUse
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Manifest, read, sealed_before, sealed_by_keys, sign
@@ -131,7 +131,7 @@ async def test_each_version_has_its_own_manifest(site, world, zip_file):
 def test_what_was_read_once_is_not_read_again(world, zip_file):
     """A release and its manifest cost one statement each time that one of them is new, and none between."""
     world.vendor.publish("app", "1.0", zip_file, "", sealed_by_keys([KEY]))
-    ask_again = UpdateAsk(world.vendor.vault.license_id(world.key()), "app")
+    ask_again = UpdateQuery(world.vendor.vault.license_id(world.key()), "app")
     store = BatchStore(world.vendor.database)
     try:
         found = [store.look_up_updates([ask_again])[0][1].latest for _ in range(3)]

@@ -66,15 +66,17 @@ def stocked(world, activate):
 @pytest.fixture
 def activate(world):
     """Take a slot."""
-    from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting  # noqa: PLC0415
+    from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
     from licserver.domain.decisions import judge_verify  # noqa: PLC0415
     from licserver.domain.records import Environment  # noqa: PLC0415 - for this fixture
 
     def take(key: str, domain: str, ip: str) -> Environment:
         environment, now = Environment(domain, ip), world.clock()
-        sighting = Sighting(world.vendor.vault.license_id(key), environment)
+        sighting = Lookup(world.vendor.vault.license_id(key), environment)
         store = BatchStore(world.vendor.database)
-        store.admit([Claim(sighting, lambda held: judge_verify(key, held, environment, now), now)])
+        store.admit(
+            [ActivationRequest(sighting, lambda held: judge_verify(key, held, environment, now), now)]
+        )
         store.close()
         return environment
 

@@ -19,7 +19,15 @@ from licserver.domain.decisions import (
     may_download,
     state_of,
 )
-from licserver.domain.records import Artifact, Environment, Halves, License, LicenseState, Product, Release
+from licserver.domain.records import (
+    Artifact,
+    Environment,
+    EnvironmentMatch,
+    License,
+    LicenseState,
+    Product,
+    Release,
+)
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY = "CP-AAAAAA-BBBBBB-CCCCCC-DDDDDD-000001"
@@ -46,7 +54,7 @@ def test_verify_names_the_first_refusal(bad_shape, missing, revoked, expired, fu
         expires_on=date(2026, 6, 14) if expired else None,
         slots=1 if full else 2,
         slots_used=1,
-        activated=Halves(domain=known, ip=known),
+        activated=EnvironmentMatch(domain=known, ip=known),
     )
     key = KEY.lower() if bad_shape else KEY
     verdict = judge_verify(key, None if missing else license_, HERE, NOW)

@@ -13,9 +13,9 @@ from harness import oracle
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import (
     COMPONENTS,
-    Question,
-    Wanted,
-    WishReader,
+    AcceptSignatureReader,
+    SignatureRequest,
+    SignedRequest,
     content_digest,
     fits_digest,
     normal_base,
@@ -123,7 +123,7 @@ def test_what_cannot_be_done_whole_is_not_done(field):
 )
 def test_the_quick_reader_says_the_same(field):
     """Whatever is remembered of other headers, each header is read as if it were the first."""
-    quick = WishReader(KEYS)
+    quick = AcceptSignatureReader(KEYS)
     for other in (field, field.replace("n", "m"), field.replace("one", "uno"), field):
         quick(other)
         assert quick(other) == read_accept_signature(other, KEYS)
@@ -138,9 +138,9 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
         return read_accept_signature(*told)
 
     monkeypatch.setattr("licserver.protocol.response_signatures.read_accept_signature", counted)
-    quick = WishReader(KEYS)
+    quick = AcceptSignatureReader(KEYS)
     for nonce in ("one", "two", "three"):
-        assert quick(oracle.wish(nonce)) == Wanted("sig", f'"{nonce}"', NEW)
+        assert quick(oracle.wish(nonce)) == SignatureRequest("sig", f'"{nonce}"', NEW)
     assert len(read) == 1
 
 
@@ -151,7 +151,7 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
 @example(",".join(['a=("b")'] * 1000) + "!")
 def test_whatever_a_caller_sends_is_read_in_a_moment(field):
     """No header makes the reading fail, or take long."""
-    assert WishReader(KEYS)(field) == read_accept_signature(field, KEYS)
+    assert AcceptSignatureReader(KEYS)(field) == read_accept_signature(field, KEYS)
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_the_oracle_agrees_with_the_signature():
     """What we sign others verify, with every parameter that the protocol names."""
     asked = oracle.Asked("GET", "https://x.example/a?b=%20", {"Content-Digest": content_digest(b"")})
     signed = sign_answer(
-        Wanted("l", '"n\\"n"', NEW),
-        Question("GET", asked.url, content_digest(b"")),
+        SignatureRequest("l", '"n\\"n"', NEW),
+        SignedRequest("GET", asked.url, content_digest(b"")),
         404,
         "application/json",
         b"{}",

@@ -8,10 +8,10 @@ import pytest
 
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.hot_path import statements
-from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting, UpdateAsk
+from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup, UpdateQuery
 from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
 from licserver.domain.environments import is_known
-from licserver.domain.records import Environment, EnvironmentPolicy, Halves
+from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 from licserver.errors import StoreUnavailable
 
 
@@ -29,8 +29,8 @@ def claim(world):
 
     def make(key, environment, now=None):
         now = now or world.clock()
-        return Claim(
-            Sighting(world.vendor.vault.license_id(key), environment),
+        return ActivationRequest(
+            Lookup(world.vendor.vault.license_id(key), environment),
             lambda license_: judge_verify(key, license_, environment, now),
             now,
         )
@@ -47,7 +47,7 @@ def test_lookups_come_back_in_the_order_asked(world, store, environment):
     """Known, unknown and repeated keys in one batch each get their own answer."""
     one, two, none = world.key(slots=1), world.key(slots=2), "CP-NO"
     asked = [one, none, two, one, none, two, two]
-    found = store.look_up([Sighting(world.vendor.vault.license_id(key), environment()) for key in asked])
+    found = store.look_up([Lookup(world.vendor.vault.license_id(key), environment()) for key in asked])
     assert [license_ and license_.slots for license_ in found] == [1, None, 2, 1, None, 2, 2]
 
 
@@ -62,7 +62,7 @@ def test_a_lookup_brings_all_terms_along(world, store, environment):
     )
     world.vendor.end_subscription("s-1")
     world.vendor.revoke(key)
-    (found,) = store.look_up([Sighting(world.vendor.vault.license_id(key), environment())])
+    (found,) = store.look_up([Lookup(world.vendor.vault.license_id(key), environment())])
     assert found is not None
     assert (found.slots, found.expires_on, found.support_until) == (7, date(2027, 1, 1), date(2026, 7, 1))
     assert found.allowed == ("b.example", "*.c.example", "192.0.2.0/24")
@@ -79,8 +79,8 @@ def test_what_a_lookup_leaves_out_changes_no_verdict(world, store, claim, policy
     asked = [
         Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
     ]
-    for one, found in zip(asked, store.look_up([Sighting(license_id, one) for one in asked]), strict=True):
-        halves = Halves(one.domain in dict(held), one.ip in dict(held).values())
+    for one, found in zip(asked, store.look_up([Lookup(license_id, one) for one in asked]), strict=True):
+        halves = EnvironmentMatch(one.domain in dict(held), one.ip in dict(held).values())
         assert found.slots_used == len(held)
         assert is_known(one, found.policy, allowed, found.activated) == is_known(
             one, found.policy, allowed, halves
@@ -99,7 +99,7 @@ def test_a_key_without_a_limit_is_found_as_soon_with_a_thousand_activations(worl
     for key in keys:
         taken = []
         driver.set_progress_handler(lambda taken=taken: taken.append(1), 1)
-        store.look_up([Sighting(world.vendor.vault.license_id(key), Environment("new.example", "192.0.2.1"))])
+        store.look_up([Lookup(world.vendor.vault.license_id(key), Environment("new.example", "192.0.2.1"))])
         steps.append(len(taken))
     driver.set_progress_handler(None, 0)
     assert steps[0] == steps[1] > 0
@@ -176,8 +176,8 @@ def test_a_judge_that_fails_fails_its_own_claim_alone(world, store, claim, envir
     def broken(_license):
         raise LookupError("of this claim alone")
 
-    bad = Claim(
-        Sighting(world.vendor.vault.license_id(key), environment("bad.example")), broken, world.clock()
+    bad = ActivationRequest(
+        Lookup(world.vendor.vault.license_id(key), environment("bad.example")), broken, world.clock()
     )
     verdicts = store.admit([claim(key, environment("a.example")), bad, claim(key, environment("b.example"))])
     assert [type(verdict) for verdict in verdicts] == [Valid, LookupError, Valid]
@@ -243,7 +243,12 @@ def test_update_lookups_bring_key_and_product_together(world, store):
     key = world.key()
     known = world.vendor.vault.license_id(key)
     answers = store.look_up_updates(
-        [UpdateAsk(known, "app"), UpdateAsk(known, "nope"), UpdateAsk(None, "app"), UpdateAsk(known, "other")]
+        [
+            UpdateQuery(known, "app"),
+            UpdateQuery(known, "nope"),
+            UpdateQuery(None, "app"),
+            UpdateQuery(known, "other"),
+        ]
     )
     assert [(bool(license_), product and product.slug) for license_, product in answers] == [
         (True, "app"),
@@ -252,7 +257,7 @@ def test_update_lookups_bring_key_and_product_together(world, store):
         (True, "other"),
     ]
     assert answers[0][1].latest.version == "1.0"
-    assert store.look_up_updates([UpdateAsk(None, "app")]) == [(None, None)]
+    assert store.look_up_updates([UpdateQuery(None, "app")]) == [(None, None)]
 
 
 def test_a_download_lookup_finds_what_the_link_names(world, store):

@@ -13,7 +13,7 @@ from threading import Barrier
 import pytest
 
 from licserver.database import engine
-from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import LicenseLocked
@@ -29,8 +29,8 @@ def claims_of(world, key, environments):
     """Claims of a key for many environments, judged by the rules."""
 
     def make(environment):
-        return Claim(
-            Sighting(world.vendor.vault.license_id(key), environment),
+        return ActivationRequest(
+            Lookup(world.vendor.vault.license_id(key), environment),
             lambda license_: judge_verify(key, license_, environment, world.clock()),
             world.clock(),
         )

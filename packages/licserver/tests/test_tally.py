@@ -6,13 +6,13 @@ import pytest
 
 from harness.engines import sqlite_only
 from licserver.database.repositories.last_seen import note_seen
-from licserver.database.repositories.statistics import Counted, add_counts, load_totals
+from licserver.database.repositories.statistics import CountKey, add_counts, load_totals
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailable
 from licserver.web import statistics as tally_room
-from licserver.web.app_state import TALLY
-from licserver.web.statistics import Tally
+from licserver.web.app_state import STATISTICS
+from licserver.web.statistics import StatisticsCounter
 
 
 def counted(world) -> dict:
@@ -23,7 +23,7 @@ def counted(world) -> dict:
 
 async def flush(site) -> None:
     """Write what was counted up to now."""
-    await site.app[TALLY].flush()
+    await site.app[STATISTICS].flush()
 
 
 async def test_each_verdict_is_counted_once(world, site, new_key):
@@ -188,7 +188,7 @@ async def test_a_long_outage_takes_no_memory_without_an_end(world, fail_writes, 
     """Versions that are counted while a flush fails are bounded together with those that it puts back."""
     monkeypatch.setattr(tally_room, "MAX_VERSIONS", 5)
     offer = Offer(world.vendor.product("app"), world.publish("1.0"), None, downloadable=True)
-    tally = Tally(world.vendor.database, world.clock)
+    tally = StatisticsCounter(world.vendor.database, world.clock)
     fail_writes("totals", "INSERT")
     for patch in range(4):
         tally.checked(offer, f"7.{patch}")
@@ -245,5 +245,5 @@ def test_many_processes_add_up(world):
     """Nobody overwrites what another process has counted."""
     today = world.clock().date()
     for _ in range(3):
-        add_counts(world.vendor.database, today, {Counted("verify", "", "valid"): 2})
+        add_counts(world.vendor.database, today, {CountKey("verify", "", "valid"): 2})
     assert counted(world) == {("15", "verify", "", "valid"): 6}

@@ -7,12 +7,12 @@ from threading import Barrier
 import pytest
 from sqlalchemy import select
 
-from licserver.database.repositories.idempotency import Receipt
+from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind, LicenseTerms, Scope
 from licserver.errors import Conflict, Unknown, VaultError, WrongUse
 from licserver.security.redaction import mask
-from licserver.services.idempotency import Answer, AnsweredAlready
+from licserver.services.idempotency import Answer, ReplayedError
 
 
 def test_a_token_is_kept_as_a_hash_and_known_again(world):
@@ -68,7 +68,7 @@ def test_a_name_is_used_once_and_no_token_is_born_dead(world):
 def receipt(world):
     """A creation that is to happen once."""
     token, _ = world.vendor.add_token("shop", Scope.WRITE)
-    return Receipt(ActorKind.TOKEN, token.id, "order-17", b"d" * 32)
+    return IdempotencyKey(ActorKind.TOKEN, token.id, "order-17", b"d" * 32)
 
 
 def test_an_answer_is_given_again_for_a_day(world, receipt):
@@ -108,7 +108,7 @@ def test_creations_that_race_with_one_key_happen_once(world, receipt):
             with world.vendor.together() as bound:
                 _, key = bound.issue_one("app", LicenseTerms())
                 bound.remember(receipt, Answer(201, key.encode()))
-        except AnsweredAlready:
+        except ReplayedError:
             return world.vendor.recall(receipt).body.decode()
         return key
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from harness.console import PASSWORD, Browser
 from licserver.database.engine import connect
 from licserver.database.repositories.login_attempts import Share
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.database.tables import tries
 from licserver.services.logins import NETWORK_NAME_TRIES, TRIES
 
@@ -46,7 +46,7 @@ def test_who_come_at_once_are_counted_one_by_one(world):
     start, made = Barrier(8), []
 
     def guess(_):
-        records = Records(connect(url))
+        records = Repositories(connect(url))
         made.append(records)
         start.wait()
         # in either order, so that they would wait for each other if that were not seen to

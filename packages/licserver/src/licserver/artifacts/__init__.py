@@ -5,13 +5,13 @@ same file again changes nothing.
 """
 
 from licserver.artifacts.folder import ArtifactFolder
-from licserver.artifacts.protocol import Artifacts, Elsewhere, Pieces, Source
+from licserver.artifacts.protocol import ArtifactRedirect, Artifacts, Pieces, Source
 from licserver.settings import Settings
 
 __all__ = [
     "ArtifactFolder",
+    "ArtifactRedirect",
     "Artifacts",
-    "Elsewhere",
     "Pieces",
     "Source",
     "open_artifacts",

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from licserver.artifacts.protocol import Elsewhere, Pieces
+from licserver.artifacts.protocol import ArtifactRedirect, Pieces
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, SettingsError, WrongUse
 from licserver.protocol.public_api import attachment
@@ -186,7 +186,7 @@ class ArtifactBucket:
 
     # --- sending ------------------------------------------------------------------------------
 
-    async def find(self, artifact: Artifact, method: str) -> Pieces | Elsewhere:
+    async def find(self, artifact: Artifact, method: str) -> Pieces | ArtifactRedirect:
         """Presign an address, or open the object where that is not wanted or not possible.
 
         Raises:
@@ -197,7 +197,7 @@ class ArtifactBucket:
                 await self._check(artifact)
                 if self._redirect:
                     verb = cast("Literal['GET', 'HEAD']", method)
-                    return Elsewhere(
+                    return ArtifactRedirect(
                         await obstore.sign_async(self._reader, verb, _key(artifact), ADDRESS_LIFETIME)
                     )
         except (NotImplementedError, NotSupportedError):

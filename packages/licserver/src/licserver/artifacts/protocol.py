@@ -8,7 +8,7 @@ from licserver.domain.records import Artifact
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ArtifactRedirect:
     """The caller is to fetch the file from another address.
 
     Args:
@@ -30,7 +30,7 @@ class Pieces:
     read: Callable[[int, int], AsyncGenerator[memoryview, None]]
 
 
-Source: TypeAlias = BinaryIO | Pieces | Elsewhere
+Source: TypeAlias = BinaryIO | Pieces | ArtifactRedirect
 """How a file can be sent on: a file of this machine, pieces, or not by us."""
 
 

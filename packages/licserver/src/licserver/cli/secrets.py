@@ -8,7 +8,7 @@ import click
 
 from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, note_done
 from licserver.clock import system_clock
-from licserver.security.rotation import Standing, rotate, standings
+from licserver.security.rotation import SecretStatus, rotate, standings
 from licserver.security.secrets_file import open_vault
 
 
@@ -52,5 +52,5 @@ def rotate_secrets(data_dir: Path | None, after: int, *, as_json: bool, leaked: 
     _show(Printer(as_json=as_json), found)
 
 
-def _show(printer: Printer, found: list[Standing]) -> None:
+def _show(printer: Printer, found: list[SecretStatus]) -> None:
     printer.rows(map(asdict, found), (8, 24, 24, 0), "none")

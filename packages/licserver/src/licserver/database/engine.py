@@ -14,12 +14,12 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarning, SQLAlchemyError
 
 from licserver.database.hot_path import greenlet_bridge
-from licserver.database.hot_path.connections import RUN_LIMIT, Lane, Remote
-from licserver.database.hot_path.sqlite_connection import LocalLane, begin_in_turn
+from licserver.database.hot_path.connections import RUN_LIMIT, KeptConnection, RemoteEngine
+from licserver.database.hot_path.sqlite_connection import SqliteConnection, begin_in_turn
 from licserver.errors import SettingsError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from licserver.database.postgres import Door
+    from licserver.database.postgres import CircuitBreaker
 
 WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
@@ -88,7 +88,7 @@ def _connect_postgresql(url: URL) -> "Database":
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
         ) from None
 
-    def create(*, hot: bool, **more: Any) -> "tuple[Engine, Door]":
+    def create(*, hot: bool, **more: Any) -> "tuple[Engine, CircuitBreaker]":
         engine = _create(
             url,
             paramstyle="format",  # by position, so that a statement is prepared once whoever asks
@@ -103,7 +103,7 @@ def _connect_postgresql(url: URL) -> "Database":
     # Besides the lanes of the hot paths a process needs few; a server takes a hundred from all.
     engine, calm_door = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
     hot, door = create(hot=True, poolclass=NullPool)
-    remote = Remote(is_worth_retrying, door.close_for_a_moment, connect=greenlet_bridge.beside)
+    remote = RemoteEngine(is_worth_retrying, door.close_for_a_moment, connect=greenlet_bridge.beside)
     return Database(engine, hot, remote, (calm_door.close, door.close))
 
 
@@ -185,7 +185,7 @@ class Database:
         self,
         engine: Engine,
         hot: Engine,
-        remote: Remote | None = None,
+        remote: RemoteEngine | None = None,
         closers: Sequence[Callable[[], None]] = (),
     ) -> None:
         self.engine = engine
@@ -209,18 +209,20 @@ class Database:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
-    def reader(self) -> Lane:
+    def reader(self) -> KeptConnection:
         """Make a lane whose every statement is a transaction of its own."""
-        return Lane(self._hot.execution_options(isolation_level="AUTOCOMMIT"), self._named, self._remote)
+        return KeptConnection(
+            self._hot.execution_options(isolation_level="AUTOCOMMIT"), self._named, self._remote
+        )
 
-    def writer(self) -> Lane:
+    def writer(self) -> KeptConnection:
         """Make a lane whose every run is a transaction that writes."""
         hot = self._hot.execution_options(**{WRITES: True})
-        return Lane(hot, self._named, self._remote, writes=True)
+        return KeptConnection(hot, self._named, self._remote, writes=True)
 
-    def local_writer(self) -> LocalLane:
+    def local_writer(self) -> SqliteConnection:
         """Make a lane whose transactions are done in steps; for an engine of this machine."""
-        return LocalLane(self._hot.execution_options(**{WRITES: True}), self._named)
+        return SqliteConnection(self._hot.execution_options(**{WRITES: True}), self._named)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -116,7 +116,7 @@ class NoAnswer(psycopg.OperationalError):
     """The server is silent: no connection, or no answer on one, within the limit."""
 
 
-class Door:
+class CircuitBreaker:
     """Lets connections in; nobody waits longer than `CONNECT_LIMIT`, whatever names and networks do.
 
     After a failure it stays closed for half a second: of all who come while the server is silent, one
@@ -180,7 +180,7 @@ def _close_late(future: Future[PatientConnection]) -> None:
         future.result().close()
 
 
-def make_door(parameters: Mapping[str, Any], *, hot: bool) -> Door:
+def make_door(parameters: Mapping[str, Any], *, hot: bool) -> CircuitBreaker:
     """Make the door to a server.
 
     Args:
@@ -211,7 +211,7 @@ def make_door(parameters: Mapping[str, Any], *, hot: bool) -> Door:
         connection.patience = CONNECT_LIMIT if hot else PATIENCE
         return connection
 
-    return Door(connect)
+    return CircuitBreaker(connect)
 
 
 def is_worth_retrying(error: BaseException | None) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import idna
 
-from licserver.domain.records import Environment, EnvironmentPolicy, Halves
+from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 
 MAX_DOMAIN_LENGTH = 253
 """Characters of a normalised domain (D-06): the longest host name that DNS can carry."""
@@ -278,7 +278,7 @@ def covers_ip(entry: str, ip: str) -> bool:
 
 
 def is_known(
-    environment: Environment, policy: EnvironmentPolicy, allowed: Sequence[str], activated: Halves
+    environment: Environment, policy: EnvironmentPolicy, allowed: Sequence[str], activated: EnvironmentMatch
 ) -> bool:
     """Tell whether an environment is in a license's allow-list (D-03, D-04).
 

@@ -26,7 +26,7 @@ class Environment(NamedTuple):
     ip: str
 
 
-class Halves(NamedTuple):
+class EnvironmentMatch(NamedTuple):
     """Which halves of an environment are known."""
 
     domain: bool = False
@@ -66,7 +66,7 @@ class License(NamedTuple):
     slots: int | None = 1
     slots_used: int = 0
     allowed: tuple[str, ...] = ()
-    activated: Halves = Halves()
+    activated: EnvironmentMatch = EnvironmentMatch()
     subscription_ended_at: datetime | None = None
     support_until: date | None = None
     seen_on: date | None = None

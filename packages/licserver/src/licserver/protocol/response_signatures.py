@@ -72,7 +72,7 @@ _DIGESTS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SignatureRequest:
     """A signature that was asked for, and that can be made.
 
     Args:
@@ -87,7 +87,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Question:
+class SignedRequest:
     """The request, as far as it is signed; no repr: the target of an update check holds a license key.
 
     Args:
@@ -101,7 +101,7 @@ class Question:
     content_digest: str
 
 
-class WishReader:
+class AcceptSignatureReader:
     """Reads ``Accept-Signature``, and what differs in its nonce only from what it has read, at once.
 
     Args:
@@ -112,7 +112,7 @@ class WishReader:
         self._keys = tuple(keys)
         self._known = lru_cache(maxsize=64)(self._read)
 
-    def __call__(self, field: str) -> Wanted | None:
+    def __call__(self, field: str) -> SignatureRequest | None:
         """Read a header; says what `read_accept_signature` says, for a seventh of the cost."""
         found = _PLAIN_NONCE.search(field) if len(field) <= _LONGEST_CACHED else None
         if found is None or _ANY_NONCE in field:
@@ -120,13 +120,13 @@ class WishReader:
         wanted = self._known(field.replace(found[0], _ANY_NONCE))
         if wanted is None or wanted.nonce != _MARK:
             return wanted
-        return Wanted(wanted.label, f'"{found[1]}"', wanted.key)
+        return SignatureRequest(wanted.label, f'"{found[1]}"', wanted.key)
 
-    def _read(self, field: str) -> Wanted | None:
+    def _read(self, field: str) -> SignatureRequest | None:
         return read_accept_signature(field, self._keys)
 
 
-def read_accept_signature(field: str, keys: Sequence[SigningKey]) -> Wanted | None:
+def read_accept_signature(field: str, keys: Sequence[SigningKey]) -> SignatureRequest | None:
     """Choose the signature to make (RFC 9421 section 5).
 
     Args:
@@ -143,7 +143,7 @@ def read_accept_signature(field: str, keys: Sequence[SigningKey]) -> Wanted | No
     for key in newest_first(keys):
         for label, nonce, key_id in asked:
             if key_id is None or key_id == f'"{key.id}"':
-                return Wanted(label, nonce, key)
+                return SignatureRequest(label, nonce, key)
     return None
 
 
@@ -202,7 +202,12 @@ def fits_digest(field: str, content: bytes) -> bool:
 
 
 def sign_answer(
-    wanted: Wanted, question: Question, status: int, content_type: str, content: bytes, now: datetime
+    wanted: SignatureRequest,
+    question: SignedRequest,
+    status: int,
+    content_type: str,
+    content: bytes,
+    now: datetime,
 ) -> dict[str, str]:
     """Sign an answer.
 

@@ -133,7 +133,7 @@ def _mark(path: Path | None) -> _Mark | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SecretStatus:
     """How a secret for links stands; the secret itself is not part of it.
 
     Args:
@@ -149,11 +149,11 @@ class Standing:
     signs: bool
 
 
-def standings(secrets: tuple[LinkSecret, ...], now: datetime) -> list[Standing]:
+def standings(secrets: tuple[LinkSecret, ...], now: datetime) -> list[SecretStatus]:
     """Say how each secret stands, the newest first; retired ones are left out."""
     signer = signing_secret(secrets, now)
     return [
-        Standing(one.id, one.signs_from, retires_at(secrets, at), one is signer)
+        SecretStatus(one.id, one.signs_from, retires_at(secrets, at), one is signer)
         for at, one in enumerate(secrets)
         if one in believed_secrets(secrets, now)
     ]
@@ -161,7 +161,7 @@ def standings(secrets: tuple[LinkSecret, ...], now: datetime) -> list[Standing]:
 
 def rotate(
     settings: Settings, now: datetime, *, lead: timedelta = LEAD, leaked: bool = False
-) -> list[Standing]:
+) -> list[SecretStatus]:
     """Add a new secret for links, and drop those that are retired.
 
     Args:

@@ -6,7 +6,7 @@ Each operation checks everything first, and then changes the books and the audit
 from licserver.domain.records import LicenseTerms
 from licserver.services.audit import AuditFilter
 from licserver.services.audit import History as _History
-from licserver.services.idempotency import AnsweredAlready, SentOtherwise
+from licserver.services.idempotency import IdempotencyConflictError, ReplayedError
 from licserver.services.idempotency import Receipts as _Receipts
 from licserver.services.issuing import ISSUE_BATCH
 from licserver.services.license_lists import LicenseFilter
@@ -45,12 +45,12 @@ __all__ = [
     "MAX_CHANGELOG",
     "MAX_INDEXED",
     "MAX_PAGE",
-    "AnsweredAlready",
     "AuditFilter",
+    "IdempotencyConflictError",
     "LicenseFilter",
     "LicenseTerms",
     "Page",
-    "SentOtherwise",
+    "ReplayedError",
     "Vendor",
     "page_of",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Self
 from licserver.artifacts import Artifacts, open_artifacts
 from licserver.clock import Clock, system_clock
 from licserver.database.engine import Database
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.database.schema import is_in_use, open_database
 from licserver.domain.records import SYSTEM, Actor
 from licserver.security.key_vault import Vault
@@ -44,7 +44,7 @@ class Room:
         except BaseException:
             self.database.close()
             raise
-        self._records = Records(self.database)
+        self._records = Repositories(self.database)
         self._clock = clock
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Room:
             bound._records = records  # noqa: SLF001 - our own
             yield bound
 
-    def _note(self, records: Records, action: str, object_: tuple[str, str], **details: Any) -> None:
+    def _note(self, records: Repositories, action: str, object_: tuple[str, str], **details: Any) -> None:
         """Add a line to the audit log, in the transaction of the change.
 
         Masked: somebody may have written a license key into a reason or a name.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple, Self
 
-from licserver.database.repositories.idempotency import Receipt
+from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind
 from licserver.errors import Conflict, WrongUse
 from licserver.services.base import Room
@@ -13,11 +13,11 @@ ANSWERS_KEPT: Final = timedelta(days=1)
 """For how long an answer is kept for who asks again."""
 
 
-class AnsweredAlready(Conflict):
+class ReplayedError(Conflict):
     """Somebody else was faster with the same receipt, and what came of it cannot be told."""
 
 
-class SentOtherwise(Conflict):
+class IdempotencyConflictError(Conflict):
     """A receipt was used for another request within the last day."""
 
 
@@ -43,7 +43,7 @@ class Done(NamedTuple):
 class Receipts(Room):
     """Does things once."""
 
-    def once(self, receipt: Receipt, begin: Callable[[], Callable[[Self], Answer]]) -> Done:
+    def once(self, receipt: IdempotencyKey, begin: Callable[[], Callable[[Self], Answer]]) -> Done:
         """Do something and keep what is answered, in one transaction; if it was done before, give that.
 
         Args:
@@ -71,7 +71,7 @@ class Receipts(Room):
                     raise
         return Done(told, before=True)
 
-    def recall(self, receipt: Receipt) -> Answer | None:
+    def recall(self, receipt: IdempotencyKey) -> Answer | None:
         """Find what was answered to a creation within the last day, if it was.
 
         Raises:
@@ -81,10 +81,12 @@ class Receipts(Room):
         if found is None:
             return None
         if found.digest != receipt.digest:
-            raise SentOtherwise("this Idempotency-Key was used for another request within the last day")
+            raise IdempotencyConflictError(
+                "this Idempotency-Key was used for another request within the last day"
+            )
         return Answer(found.status, self.vault.unlock(found.answer, _label(receipt)))
 
-    def remember(self, receipt: Receipt, answer: Answer) -> None:
+    def remember(self, receipt: IdempotencyKey, answer: Answer) -> None:
         """Keep what is answered to a creation, in its transaction (`together`); sealed, as it may hold a key.
 
         Raises:
@@ -93,11 +95,11 @@ class Receipts(Room):
         now = self._clock()
         sealed = self.vault.lock(answer.body, _label(receipt))
         if not self._records.remember(receipt, answer.status, sealed, now, now - ANSWERS_KEPT):
-            raise AnsweredAlready(
+            raise ReplayedError(
                 "somebody else was at it at the same moment; look what there is before you try again"
             )
 
 
-def _label(receipt: Receipt) -> bytes:
+def _label(receipt: IdempotencyKey) -> bytes:
     owner = b"user " if receipt.by is ActorKind.USER else b""  # a token's begins with its number
     return owner + b"%d " % receipt.owner_id + receipt.key.encode()

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import Any, TypedDict, Unpack
 
 from licserver.database.repositories.licenses import IssuedLicense
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.domain.decisions import has_key_shape
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
 from licserver.domain.records import Environment
@@ -239,7 +239,7 @@ class Licenses(Products):
             found = bound._license(bound._records, reference, locked=True)  # noqa: SLF001 - our own
             return bound.change(reference, allowed=edit(found.allowed))
 
-    def _license(self, books: Records, reference: str, *, locked: bool = False) -> IssuedLicense:
+    def _license(self, books: Repositories, reference: str, *, locked: bool = False) -> IssuedLicense:
         found = books.license(self._license_id(reference), locked=locked)
         if found is None:
             raise Unknown("there is no such license; `licserver license list` shows the ids of all")
@@ -255,5 +255,5 @@ class Licenses(Products):
             )
         return self.vault.license_id(text)
 
-    def _note_license(self, books: Records, action: str, found: IssuedLicense, **details: Any) -> None:
+    def _note_license(self, books: Repositories, action: str, found: IssuedLicense, **details: Any) -> None:
         self._note(books, action, ("license", found.id.hex()), **details)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from licserver.database.repositories.login_attempts import Share
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.database.repositories.sessions import NewSession
 from licserver.database.repositories.users import UserRow
 from licserver.domain.environments import network_of
@@ -180,7 +180,7 @@ class Logins(Users):
     # --- sessions -----------------------------------------------------------------------------
 
     def _begin(
-        self, books: Records, user: UserRow, address: str | None, *, is_verified: bool = False
+        self, books: Repositories, user: UserRow, address: str | None, *, is_verified: bool = False
     ) -> SignedIn | None:
         """Begin a session; None when the user has another password by now, or does not exist any more."""
         begun = self._begin_anew(books, user, is_verified=is_verified)
@@ -191,7 +191,7 @@ class Logins(Users):
         self._acting(user)._note(books, "user.sign_in", ("user", user.name))  # noqa: SLF001 - our own
         return begun
 
-    def _begin_anew(self, books: Records, user: UserRow, *, is_verified: bool = True) -> SignedIn | None:
+    def _begin_anew(self, books: Repositories, user: UserRow, *, is_verified: bool = True) -> SignedIn | None:
         """Begin a session of a user who is signed in, without a line in the log."""
         token, now = secrets.token_urlsafe(32), self._clock()
         new = NewSession(digest_token(token), now, now + SESSION_TIME, now + PENDING_TIME, is_verified)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.domain.decisions import has_slug_shape
 from licserver.domain.environments import is_printable
 from licserver.domain.records import EnvironmentPolicy, Product
@@ -109,7 +109,7 @@ class Products(Room):
         """
         return self._product(self._records, slug)
 
-    def _product(self, books: Records, slug: str) -> Product:
+    def _product(self, books: Repositories, slug: str) -> Product:
         # What is no slug is not asked for: it may not even be text that a database takes.
         product = books.product(slug) if has_slug_shape(slug) else None
         if product is None:

@@ -17,7 +17,7 @@ _LIMIT: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachResult:
     """What came back.
 
     Args:
@@ -29,7 +29,7 @@ class Reached:
     date: datetime | None = None
 
 
-def ask_base_url(base_url: str) -> Reached:
+def ask_base_url(base_url: str) -> ReachResult:
     """Ask whether a licserver answers at an address.
 
     Args:
@@ -40,17 +40,17 @@ def ask_base_url(base_url: str) -> Reached:
             body, date = answer.read(_LIMIT), answer.headers.get("Date")
     except urllib.error.HTTPError as refused:
         with refused:
-            return Reached(f"answers {refused.code} at /healthz")
+            return ReachResult(f"answers {refused.code} at /healthz")
     except urllib.error.URLError as problem:
-        return Reached(_why(problem.reason))
+        return ReachResult(_why(problem.reason))
     except (OSError, http.client.HTTPException, ValueError) as problem:
-        return Reached(_why(problem))
+        return ReachResult(_why(problem))
     try:
         is_ours = json.loads(body) == {"status": "ok"}
         told = None if date is None else parsedate_to_datetime(date)
     except (ValueError, TypeError):
         is_ours, told = False, None
-    return Reached("" if is_ours else "is answered by something else than licserver", told)
+    return ReachResult("" if is_ours else "is answered by something else than licserver", told)
 
 
 def _why(problem: object) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.domain.changelogs import clean
 from licserver.domain.decisions import parse_version, version_key
 from licserver.domain.records import Artifact, Product, Release
@@ -187,7 +187,9 @@ class Releases(Products):
             )
         return self.release(product.slug, version)
 
-    def _note_release(self, books: Records, action: str, slug: str, version: str, **details: object) -> None:
+    def _note_release(
+        self, books: Repositories, action: str, slug: str, version: str, **details: object
+    ) -> None:
         self._note(books, action, ("release", f"{slug}/{version}"), **details)
 
     def _to_be_said(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:

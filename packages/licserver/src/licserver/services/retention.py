@@ -8,7 +8,7 @@ from licserver.services.base import Room
 from licserver.services.idempotency import ANSWERS_KEPT
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """What a sweep has removed, or would remove.
 
     Args:
@@ -27,7 +27,7 @@ class Swept(NamedTuple):
 class Keeping(Room):
     """Removes what is older than the settings allow (D-105)."""
 
-    def sweep(self, *, dry_run: bool = False) -> Swept:
+    def sweep(self, *, dry_run: bool = False) -> SweepResult:
         """Remove it, a few rows at a time beside the server; each freed slot stands in the audit log.
 
         Args:
@@ -41,7 +41,7 @@ class Keeping(Room):
         lines = self._ago(now, settings.audit_days)
         since = now if unseen is None else kept.watched_since(now)
         if dry_run:
-            return Swept(
+            return SweepResult(
                 activations=0 if unseen is None else kept.count_stale(unseen, since),
                 audit=0 if lines is None else kept.count_lines(lines),
             )
@@ -50,7 +50,7 @@ class Keeping(Room):
         sessions, answers = kept.over(
             now, now - ANSWERS_KEPT, now - timedelta(minutes=settings.session_idle_minutes)
         )
-        swept = Swept(freed, removed, sessions, answers)
+        swept = SweepResult(freed, removed, sessions, answers)
         if freed or removed:
             with self._records.together() as books:
                 self._note(books, "sweep", ("database", "-"), **swept._asdict())

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.database.repositories.second_factors import SecondFactorRow
 from licserver.database.repositories.users import UserRow
 from licserver.errors import Conflict, Unknown, WrongUse
@@ -182,7 +182,7 @@ class SecondFactors(Logins):
         user = self.user(who.name)
         return self._records.count_recovery_codes(user.id) if user.has_second_factor else None
 
-    def _is_code(self, books: Records, user: UserRow, typed: str, *, is_known: bool) -> bool:
+    def _is_code(self, books: Repositories, user: UserRow, typed: str, *, is_known: bool) -> bool:
         """Use a code up, or count a wrong one.
 
         Raises:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.domain.records import Release
 from licserver.errors import LicserverError, VaultError
 from licserver.protocol import release_manifests
@@ -229,7 +229,7 @@ def _check_database(settings: Settings, vault: Vault | None, now: datetime) -> I
             yield from _check_note(expected=expected)
         yield Finding("database", Level.OK, f"{database.engine.dialect.name}, schema {schema.HEAD}")
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
-        yield from _check_releases(settings, Records(database), now)
+        yield from _check_releases(settings, Repositories(database), now)
     except LicserverError as problem:
         away = "see that it runs, that this machine may reach it, and that LICSERVER_DATABASE_URL is right"
         yield _bad(
@@ -270,7 +270,7 @@ def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Itera
         )
 
 
-def _check_releases(settings: Settings, records: Records, now: datetime) -> Iterator[Finding]:
+def _check_releases(settings: Settings, records: Repositories, now: datetime) -> Iterator[Finding]:
     """See that what is offered can be had: its file is there, and its manifest does not run out soon."""
     products = records.products()
     if not products:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from licserver.database.repositories.license_rows import held_licenses
-from licserver.database.repositories.repository import Records
+from licserver.database.repositories.repository import Repositories
 from licserver.database.staging import Staging, staging
 from licserver.domain.decisions import draw_key, has_key_shape
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
@@ -121,7 +121,7 @@ class Incoming:
             StoreUnavailable: when the database fails; the same.
         """
         with self._staged.moving() as connection:
-            books = Records(self._vendor.database, connection)
+            books = Repositories(self._vendor.database, connection)
             self._vendor._note(books, "license.import", ("license", "-"), count=self.count)  # noqa: SLF001 - our own
         return self.count
 

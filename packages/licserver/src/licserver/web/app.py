@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batch_store import BatchStore
-from licserver.database.hot_path.batcher import Desk
+from licserver.database.hot_path.batcher import PublicQueries
 from licserver.protocol import public_api
 from licserver.security.rotation import open_ring
 from licserver.services import Vendor
@@ -17,20 +17,20 @@ from licserver.web import admin, console
 from licserver.web.app_state import (
     ARTIFACTS,
     CLOCK,
-    DESK,
     DRAIN,
     FAILURES,
     LIMITS,
     LINKS,
     METER,
+    QUERIES,
     REQUEST_IDS,
     SEND_TIMEOUT,
     SHORTCUTS,
-    TALLY,
+    STATISTICS,
     Drain,
     Handler,
 )
-from licserver.web.client_addresses import Callers
+from licserver.web.client_addresses import ClientAddresses
 from licserver.web.errors import expect, guarded, not_allowed, not_found, refuse_path
 from licserver.web.failed_requests import FailureReport
 from licserver.web.health import healthz, readyz
@@ -40,8 +40,8 @@ from licserver.web.public.endpoints import PublicEndpoints
 from licserver.web.public.signed_responses import AnswerSigner
 from licserver.web.rate_limits import Limits
 from licserver.web.request_ids import RequestIds
-from licserver.web.statistics import Tally
-from licserver.web.worker_threads import OffLoop
+from licserver.web.statistics import StatisticsCounter
+from licserver.web.worker_threads import WorkerThreads
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -69,16 +69,16 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     app = web.Application(client_max_size=public_api.MAX_BODY_BYTES)
     app[LINKS] = links = open_ring(vendor.settings, vendor.vault)
     app[ARTIFACTS] = vendor.artifacts
-    app[DESK] = desk = Desk(BatchStore(vendor.database))
+    app[QUERIES] = desk = PublicQueries(BatchStore(vendor.database))
     app[CLOCK] = clock
     app[DRAIN] = Drain()
     app[REQUEST_IDS] = RequestIds(vendor.settings)
     if meter is not None:
         app[METER] = meter
     app[SEND_TIMEOUT] = vendor.settings.send_timeout
-    callers = Callers(vendor.settings)
+    callers = ClientAddresses(vendor.settings)
     app[LIMITS] = limits = Limits(vendor.settings, callers)
-    app[TALLY] = tally = Tally(vendor.database, clock)
+    app[STATISTICS] = tally = StatisticsCounter(vendor.database, clock)
     app.cleanup_ctx.append(tally.running)
     public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock, callers, limits, tally)
     signer = AnswerSigner(vendor.vault.signing_keys, clock, public.keep_body, public.base_url)
@@ -112,7 +112,7 @@ def create_admin_app(
     app = web.Application(client_max_size=public_api.MAX_BODY_BYTES)
     app[DRAIN] = Drain()
     app[REQUEST_IDS] = RequestIds(vendor.settings)
-    app[LIMITS] = Limits(vendor.settings, Callers(vendor.settings))
+    app[LIMITS] = Limits(vendor.settings, ClientAddresses(vendor.settings))
     app[SHORTCUTS] = {}
     if meter is not None:
         app[METER] = meter
@@ -128,7 +128,7 @@ def create_admin_app(
 
 def _add_vendors_side(app: web.Application, vendor: Vendor, clock: Clock) -> None:
     """Add the admin API and the console; what takes every address must be added after this."""
-    off_loop = OffLoop()
+    off_loop = WorkerThreads()
     app[FAILURES] = FailureReport(vendor, off_loop)
     app.on_cleanup.append(app[FAILURES].close)
     admin.mount(app, vendor, app[LIMITS], app[DRAIN], off_loop)
@@ -176,7 +176,7 @@ def _add(app: web.Application, method: str, path: str, handler: Handler) -> Hand
 
 async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
     yield
-    await app[DESK].close()
+    await app[QUERIES].close()
     await app[LIMITS].close()
 
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from licserver.artifacts import Artifacts
 from licserver.clock import Clock
-from licserver.database.hot_path.batcher import Desk
+from licserver.database.hot_path.batcher import PublicQueries
 from licserver.security.rotation import LinkRing
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from licserver.web.metric_counters import Meter
     from licserver.web.rate_limits import Limits
     from licserver.web.request_ids import RequestIds
-    from licserver.web.statistics import Tally
+    from licserver.web.statistics import StatisticsCounter
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,12 +30,12 @@ class Drain:
     active: bool = False
 
 
-DESK = web.AppKey("desk", Desk)
+QUERIES = web.AppKey("desk", PublicQueries)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
 LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
 FAILURES: "web.AppKey[FailureReport]" = web.AppKey("failures")
-TALLY: "web.AppKey[Tally]" = web.AppKey("tally")
+STATISTICS: "web.AppKey[StatisticsCounter]" = web.AppKey("tally")
 METER: "web.AppKey[Meter]" = web.AppKey("meter")
 REQUEST_IDS: "web.AppKey[RequestIds]" = web.AppKey("request_ids")
 SEND_TIMEOUT = web.AppKey("send_timeout", float)

@@ -21,7 +21,7 @@ _LONGEST_REMEMBERED: Final = 96
 _log = logging.getLogger("licserver.web")
 
 
-class Caller(NamedTuple):
+class ClientAddress(NamedTuple):
     """One address, read.
 
     Args:
@@ -35,7 +35,7 @@ class Caller(NamedTuple):
     is_here: bool
 
 
-class Callers:
+class ClientAddresses:
     """Finds out who calls.
 
     Args:
@@ -49,7 +49,7 @@ class Callers:
         self._known = lru_cache(maxsize=size)(self._read)
         self._has_warned = False
 
-    def find(self, request: web.Request) -> Caller:
+    def find(self, request: web.Request) -> ClientAddress:
         """Read the connection's address, behind the trusted proxies if there are any."""
         peername = request.protocol.peername  # kept by the connection: no system call
         peer = peername[0] if peername else _NO_ADDRESS
@@ -76,12 +76,12 @@ class Callers:
             request.protocol.peername and request.protocol.peername[0],
         )
 
-    def _read(self, peer: str, *forwarded: str) -> Caller:
+    def _read(self, peer: str, *forwarded: str) -> ClientAddress:
         believed = connection_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)
         address = parse_ip(believed)
         if address is None:
-            return Caller(_NO_ADDRESS, _NO_ADDRESS, is_here=False)
-        return Caller(
+            return ClientAddress(_NO_ADDRESS, _NO_ADDRESS, is_here=False)
+        return ClientAddress(
             normalise_ip(address, self._settings.ipv6_prefix),
             normalise_ip(address, ONE_CUSTOMER),
             address.is_loopback,

@@ -28,7 +28,7 @@ _DISCARD_BYTES: Final = 4 << 20
 before the connection closes (D-153)."""
 
 
-class Seldom:
+class ThrottledLog:
     """Writes of what anybody can cause as often as he likes: a line a second, with how many there were."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Seldom:
 _MAX_HEADERS: Final = 64
 """Fields of a request's head; with `MAX_FIELD` they bound what a connection holds before it is answered."""
 
-_UNREADABLE: Final = Seldom()
+_UNREADABLE: Final = ThrottledLog()
 
 
 class _Discarded:

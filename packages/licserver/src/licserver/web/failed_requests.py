@@ -8,7 +8,7 @@ from typing import Final
 from licserver.errors import LicserverError
 from licserver.services import Vendor
 from licserver.services.phrases import plural
-from licserver.web.worker_threads import OffLoop
+from licserver.web.worker_threads import WorkerThreads
 
 _log = logging.getLogger("licserver.logins")
 
@@ -33,7 +33,7 @@ class FailureReport:
         off_loop: Where it does so.
     """
 
-    def __init__(self, vendor: Vendor, off_loop: OffLoop) -> None:
+    def __init__(self, vendor: Vendor, off_loop: WorkerThreads) -> None:
         self._vendor, self._off_loop = vendor, off_loop
         self._counts: dict[tuple[str, str | None], tuple[int, str]] = {}
         self._task: asyncio.Task[None] | None = None

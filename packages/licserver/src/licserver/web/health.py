@@ -8,7 +8,7 @@ from aiohttp import web
 
 from licserver.errors import StoreUnavailable
 from licserver.protocol import public_api
-from licserver.web.app_state import DESK, DRAIN
+from licserver.web.app_state import DRAIN, QUERIES
 from licserver.web.errors import send_unavailable
 from licserver.web.responses import send
 
@@ -29,7 +29,7 @@ async def readyz(request: web.Request) -> web.StreamResponse:
         return send_unavailable()
     try:
         async with asyncio.timeout(READY_TIMEOUT):
-            await request.app[DESK].ping()
+            await request.app[QUERIES].ping()
     except StoreUnavailable as problem:
         _log.warning("not ready: %s", problem)
         return send_unavailable()

@@ -12,7 +12,7 @@ from aiohttp.abc import AbstractAccessLogger
 
 from licserver.security.redaction import mask
 from licserver.settings import LogFormat
-from licserver.web.client_addresses import Callers
+from licserver.web.client_addresses import ClientAddresses
 from licserver.web.request_ids import RequestIds
 
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
 class AccessLogger(AbstractAccessLogger):
     """Logs method, path and status; never the query, in which a license key stands."""
 
-    callers: Callers | None = None
+    callers: ClientAddresses | None = None
     request_ids: RequestIds | None = None
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
@@ -69,7 +69,7 @@ class AccessLogger(AbstractAccessLogger):
         )
 
 
-def access_logger(callers: Callers, request_ids: RequestIds) -> type[AccessLogger]:
+def access_logger(callers: ClientAddresses, request_ids: RequestIds) -> type[AccessLogger]:
     """Make an access log that knows who is behind a proxy, and how requests are named.
 
     Args:

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from licserver import __version__
 from licserver.errors import StoreUnavailable
 from licserver.settings import Settings
-from licserver.web.app_state import DESK, SHORTCUTS
+from licserver.web.app_state import QUERIES, SHORTCUTS
 from licserver.web.connections import Runner
 from licserver.web.health import READY_TIMEOUT
 from licserver.web.metric_counters import Meter, Meters
@@ -74,7 +74,7 @@ class Metrics:
 async def _is_ready(app: web.Application) -> bool:
     try:
         async with asyncio.timeout(READY_TIMEOUT):
-            await app[DESK].ping()
+            await app[QUERIES].ping()
     except (StoreUnavailable, TimeoutError):
         return False
     return True

@@ -9,12 +9,12 @@ from aiohttp import web
 
 from licserver.protocol import public_api
 from licserver.settings import Settings
-from licserver.web.client_addresses import Callers
+from licserver.web.client_addresses import ClientAddresses
 from licserver.web.errors import send_too_many
 from licserver.web.responses import send
 
 if TYPE_CHECKING:
-    from licserver.web.redis_limits import SharedCounter
+    from licserver.web.redis_limits import RedisCounter
 
 WINDOW: Final = 60.0
 """Seconds in which calls are counted."""
@@ -146,7 +146,7 @@ class Misses:
             process's own.
     """
 
-    def __init__(self, limit: int, shared: "SharedCounter | None") -> None:
+    def __init__(self, limit: int, shared: "RedisCounter | None") -> None:
         self.known = KnownDomains()
         kept = limit // 6
         self._domains = Counter(math.ceil(limit / 2))
@@ -190,7 +190,7 @@ class Limits:
         SettingsError: when the Redis cannot be used as it is named, or the extra is not installed.
     """
 
-    def __init__(self, settings: Settings, callers: Callers) -> None:
+    def __init__(self, settings: Settings, callers: ClientAddresses) -> None:
         self._callers = callers
         self._flood = TokenBucket(settings.flood_limit) if settings.flood_limit else None
         self._misses = Misses(settings.miss_limit, _open_shared(settings)) if settings.miss_limit else None
@@ -231,10 +231,10 @@ class Limits:
             await self._misses.close()
 
 
-def _open_shared(settings: Settings) -> "SharedCounter | None":
+def _open_shared(settings: Settings) -> "RedisCounter | None":
     if settings.redis_url is None:
         return None
     # Here, not at the top: it comes with the extra `redis` only.
-    from licserver.web.redis_limits import SharedCounter  # noqa: PLC0415
+    from licserver.web.redis_limits import RedisCounter  # noqa: PLC0415
 
-    return SharedCounter(settings.redis_url.get_secret_value())
+    return RedisCounter(settings.redis_url.get_secret_value())

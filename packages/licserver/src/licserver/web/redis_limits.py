@@ -27,7 +27,7 @@ _PAUSE: Final = 5.0
 """Seconds in which it is not asked again after it has failed."""
 
 
-class SharedCounter:
+class RedisCounter:
     """Counts by address in a sliding minute, together with all who use the same Redis.
 
     Args:

@@ -20,7 +20,7 @@ from licserver.services import Vendor
 from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
 from licserver.web.app_state import DRAIN
-from licserver.web.client_addresses import Callers
+from licserver.web.client_addresses import ClientAddresses
 from licserver.web.connections import Runner
 from licserver.web.logging import access_logger, make_formatter
 from licserver.web.open_connections import OpenConnections, raise_descriptor_limit
@@ -218,7 +218,7 @@ def _make_runner(
     if metrics is not None:
         app.cleanup_ctx.append(metrics.tell)
     more: dict[str, Any] = {
-        "access_log_class": access_logger(Callers(settings), RequestIds(settings)),
+        "access_log_class": access_logger(ClientAddresses(settings), RequestIds(settings)),
         "access_log": logging.getLogger("licserver.access") if settings.access_log else None,
         "shutdown_timeout": settings.drain_timeout,
         "held": OpenConnections(settings, raise_descriptor_limit()),
@@ -305,7 +305,7 @@ def serve_with_workers(
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
 
-    from licserver.web.workers import Beginning, run  # noqa: PLC0415 - the same
+    from licserver.web.workers import WorkerStartup, run  # noqa: PLC0415 - the same
 
     metrics = _open_metrics(settings, workers)
     # gunicorn's, to close: a copy kept open would go on taking callers in.
@@ -333,7 +333,7 @@ def serve_with_workers(
         runner.app.on_startup.append(announce_once)
         return runner
 
-    beginning = Beginning(make_runner, turn_read)
+    beginning = WorkerStartup(make_runner, turn_read)
 
     class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
         def setup(self, cfg: Any) -> None:

@@ -17,9 +17,9 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.database.engine import Database
-from licserver.database.hot_path.batch_store import Sighting
+from licserver.database.hot_path.batch_store import Lookup
 from licserver.database.repositories.last_seen import Seen, note_seen
-from licserver.database.repositories.statistics import Counted, add_counts, published_versions
+from licserver.database.repositories.statistics import CountKey, add_counts, published_versions
 from licserver.domain.decisions import (
     Offer,
     UpdateVerdict,
@@ -58,12 +58,12 @@ OTHER: Final = "other"
 _Verdicts = dict[VerifyRefusal | bool, int]
 """How often each; of good ones, whether they took a slot."""
 _Versions = dict[tuple[str, str], int]
-_Sightings = dict[Sighting, EnvironmentPolicy]
+_Sightings = dict[Lookup, EnvironmentPolicy]
 
 _log = logging.getLogger("licserver.web")
 
 
-class Tally:
+class StatisticsCounter:
     """Counts of one process, for the event loop that it serves.
 
     Args:
@@ -80,7 +80,7 @@ class Tally:
 
     # --- beside the hot paths -----------------------------------------------------------------
 
-    def verified(self, verdict: VerifyVerdict, sighting: Sighting | None, today: date) -> None:
+    def verified(self, verdict: VerifyVerdict, sighting: Lookup | None, today: date) -> None:
         """Count a verify; of a good one, that its environment was seen, unless that was noted today.
 
         Args:
@@ -152,18 +152,18 @@ class Tally:
         for start in range(0, len(batch), _BATCH):
             note_seen(self._database, batch[start : start + _BATCH])
 
-    def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[Counted, int]:
+    def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:
         """Give what was counted the names of the totals; versions only those that were published."""
-        named = Counter[Counted]()
+        named = Counter[CountKey]()
         for verdict, count in counts.items():
-            named[Counted("verify", "", _label(verdict))] += count
+            named[CountKey("verify", "", _label(verdict))] += count
             if verdict is True:
-                named[Counted("activation", "", "")] += count
+                named[CountKey("activation", "", "")] += count
         published = published_versions(self._database, {slug for slug, _ in versions})
         for (slug, version), count in versions.items():
             parsed = parse_version(version)
             key = None if parsed is None else version_key(parsed)
-            named[Counted("update", slug, published.get((slug, key), OTHER))] += count
+            named[CountKey("update", slug, published.get((slug, key), OTHER))] += count
         return named
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:

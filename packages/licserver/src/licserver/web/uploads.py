@@ -18,7 +18,7 @@ from licserver.errors import WrongUse
 from licserver.security.private_files import checked_name
 from licserver.settings import Settings
 from licserver.web.errors import send_continue
-from licserver.web.worker_threads import OffLoop
+from licserver.web.worker_threads import WorkerThreads
 
 MAX_FIELD: Final = 1 << 20
 """Bytes of a field that is no file; of all of them together as well."""
@@ -70,7 +70,7 @@ class Upload:
 async def received(
     request: web.Request,
     settings: Settings,
-    off_loop: OffLoop,
+    off_loop: WorkerThreads,
     fields: frozenset[str],
     admit: Callable[[Mapping[str, str]], None] = lambda _fields: None,
 ) -> AsyncIterator[Upload]:
@@ -110,7 +110,7 @@ class _Form:
     def __init__(
         self,
         settings: Settings,
-        off_loop: OffLoop,
+        off_loop: WorkerThreads,
         fields: frozenset[str],
         admit: Callable[[Mapping[str, str]], None],
         target: BinaryIO,

@@ -17,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class OffLoop:
+class WorkerThreads:
     """Runs what reads and writes the vendor's books beside the loop."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
         self._settings = settings
 
     def spawn_worker(self) -> int:
-        """Fork a worker with the stop signals blocked; `Beginning.begin` unblocks them.
+        """Fork a worker with the stop signals blocked; `WorkerStartup.begin` unblocks them.
 
         A fresh process has the master's signal handlers, which only fill a queue that nobody reads there. A
         SIGTERM that came before its own handlers were set was lost, and the worker served until SIGKILL.
@@ -85,7 +85,7 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
         super().halt(reason, _FAILED if exit_status else 0)
 
 
-class Beginning:
+class WorkerStartup:
     """How one worker begins.
 
     Args:

@@ -13,24 +13,31 @@ from sqlalchemy import Connection, literal_column, select
 
 from licserver.database.engine import Database
 from licserver.database.hot_path import statements
-from licserver.database.hot_path.connections import Lane
+from licserver.database.hot_path.connections import KeptConnection
 from licserver.database.hot_path.queries import Row
-from licserver.database.hot_path.sqlite_connection import LocalLane, move_log
+from licserver.database.hot_path.sqlite_connection import SqliteConnection, move_log
 from licserver.database.rows import newest_manifest, read_release, split_entries
 from licserver.database.tables import manifests, releases
 from licserver.domain.decisions import Valid, VerifyVerdict
-from licserver.domain.records import Environment, EnvironmentPolicy, Halves, License, Product, Release
+from licserver.domain.records import (
+    Environment,
+    EnvironmentMatch,
+    EnvironmentPolicy,
+    License,
+    Product,
+    Release,
+)
 from licserver.errors import LicenseLocked
 
 
-class Sighting(NamedTuple):
+class Lookup(NamedTuple):
     """A license is asked for from an environment."""
 
     license_id: bytes
     environment: Environment
 
 
-class Claim(NamedTuple):
+class ActivationRequest(NamedTuple):
     """A license's slot is wanted for an environment.
 
     Args:
@@ -39,12 +46,12 @@ class Claim(NamedTuple):
         now: The instant to note on the activation.
     """
 
-    sighting: Sighting
+    sighting: Lookup
     judge: Callable[[License | None], VerifyVerdict]
     now: datetime
 
 
-class UpdateAsk(NamedTuple):
+class UpdateQuery(NamedTuple):
     """An update of a product is asked for; None stands for a key that has not even the shape of one."""
 
     license_id: bytes | None
@@ -88,14 +95,14 @@ class BatchStore:
         ):
             lane.close()
 
-    def _read(self, lane: Lane, work: Callable[[Connection], Result]) -> Result:
+    def _read(self, lane: KeptConnection, work: Callable[[Connection], Result]) -> Result:
         """Read on a lane; on a file of this machine, if it is free, on the connection that writes to it.
 
         A commit empties the page caches of all connections but its own.
         """
         return lane.run(work) if self._local is None else self._local.look(work, instead=lane)
 
-    def look_up(self, sightings: Sequence[Sighting]) -> list[License | None]:
+    def look_up(self, sightings: Sequence[Lookup]) -> list[License | None]:
         """Load the licenses that are asked for, in the order asked.
 
         Raises:
@@ -103,7 +110,7 @@ class BatchStore:
         """
         return self._read(self._verify_lane, lambda connection: _look_up(connection, sightings))
 
-    def admit(self, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
+    def admit(self, claims: Sequence[ActivationRequest]) -> list[VerifyVerdict | Exception]:
         """Judge claims on locked records and note the activations of those that are granted (D-08).
 
         All claims share one durable transaction. Each sees what the ones before it took, so that
@@ -121,16 +128,18 @@ class BatchStore:
         """
         return self._claim_lane.run(lambda connection: self._admit(connection, claims))
 
-    def admission(self) -> "Admission":
+    def admission(self) -> "ActivationTransaction":
         """Do what `admit` does in steps, of which only some have to wait; on an engine of this machine."""
         if self._local is None:
             raise RuntimeError("only an admission on this machine has steps")
-        return Admission(self._local, self._admit)
+        return ActivationTransaction(self._local, self._admit)
 
-    def _admit(self, connection: Connection, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
+    def _admit(
+        self, connection: Connection, claims: Sequence[ActivationRequest]
+    ) -> list[VerifyVerdict | Exception]:
         """Do as `admit` says; done twice, it finds known whom the first time let in."""
         verdicts: list[VerifyVerdict | Exception] = []
-        granted = _Granted()
+        granted = _GrantedActivations()
         sightings = [claim.sighting for claim in claims]
         locked: set[bytes] | None = None
         if self._database.locks_rows:
@@ -171,7 +180,7 @@ class BatchStore:
         self._log_lane.run(move_log)
         self._since_moved = 0
 
-    def look_up_updates(self, asks: Sequence[UpdateAsk]) -> list[tuple[License | None, Product | None]]:
+    def look_up_updates(self, asks: Sequence[UpdateQuery]) -> list[tuple[License | None, Product | None]]:
         """Load the licenses and the products that update checks name, in the order asked.
 
         A product is loaded only beside a license: without one there is nothing to tell (D-20).
@@ -229,7 +238,7 @@ class BatchStore:
         return self._releases
 
 
-class Admission:
+class ActivationTransaction:
     """An admission in three steps: `begin` waits for writers, `commit` for the disk, `judge` for nobody.
 
     One that does not get to the end of `commit` must be abandoned, except when it has not begun.
@@ -241,8 +250,8 @@ class Admission:
 
     def __init__(
         self,
-        lane: LocalLane,
-        judge: Callable[[Connection, Sequence[Claim]], list[VerifyVerdict | Exception]],
+        lane: SqliteConnection,
+        judge: Callable[[Connection, Sequence[ActivationRequest]], list[VerifyVerdict | Exception]],
     ) -> None:
         self._lane = lane
         self._judge = judge
@@ -265,7 +274,7 @@ class Admission:
         """
         self._connection = self._lane.begin()
 
-    def judge(self, claims: Sequence[Claim]) -> list[VerifyVerdict | Exception]:
+    def judge(self, claims: Sequence[ActivationRequest]) -> list[VerifyVerdict | Exception]:
         """Do as `BatchStore.admit` does; nobody may be told before `commit`.
 
         Raises:
@@ -292,27 +301,27 @@ class Admission:
             self._lane.abandon()
 
 
-class _Granted:
+class _GrantedActivations:
     """What the claims of one transaction have taken so far."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[bytes, str, str, datetime]] = []
         self._environments: dict[bytes, list[Environment]] = {}
 
-    def add(self, claim: Claim) -> None:
+    def add(self, claim: ActivationRequest) -> None:
         """Note a slot that was taken."""
         license_id, environment = claim.sighting.license_id, claim.sighting.environment
         self._environments.setdefault(license_id, []).append(environment)
         self.rows.append((license_id, environment.domain, environment.ip, claim.now))
 
-    def seen_by(self, sighting: Sighting, license_: License | None) -> License | None:
+    def seen_by(self, sighting: Lookup, license_: License | None) -> License | None:
         """A license as the next claim on it must see it."""
         taken = self._environments.get(sighting.license_id)
         if license_ is None or not taken:
             return license_
         return license_._replace(
             slots_used=license_.slots_used + len(taken),
-            activated=Halves(
+            activated=EnvironmentMatch(
                 domain=license_.activated.domain
                 or any(one.domain == sighting.environment.domain for one in taken),
                 ip=license_.activated.ip or any(one.ip == sighting.environment.ip for one in taken),
@@ -320,7 +329,7 @@ class _Granted:
         )
 
 
-def _look_up(connection: Connection, sightings: Sequence[Sighting]) -> list[License | None]:
+def _look_up(connection: Connection, sightings: Sequence[Lookup]) -> list[License | None]:
     found: list[License | None] = [None] * len(sightings)
     for row in statements.SIGHTINGS.rows(connection, [(license_id, *here) for license_id, here in sightings]):
         day, halves = row[-2:]
@@ -337,12 +346,12 @@ def _load_release(latest: _Latest, connection: Connection) -> Release:
 
 
 _POLICIES: Final = {policy.value: policy for policy in EnvironmentPolicy}
-_HALVES: Final = [Halves(domain, ip) for domain in (False, True) for ip in (False, True)]
-_NOTHING_KNOWN: Final = Halves()
+_HALVES: Final = [EnvironmentMatch(domain, ip) for domain in (False, True) for ip in (False, True)]
+_NOTHING_KNOWN: Final = EnvironmentMatch()
 
 
 def _read_license(
-    row: Row, slots_used: int = 0, activated: Halves = _NOTHING_KNOWN, seen_on: date | None = None
+    row: Row, slots_used: int = 0, activated: EnvironmentMatch = _NOTHING_KNOWN, seen_on: date | None = None
 ) -> License:
     """Read the license out of a row that begins with the ask's number and the columns of a license."""
     return License(

@@ -15,7 +15,13 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from licserver.database.hot_path import greenlet_bridge
-from licserver.database.hot_path.batch_store import Admission, BatchStore, Claim, Sighting, UpdateAsk
+from licserver.database.hot_path.batch_store import (
+    ActivationRequest,
+    ActivationTransaction,
+    BatchStore,
+    Lookup,
+    UpdateQuery,
+)
 from licserver.domain.decisions import VerifyVerdict
 from licserver.domain.records import License, Product, Release
 from licserver.errors import LicenseLocked, StoreUnavailable
@@ -38,7 +44,7 @@ Reply = TypeVar("Reply")
 Replies = Sequence[Reply | Exception]
 
 
-class BatchQueue(Generic[Ask, Reply]):
+class Batcher(Generic[Ask, Reply]):
     """Gathers what is asked in the same moment and hands it to one call.
 
     It belongs to the event loop that first asks.
@@ -134,7 +140,7 @@ def _hand_out(
             future.set_result(reply)
 
 
-class LocalAdmissions:
+class LocalActivations:
     """Admits on a file of this machine; what may wait, for other writers or for the disk, is on a thread.
 
     A batch is judged in the event loop: on a thread it would pass the interpreter to and fro with the loop
@@ -151,7 +157,9 @@ class LocalAdmissions:
         self._thread = thread
         self._is_disk_quick = False  # until it was seen to be
 
-    def admit(self, claims: Sequence[Claim]) -> Replies[VerifyVerdict] | Awaitable[Replies[VerifyVerdict]]:
+    def admit(
+        self, claims: Sequence[ActivationRequest]
+    ) -> Replies[VerifyVerdict] | Awaitable[Replies[VerifyVerdict]]:
         """Admit a batch; at once, if the disk confirms it at once and nobody else writes."""
         admission = self._store.admission()
         if self._store.is_log_long or not admission.begin_at_once():
@@ -168,7 +176,9 @@ class LocalAdmissions:
             raise
         return self._confirm(admission, verdicts, committed)
 
-    async def _admit_in_turn(self, admission: Admission, claims: Sequence[Claim]) -> Replies[VerifyVerdict]:
+    async def _admit_in_turn(
+        self, admission: ActivationTransaction, claims: Sequence[ActivationRequest]
+    ) -> Replies[VerifyVerdict]:
         try:
             await asyncio.wrap_future(self._thread.submit(self._begin, admission))
             verdicts = admission.judge(claims)
@@ -178,7 +188,7 @@ class LocalAdmissions:
         return await self._confirm(admission, verdicts, self._thread.submit(self._commit, admission))
 
     async def _confirm(
-        self, admission: Admission, verdicts: Replies[VerifyVerdict], committed: Future[None]
+        self, admission: ActivationTransaction, verdicts: Replies[VerifyVerdict], committed: Future[None]
     ) -> Replies[VerifyVerdict]:
         try:
             await asyncio.wrap_future(committed)
@@ -187,19 +197,19 @@ class LocalAdmissions:
             raise
         return verdicts
 
-    def _begin(self, admission: Admission) -> None:
+    def _begin(self, admission: ActivationTransaction) -> None:
         if self._store.is_log_long:
             with contextlib.suppress(StoreUnavailable):  # whoever is next tries again
                 self._store.move_log()
         admission.begin()
 
-    def _commit(self, admission: Admission) -> None:
+    def _commit(self, admission: ActivationTransaction) -> None:
         began = time.perf_counter()
         admission.commit()
         self._is_disk_quick = time.perf_counter() - began < QUICK
 
 
-class Desk:
+class PublicQueries:
     """What the public endpoints ask, served in batches.
 
     Every method raises `StoreUnavailable` when the database fails.
@@ -210,30 +220,30 @@ class Desk:
 
     def __init__(self, store: BatchStore) -> None:
         self._store = store
-        self._sightings: BatchQueue[Sighting, License | None]
-        self._updates: BatchQueue[UpdateAsk, tuple[License | None, Product | None]]
-        self._claims: BatchQueue[Claim, VerifyVerdict]
+        self._sightings: Batcher[Lookup, License | None]
+        self._updates: Batcher[UpdateQuery, tuple[License | None, Product | None]]
+        self._claims: Batcher[ActivationRequest, VerifyVerdict]
         self._thread: ThreadPoolExecutor | None = None
         if store.is_remote:
-            self._sightings = BatchQueue(partial(greenlet_bridge.run, store.look_up))
-            self._updates = BatchQueue(partial(greenlet_bridge.run, store.look_up_updates))
-            self._claims = BatchQueue(partial(greenlet_bridge.run, store.admit))
+            self._sightings = Batcher(partial(greenlet_bridge.run, store.look_up))
+            self._updates = Batcher(partial(greenlet_bridge.run, store.look_up_updates))
+            self._claims = Batcher(partial(greenlet_bridge.run, store.admit))
         else:
             # A read of a local file never waits for a lock.
-            self._sightings = BatchQueue(store.look_up)
-            self._updates = BatchQueue(store.look_up_updates)
+            self._sightings = Batcher(store.look_up)
+            self._updates = Batcher(store.look_up_updates)
             self._thread = ThreadPoolExecutor(1, "desk-claim")
-            self._claims = BatchQueue(LocalAdmissions(store, self._thread).admit)
+            self._claims = Batcher(LocalActivations(store, self._thread).admit)
 
-    def look_up(self, sighting: Sighting) -> Awaitable[License | None]:
+    def look_up(self, sighting: Lookup) -> Awaitable[License | None]:
         """Load the license that is asked for."""
         return self._sightings.ask(sighting)
 
-    def admit(self, claim: Claim) -> Awaitable[VerifyVerdict]:
+    def admit(self, claim: ActivationRequest) -> Awaitable[VerifyVerdict]:
         """Judge a claim on the locked record and, if it is granted, take the slot durably."""
         return self._admit_unlocked(claim) if self._store.is_remote else self._claims.ask(claim)
 
-    async def _admit_unlocked(self, claim: Claim) -> VerifyVerdict:
+    async def _admit_unlocked(self, claim: ActivationRequest) -> VerifyVerdict:
         """Retry while another transaction has the license locked; claims of other licenses do not wait."""
         deadline = time.monotonic() + LOCK_LIMIT
         while True:
@@ -244,7 +254,7 @@ class Desk:
                     raise
             await asyncio.sleep(LOCK_PAUSE)
 
-    def look_up_update(self, ask: UpdateAsk) -> Awaitable[tuple[License | None, Product | None]]:
+    def look_up_update(self, ask: UpdateQuery) -> Awaitable[tuple[License | None, Product | None]]:
         """Load the license and the product that an update check names."""
         return self._updates.ask(ask)
 

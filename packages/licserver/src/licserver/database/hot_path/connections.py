@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteEngine:
     """What is different about an engine on another machine.
 
     Args:
@@ -40,7 +40,7 @@ class Remote:
     connect: Callable[[Callable[[], Connection]], Connection]
 
 
-class Lane:
+class KeptConnection:
     """Runs one piece of work after another on a connection of its own.
 
     Safe to share among threads; within an event loop (`store.inloop`) a lane has one user.
@@ -48,7 +48,7 @@ class Lane:
     Args:
         engine: Where to connect, when first asked, and after a failure.
         named: Turns failures into ours.
-        remote: Given for an engine on another machine; absent, nothing is tried twice.
+        remote: ResponseModel for an engine on another machine; absent, nothing is tried twice.
         writes: Whether each run is a transaction; otherwise each statement is.
     """
 
@@ -56,7 +56,7 @@ class Lane:
         self,
         engine: Engine,
         named: Callable[[], AbstractContextManager[None]],
-        remote: Remote | None = None,
+        remote: RemoteEngine | None = None,
         *,
         writes: bool = False,
     ) -> None:

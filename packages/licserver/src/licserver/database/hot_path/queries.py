@@ -30,7 +30,7 @@ Row = tuple[Any, ...]
 _Process = Callable[[Any], Any]
 
 
-class AskTable:
+class BatchedQuery:
     """A SELECT over a table of asks, ``asked``, whose column ``n`` numbers them.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 
-from licserver.database.hot_path.connections import RUN_LIMIT, Lane, Result
+from licserver.database.hot_path.connections import RUN_LIMIT, KeptConnection, Result
 
 _LOOK_FOR_LOCK: Final = 0.003
 _LONGEST_LOG: Final = 16_000
@@ -58,21 +58,21 @@ def move_log(connection: Connection) -> None:
         driver.execute("PRAGMA wal_checkpoint(RESTART)")  # has the other writers wait
 
 
-class LocalLane(Lane):
+class SqliteConnection(KeptConnection):
     """A lane whose transactions are done in steps, and which is read on between them.
 
     `begin_at_once` or `begin` opens a transaction, `commit` or `abandon` ends it, whichever threads call
     them. Nothing is tried twice, and no commit has to move the log: `move_log` is to be called now and then.
 
     Args:
-        engine: As `Lane`.
-        named: As `Lane`.
+        engine: As `KeptConnection`.
+        named: As `KeptConnection`.
     """
 
     def __init__(self, engine: Engine, named: Callable[[], AbstractContextManager[None]]) -> None:
         super().__init__(engine, named, writes=True)
 
-    def look(self, work: Callable[[Connection], Result], instead: Lane) -> Result:
+    def look(self, work: Callable[[Connection], Result], instead: KeptConnection) -> Result:
         """Do a piece of work that only reads, outside of any transaction.
 
         Args:

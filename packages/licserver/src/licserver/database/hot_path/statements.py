@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
 )
 
-from licserver.database.hot_path.queries import AskTable, RowWriter
+from licserver.database.hot_path.queries import BatchedQuery, RowWriter
 from licserver.database.tables import activations, licenses, products
 from licserver.domain.records import EnvironmentPolicy
 
@@ -41,7 +41,7 @@ _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
 
 
 def _number(value: int) -> ColumnElement[int]:
-    """Write a number into the statement itself: see `AskTable`."""
+    """Write a number into the statement itself: see `BatchedQuery`."""
     return literal_column(str(value), Integer)
 
 
@@ -138,8 +138,8 @@ def _licenses(asked: CTE) -> Select[Any]:
 
 
 _ID: Final = column("id", LargeBinary)
-SIGHTINGS: Final = AskTable([_ID, column("domain", Text), column("ip", Text)], _sightings)
-LOCKS: Final = AskTable([_ID], _locks)
-UPDATE_ASKS: Final = AskTable([_ID, column("slug", Text)], _update_asks)
-LICENSES: Final = AskTable([_ID], _licenses)
+SIGHTINGS: Final = BatchedQuery([_ID, column("domain", Text), column("ip", Text)], _sightings)
+LOCKS: Final = BatchedQuery([_ID], _locks)
+UPDATE_ASKS: Final = BatchedQuery([_ID, column("slug", Text)], _update_asks)
+LICENSES: Final = BatchedQuery([_ID], _licenses)
 ACTIVATIONS: Final = RowWriter(activations, leaving={"last_seen_at"})

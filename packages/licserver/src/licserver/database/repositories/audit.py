@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, func, insert, select
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import audit
 from licserver.domain.records import Actor, ActorKind
 
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     details: dict[str, Any]
 
 
-class AuditBooks(Shelf):
+class AuditRepository(Repository):
     """Lines are added, and read; none is ever changed."""
 
     def note(

@@ -22,7 +22,7 @@ def adding_to(connection: Connection, table: Table) -> "Insert":
     return insert(table)
 
 
-class Shelf:
+class Repository:
     """Reads and writes the vendor's books, each method in a transaction of its own.
 
     Every method raises `StoreUnavailable` when the database fails; then nothing has changed.

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, delete, insert, select
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import receipts
 from licserver.domain.records import ActorKind
 
 _OWNERS = {ActorKind.TOKEN: receipts.c.token_id, ActorKind.USER: receipts.c.user_id}
 
 
-class Receipt(NamedTuple):
+class IdempotencyKey(NamedTuple):
     """A creation that is to happen once.
 
     Args:
@@ -28,7 +28,7 @@ class Receipt(NamedTuple):
     digest: bytes
 
 
-class Answered(NamedTuple):
+class RecordedResponse(NamedTuple):
     """What was answered; `answer` is sealed."""
 
     digest: bytes
@@ -36,10 +36,10 @@ class Answered(NamedTuple):
     answer: bytes
 
 
-class ReceiptBooks(Shelf):
+class IdempotencyRepository(Repository):
     """Answers to creations."""
 
-    def answered(self, receipt: Receipt, since: datetime) -> Answered | None:
+    def answered(self, receipt: IdempotencyKey, since: datetime) -> RecordedResponse | None:
         """Load what was answered to a creation, unless that was before `since`."""
         this: ColumnElement[bool] = (
             (_OWNERS[receipt.by] == receipt.owner_id)
@@ -49,9 +49,11 @@ class ReceiptBooks(Shelf):
         columns = (receipts.c.digest, receipts.c.status, receipts.c.answer)
         with self._reading() as connection:
             row = connection.execute(select(*columns).where(this)).first()
-        return None if row is None else Answered(*row)
+        return None if row is None else RecordedResponse(*row)
 
-    def remember(self, receipt: Receipt, status: int, answer: bytes, now: datetime, since: datetime) -> bool:
+    def remember(
+        self, receipt: IdempotencyKey, status: int, answer: bytes, now: datetime, since: datetime
+    ) -> bool:
         """Keep an answer, beside the creation (`together`), and forget those of before `since`.
 
         Returns:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, Row, Select, literal, select, tuple_
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import activations, license_words, licenses
 from licserver.domain.search_words import has_all, words_of
 
@@ -21,7 +21,7 @@ MAX_SCANNED: Final = 1_000
 _BEHIND: Final = "\U0010ffff"
 """Sorts behind whatever may follow in a word."""
 
-Place: TypeAlias = tuple[Any, ...]
+EnvironmentRequest: TypeAlias = tuple[Any, ...]
 """Where a page ended: the number of the way, and then the values of its order."""
 
 Keep: TypeAlias = Callable[[Row[Any]], bool]
@@ -62,13 +62,13 @@ class Found(NamedTuple):
     """A page: ids of licenses, and where the next one begins, or None at the end."""
 
     ids: list[bytes]
-    place: Place | None
+    place: EnvironmentRequest | None
 
 
-class SearchBooks(Shelf):
+class LicenseSearchRepository(Repository):
     """Finds licenses."""
 
-    def find(self, ways: Sequence[Way], place: Place | None, limit: int) -> Found:
+    def find(self, ways: Sequence[Way], place: EnvironmentRequest | None, limit: int) -> Found:
         """Read a page along ways, one after the other.
 
         Args:
@@ -110,7 +110,7 @@ class SearchBooks(Shelf):
             return list(connection.execute(statement.order_by(*order).limit(limit)))
 
 
-def fits(ways: Sequence[Way], place: Place) -> bool:
+def fits(ways: Sequence[Way], place: EnvironmentRequest) -> bool:
     """Tell whether a place, which has travelled, can be one on these ways."""
     number, *values = place or (None,)
     if type(number) is not int or not 0 <= number < len(ways):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, tuple_, update
 
 from licserver.database.bulk import BulkWriter
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.rows import split_entries
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.records import Environment
@@ -95,7 +95,7 @@ _ISSUED = select(
 ).join(products, products.c.id == licenses.c.product_id)
 
 
-class LicenseBooks(Shelf):
+class LicenseRepository(Repository):
     """Licenses, activations and subscriptions."""
 
     # --- licenses -----------------------------------------------------------------------------

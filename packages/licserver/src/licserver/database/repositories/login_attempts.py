@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, case, delete, func, select
 
-from licserver.database.repositories.base import Shelf, adding_to
+from licserver.database.repositories.base import Repository, adding_to
 from licserver.database.tables import tries
 
 _WINDOW: Final = 60
@@ -26,7 +26,7 @@ class Share(NamedTuple):
     limit: int
 
 
-class TryBooks(Shelf):
+class FailedLoginRepository(Repository):
     """Attempts in a sliding minute: of the last whole one counts the share that is still within it."""
 
     def take_try(self, shares: Sequence[Share], now: datetime) -> bool:

@@ -4,11 +4,11 @@ from datetime import date, datetime
 
 from sqlalchemy import delete, select
 
-from licserver.database.repositories.base import Shelf, adding_to
+from licserver.database.repositories.base import Repository, adding_to
 from licserver.database.tables import failed_logins, known_addresses, users
 
 
-class LoginRepository(Shelf):
+class LoginRepository(Repository):
     """Where users have signed in from, and how often somebody failed to."""
 
     def is_known_address(self, name: str, address: bytes) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, insert, select, update
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.rows import newest_manifest, read_product, read_release
 from licserver.database.tables import manifests, products, releases
 from licserver.domain.decisions import latest
@@ -20,7 +20,7 @@ _PRODUCTS: Final = select(products, releases).outerjoin(
 )
 
 
-class ProductBooks(Shelf):
+class ProductRepository(Repository):
     """Products and releases."""
 
     # --- products -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import delete, func, insert, select, update
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import recovery_codes, second_factors, users
 
 
@@ -33,7 +33,7 @@ class SecondFactorRow(NamedTuple):
         return f"SecondFactorRow(confirmed_at={self.confirmed_at})"
 
 
-class SecondFactorRepository(Shelf):
+class SecondFactorRepository(Repository):
     """Second factors of users."""
 
     def second_factor(self, user_id: int) -> SecondFactorRow | None:

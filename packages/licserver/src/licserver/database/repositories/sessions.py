@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import delete, insert, or_, select, update
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.repositories.users import SELECT_USER, UserRow
 from licserver.database.tables import second_factors, sessions, users
 
@@ -42,7 +42,7 @@ class NewSession(NamedTuple):
     is_verified: bool = False
 
 
-class SessionRepository(Shelf):
+class SessionRepository(Repository):
     """Sessions."""
 
     def begin_session(self, user: UserRow, new: NewSession, idle_since: datetime) -> bool | None:

@@ -11,7 +11,7 @@ from licserver.database.repositories.base import adding_to
 from licserver.database.tables import licenses, products, releases, totals
 
 
-class Counted(NamedTuple):
+class CountKey(NamedTuple):
     """What is counted.
 
     Args:
@@ -29,11 +29,11 @@ class Total(NamedTuple):
     """How often something was on one day."""
 
     day: date
-    counted: Counted
+    counted: CountKey
     times: int
 
 
-def add_counts(database: Database, day: date, counts: Mapping[Counted, int]) -> None:
+def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) -> None:
     """Add to a day's totals, all at once; several processes may add at the same time.
 
     Raises:
@@ -57,7 +57,7 @@ def load_totals(database: Database, since: date) -> list[Total]:
     """Load the totals of the days from one on."""
     with database.reading() as connection:
         rows = connection.execute(select(totals).where(totals.c.day >= since).order_by(totals.c.day))
-        return [Total(day, Counted(*counted), times) for day, *counted, times in rows]
+        return [Total(day, CountKey(*counted), times) for day, *counted, times in rows]
 
 
 def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple[str, str | None], str]:

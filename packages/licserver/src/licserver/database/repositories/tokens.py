@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row, insert, or_, select, update
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import tokens
 from licserver.domain.records import Scope
 
@@ -32,7 +32,7 @@ class Token(NamedTuple):
     last_used_on: date | None
 
 
-class TokenBooks(Shelf):
+class TokenRepository(Repository):
     """Tokens."""
 
     def add_token(

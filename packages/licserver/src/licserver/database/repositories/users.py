@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import delete, insert, select, update
 
-from licserver.database.repositories.base import Shelf
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import second_factors, sessions, users
 
 
@@ -35,7 +35,7 @@ SELECT_USER = select(
 )
 
 
-class UserBooks(Shelf):
+class UserRepository(Repository):
     """Users."""
 
     def add_user(self, name: str, password_hash: str, now: datetime) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from pydantic import BaseModel
 
-from licserver.database.repositories.idempotency import Receipt
+from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.repositories.tokens import Token
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Scope
@@ -21,14 +21,14 @@ from licserver.web.admin import problems, serialization
 from licserver.web.admin import products as _products  # noqa: F401 - the same
 from licserver.web.admin import subscriptions as _others  # noqa: F401 - the same
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
-from licserver.web.admin.problems import Refused, respond
+from licserver.web.admin.problems import ApiError, respond
 from licserver.web.app_state import FAILURES, METER, Drain, Handler
 from licserver.web.errors import BAD_PATH, NO_ENCODING, expect, send_continue
 from licserver.web.failed_requests import FailureReport
 from licserver.web.metric_counters import ADMIN, Meter
 from licserver.web.rate_limits import MISS_DELAY, Limits
 from licserver.web.uploads import received
-from licserver.web.worker_threads import OffLoop
+from licserver.web.worker_threads import WorkerThreads
 
 ROOT: Final = "/admin/api/v1"
 
@@ -48,7 +48,9 @@ Begin = Callable[[], Work]
 """Does what takes long, and gives what remains to be done within a transaction."""
 
 
-def mount(app: web.Application, vendor: Vendor, limits: Limits, drain: Drain, off_loop: OffLoop) -> None:
+def mount(
+    app: web.Application, vendor: Vendor, limits: Limits, drain: Drain, off_loop: WorkerThreads
+) -> None:
     """Add the admin API to an application.
 
     Args:
@@ -89,7 +91,7 @@ class _Gate:
         vendor: Vendor,
         limits: Limits,
         drain: Drain,
-        off_loop: OffLoop,
+        off_loop: WorkerThreads,
         meter: Meter | None,
         failures: FailureReport,
     ) -> None:
@@ -104,7 +106,7 @@ class _Gate:
                 if delay := self._limits.flood_delay(request):
                     raise _too_many(delay)  # noqa: TRY301 - answered with all others
                 if hdrs.CONTENT_ENCODING in request.headers:
-                    raise Refused(  # noqa: TRY301 - the same
+                    raise ApiError(  # noqa: TRY301 - the same
                         415, "Content-Encoding is not supported; send the body as it is.", NO_ENCODING
                     )
                 response = await handler(request)
@@ -168,9 +170,9 @@ class _Gate:
                 raise _too_many(MISS_DELAY)
             if is_bearer:
                 await self._report_refusal(request, text.strip())
-            raise Refused(401, "Send a token that is good: Authorization: Bearer …", _BEARER)
+            raise ApiError(401, "Send a token that is good: Authorization: Bearer …", _BEARER)
         if scope is Scope.WRITE and token.scope is not Scope.WRITE:
-            raise Refused(403, "This token may only read.", _TOO_SMALL)
+            raise ApiError(403, "This token may only read.", _TOO_SMALL)
         return token
 
     async def _report_refusal(self, request: web.Request, text: str) -> None:
@@ -186,17 +188,17 @@ class _Gate:
             async for chunk in request.content.iter_any():
                 held += chunk
                 if len(held) > MAX_BODY:
-                    raise Refused(413, f"The request's body is longer than {MAX_BODY} bytes.")
+                    raise ApiError(413, f"The request's body is longer than {MAX_BODY} bytes.")
         return bytes(held)
 
-    async def _do(self, token: Token, begin: Begin, receipt: Receipt | None, status: int) -> Answer:
+    async def _do(self, token: Token, begin: Begin, receipt: IdempotencyKey | None, status: int) -> Answer:
         return await self._off_loop.run(_run, self._acting(token), begin, receipt, status)
 
     def _acting(self, token: Token) -> Vendor:
         return self._vendor.acting_as(Actor(ActorKind.TOKEN, token.name))
 
 
-def _run(vendor: Vendor, begin: Begin, receipt: Receipt | None, status: int) -> Answer:
+def _run(vendor: Vendor, begin: Begin, receipt: IdempotencyKey | None, status: int) -> Answer:
     """Do an operation; with a receipt once, and the same is told to who asks again (D-93)."""
 
     def begin_answer() -> Callable[[Vendor], Answer]:
@@ -210,34 +212,34 @@ def _query(request: web.Request, *, taken: bool = True) -> dict[str, str]:
     """Read what stands behind the question mark; twice the same name is a slip."""
     given = request.query
     if len(given) != len(set(given)) or (given and not taken):
-        raise Refused(422, "Each parameter can be given once, and only where it is taken.")
+        raise ApiError(422, "Each parameter can be given once, and only where it is taken.")
     return dict(given)
 
 
-def _receipt(request: web.Request, token: Token, asked: bytes) -> Receipt | None:
+def _receipt(request: web.Request, token: Token, asked: bytes) -> IdempotencyKey | None:
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
     if not key or len(key) > _MAX_IDEMPOTENCY_KEY or not is_printable(key):
-        raise Refused(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
+        raise ApiError(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
     digest = hashlib.sha256(f"{request.method} {request.rel_url.raw_path}\n".encode() + asked).digest()
-    return Receipt(ActorKind.TOKEN, token.id, key, digest)
+    return IdempotencyKey(ActorKind.TOKEN, token.id, key, digest)
 
 
 async def refuse_path(request: web.Request) -> web.StreamResponse:
     """Refuse a path that a proxy may read as another one (D-155)."""
-    return problems.answer(Refused(400, BAD_PATH), request)
+    return problems.answer(ApiError(400, BAD_PATH), request)
 
 
 def _refusing(status: int, headers: dict[str, str] | None = None) -> Handler:
     told = {404: "There is nothing at this address.", 405: "This address does not take this method."}
 
     async def refuse(_request: web.Request) -> web.StreamResponse:
-        raise Refused(status, told[status], headers or {})
+        raise ApiError(status, told[status], headers or {})
 
     return refuse
 
 
-def _too_many(delay: int) -> Refused:
+def _too_many(delay: int) -> ApiError:
     headers = {"Retry-After": str(delay)}
-    return Refused(429, f"Too many requests from this address; retry after {delay} s.", headers)
+    return ApiError(429, f"Too many requests from this address; retry after {delay} s.", headers)

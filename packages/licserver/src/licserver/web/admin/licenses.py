@@ -84,10 +84,10 @@ def list_activations(call: Call) -> schemas.Page[schemas.Activation]:
     return schemas.Page[schemas.Activation](**page(found, serialization.activation))
 
 
-@operation("POST", "/licenses/{id}/deactivate", WRITE, body=schemas.Place)
-def free_slots(call: Call) -> schemas.Freed:
+@operation("POST", "/licenses/{id}/deactivate", WRITE, body=schemas.EnvironmentRequest)
+def free_slots(call: Call) -> schemas.FreedSlots:
     """Free the slots of a domain or an address."""
-    return schemas.Freed(freed=call.vendor.deactivate(call.license_id, call.body.environment))
+    return schemas.FreedSlots(freed=call.vendor.deactivate(call.license_id, call.body.environment))
 
 
 @operation("GET", "/products/{slug}/releases/{version}/licenses", READ, query=schemas.Paging)

@@ -143,7 +143,7 @@ def _frame(name: str, summary: str, path: str) -> dict[str, Any]:
     }
 
 
-def _query_of(model: type[schemas.Taken]) -> list[dict[str, Any]]:
+def _query_of(model: type[schemas.RequestModel]) -> list[dict[str, Any]]:
     schema = model.model_json_schema()
     parameters = []
     for name, one in schema.get("properties", {}).items():

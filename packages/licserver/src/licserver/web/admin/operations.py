@@ -68,8 +68,8 @@ class Operation:
     path: str
     scope: Scope
     run: Callable[[Call], BaseModel]
-    query: type[schemas.Taken]
-    body: type[schemas.Taken] | None
+    query: type[schemas.RequestModel]
+    body: type[schemas.RequestModel] | None
     creates: bool
 
 
@@ -82,8 +82,8 @@ def operation(
     path: str,
     scope: Scope,
     *,
-    query: type[schemas.Taken] = schemas.Nothing,
-    body: type[schemas.Taken] | None = None,
+    query: type[schemas.RequestModel] = schemas.Nothing,
+    body: type[schemas.RequestModel] | None = None,
     creates: bool = False,
 ) -> Callable[[Callable[[Call], Gives]], Callable[[Call], Gives]]:
     """Make an operation of a function; as `Operation`."""

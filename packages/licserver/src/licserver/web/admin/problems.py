@@ -30,7 +30,7 @@ _UNAVAILABLE: Final = 503
 _STATUSES: Final = ((TooLarge, 413), (Unknown, 404), (Conflict, 409))
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """An answer that is no success.
 
     Args:
@@ -73,36 +73,36 @@ def answer(problem: Exception, request: web.Request) -> web.StreamResponse:
         return web.Response(status=_CALLER_GONE)
     refused = _refused(problem)
     if refused is None:
-        refused = Refused(500, "The service failed; the operator will find why in the log.")
+        refused = ApiError(500, "The service failed; the operator will find why in the log.")
         return request.app[REQUEST_IDS].note(_log, request, _respond(refused), " failed", exc_info=problem)
     if refused.status == _UNAVAILABLE:
         return request.app[REQUEST_IDS].note(_log, request, _respond(refused), ": %s", problem)
     return _respond(refused)
 
 
-def _refused(problem: Exception) -> Refused | None:
+def _refused(problem: Exception) -> ApiError | None:
     match problem:
-        case Refused():
+        case ApiError():
             return problem
         case ValidationError():
-            return Refused(422, "Some of what was sent cannot be.", errors=_by_field(problem))
+            return ApiError(422, "Some of what was sent cannot be.", errors=_by_field(problem))
         case web.HTTPException():
-            return Refused(problem.status, HTTPStatus(problem.status).phrase + ".")
+            return ApiError(problem.status, HTTPStatus(problem.status).phrase + ".")
         case WrongUse():
             status = next((status for kind, status in _STATUSES if isinstance(problem, kind)), 422)
-            return Refused(status, _sentence(problem))
+            return ApiError(status, _sentence(problem))
         case TimeoutError():
-            return Refused(408, "The request's body did not arrive in time.")
+            return ApiError(408, "The request's body did not arrive in time.")
         case web.RequestPayloadError():  # a body that breaks its own framing or encoding
-            return Refused(400, "The request cannot be read.")
+            return ApiError(400, "The request cannot be read.")
         case StoreUnavailable() | ArtifactsError() | OSError():
             detail = "Database or files cannot be reached now; try again."
-            return Refused(_UNAVAILABLE, detail, {"Retry-After": "5"})
+            return ApiError(_UNAVAILABLE, detail, {"Retry-After": "5"})
         case _:
             return None
 
 
-def _respond(refused: Refused) -> web.Response:
+def _respond(refused: ApiError) -> web.Response:
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(refused.status).phrase,

@@ -41,13 +41,13 @@ _Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Item = TypeVar("Item")
 
 
-class Taken(BaseModel):
+class RequestModel(BaseModel):
     """What a caller sends: an unknown field is a slip, and says so."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Given(BaseModel):
+class ResponseModel(BaseModel):
     """What a caller gets."""
 
     model_config = ConfigDict(frozen=True)
@@ -61,7 +61,7 @@ def _hide_defaults(schema: dict[str, Any]) -> None:
         described.pop("default", None)
 
 
-class Change(Taken):
+class Change(RequestModel):
     """What is to change: what was sent, which `model_fields_set` tells, and nothing else (D-149).
 
     The document tells no defaults: a program that is made of it would send them, and `slots: null` is a
@@ -71,11 +71,11 @@ class Change(Taken):
     model_config = ConfigDict(json_schema_extra=_hide_defaults)
 
 
-class Nothing(Taken):
+class Nothing(RequestModel):
     """No field is taken."""
 
 
-class Paging(Taken):
+class Paging(RequestModel):
     """Which page of a list."""
 
     cursor: Annotated[str | None, Field(description="`next` of the page before.")] = None
@@ -111,7 +111,7 @@ class AuditQuery(Paging):
     until: Annotated[Instant | None, Field(description="Older than this.")] = None
 
 
-class NewProduct(Taken):
+class NewProduct(RequestModel):
     """A product to be added."""
 
     slug: str
@@ -128,7 +128,7 @@ class ProductChange(Change):
     support_policy: bool = False
 
 
-class NewLicense(Taken):
+class NewLicense(RequestModel):
     """A license to be issued; `slots: null` is without a limit."""
 
     product: Annotated[str, Field(description="A slug.")]
@@ -154,25 +154,25 @@ class LicenseChange(Change):
     note: str | None = None
 
 
-class LicenseKey(Taken):
+class LicenseKey(RequestModel):
     """A whole license key."""
 
     license_key: str
 
 
-class Reason(Taken):
+class Reason(RequestModel):
     """Why, for the vendor's own records."""
 
     reason: str | None = None
 
 
-class Place(Taken):
+class EnvironmentRequest(RequestModel):
     """A domain or an address that is activated."""
 
     environment: str
 
 
-class Moment(Taken):
+class InstantRequest(RequestModel):
     """When; now, unless given."""
 
     at: Instant | None = None
@@ -181,14 +181,14 @@ class Moment(Taken):
 # --- given ------------------------------------------------------------------------------------
 
 
-class Page(Given, Generic[Item]):
+class Page(ResponseModel, Generic[Item]):
     """A page of a list; the next one begins at `next`, null at the end."""
 
     items: list[Item]
     next: str | None
 
 
-class Product(Given):
+class Product(ResponseModel):
     """A product."""
 
     slug: str
@@ -198,7 +198,7 @@ class Product(Given):
     latest: Annotated[str | None, Field(description="The version that update checks offer.")]
 
 
-class Release(Given):
+class Release(ResponseModel):
     """A published version."""
 
     version: str
@@ -211,7 +211,7 @@ class Release(Given):
     changelog: str
 
 
-class License(Given):
+class License(ResponseModel):
     """A license, without its key."""
 
     id: str
@@ -240,13 +240,13 @@ class IssuedLicense(License):
     license_key: str
 
 
-class RevealedKey(Given):
+class RevealedKey(ResponseModel):
     """The whole key of a license."""
 
     license_key: str
 
 
-class Activation(Given):
+class Activation(ResponseModel):
     """A slot that is taken."""
 
     domain: str
@@ -255,13 +255,13 @@ class Activation(Given):
     last_seen_at: datetime | None
 
 
-class Freed(Given):
+class FreedSlots(ResponseModel):
     """How many slots were freed."""
 
     freed: int
 
 
-class Subscription(Given):
+class Subscription(ResponseModel):
     """What licenses hang on."""
 
     id: str
@@ -269,7 +269,7 @@ class Subscription(Given):
     ended_at: Annotated[datetime | None, Field(description="May lie ahead.")]
 
 
-class AuditLine(Given):
+class AuditLine(ResponseModel):
     """Who changed what."""
 
     id: int

@@ -20,7 +20,7 @@ def get_subscription(call: Call) -> schemas.Subscription:
     return serialization.subscription(call.vendor.subscription(call.path["id"]))
 
 
-@operation("POST", "/subscriptions/{id}/end", WRITE, body=schemas.Moment)
+@operation("POST", "/subscriptions/{id}/end", WRITE, body=schemas.InstantRequest)
 def end_subscription(call: Call) -> schemas.Subscription:
     """End a subscription, now or at an instant."""
     call.vendor.end_subscription(call.path["id"], call.body.at)

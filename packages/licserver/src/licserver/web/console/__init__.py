@@ -1,6 +1,6 @@
 """The vendor's side in a browser: pages made by the server, which work without JavaScript.
 
-`app` puts it together and is all that others import. A page (`pages/`) is a plain function of a `Visit`;
+`app` puts it together and is all that others import. A page (`pages/`) is a function of a `PageContext`;
 it asks `vendor` and holds no rule. It runs on a thread, as everything does here that waits for the database.
 """
 

@@ -14,7 +14,7 @@ from licserver.web.console import headers, sessions
 from licserver.web.console.assets import PREFIX, Asset, load_assets
 from licserver.web.console.handlers import (
     SIGN_IN,
-    Edge,
+    PageHandlers,
     go,
     is_browsed,
     is_of_ours,
@@ -23,20 +23,20 @@ from licserver.web.console.handlers import (
     to_sign_in,
 )
 from licserver.web.console.idempotency import read_id
-from licserver.web.console.login import ACCOUNT, Entrance
-from licserver.web.console.page_context import File, Reply, Visit
+from licserver.web.console.login import ACCOUNT, SignInPages
+from licserver.web.console.page_context import File, PageContext, Reply
 from licserver.web.console.routes import ROUTES, UPLOAD_FIELDS, UPLOADS, Address, Show, Take
 from licserver.web.console.second_factor import SecondFactorPages
-from licserver.web.console.templating import Frame
+from licserver.web.console.templating import Templates
 from licserver.web.errors import expect
 from licserver.web.metric_counters import CONSOLE
 from licserver.web.rate_limits import Limits
 from licserver.web.uploads import Upload, received
-from licserver.web.worker_threads import OffLoop
+from licserver.web.worker_threads import WorkerThreads
 
 
 def mount(
-    app: web.Application, vendor: Vendor, clock: Clock, limits: Limits, drain: Drain, off_loop: OffLoop
+    app: web.Application, vendor: Vendor, clock: Clock, limits: Limits, drain: Drain, off_loop: WorkerThreads
 ) -> None:
     """Let an application answer at ``/console``.
 
@@ -50,8 +50,8 @@ def mount(
         off_loop: Makes the pages.
     """
     assets = load_assets()
-    edge = Edge(vendor, clock, limits, drain, off_loop, Frame(assets))
-    entrance = Entrance(edge, vendor, app[FAILURES])
+    edge = PageHandlers(vendor, clock, limits, drain, off_loop, Templates(assets))
+    entrance = SignInPages(edge, vendor, app[FAILURES])
     console = Console(edge, entrance, assets)
     SecondFactorPages(edge, entrance, vendor).add_to(functools.partial(console.add, app))
     console.add_to(app)
@@ -71,7 +71,7 @@ class Console:
         assets: From `load_assets`.
     """
 
-    def __init__(self, edge: Edge, entrance: Entrance, assets: Mapping[str, Asset]) -> None:
+    def __init__(self, edge: PageHandlers, entrance: SignInPages, assets: Mapping[str, Asset]) -> None:
         self._edge, self._entrance = edge, entrance
         self._assets = {asset.path: asset for asset in assets.values()}
 
@@ -180,7 +180,7 @@ class Console:
             return await self._edge.forged(request, who)
 
     async def _act(
-        self, request: web.Request, page: Show, act: Show, visit: Visit, *, with_file: bool = False
+        self, request: web.Request, page: Show, act: Show, visit: PageContext, *, with_file: bool = False
     ) -> web.StreamResponse:
         """Do something; when it cannot be done, show the page again and say why."""
         run = self._edge.run_with_file if with_file else self._edge.run
@@ -190,7 +190,7 @@ class Console:
             again = visit._replace(problem=sentence(problem))
         return await self._show(request, page, again)
 
-    async def _show(self, request: web.Request, page: Show, again: Visit) -> web.StreamResponse:
+    async def _show(self, request: web.Request, page: Show, again: PageContext) -> web.StreamResponse:
         """Show a page again with what was typed."""
         try:
             content = await self._edge.run(page, again)
@@ -213,7 +213,7 @@ class Console:
         return await self._edge.problem(request, 404, "There is no page at this address.", who)
 
 
-def _with_file(take: Take, upload: Upload, visit: Visit) -> Reply:
+def _with_file(take: Take, upload: Upload, visit: PageContext) -> Reply:
     return take(visit, File(upload.path, upload.file_name, upload.sha256))
 
 

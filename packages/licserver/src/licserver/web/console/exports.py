@@ -10,13 +10,13 @@ from licserver.errors import LicserverError
 from licserver.protocol.csv_cells import to_line
 from licserver.web.console import headers
 from licserver.web.console.page_context import Csv
-from licserver.web.worker_threads import OffLoop
+from licserver.web.worker_threads import WorkerThreads
 
 _log = logging.getLogger("licserver.console")
 
 
 async def send_csv(
-    request: web.Request, csv: Csv, off_loop: OffLoop, note: Callable[[], None]
+    request: web.Request, csv: Csv, off_loop: WorkerThreads, note: Callable[[], None]
 ) -> web.StreamResponse:
     """Send a list as CSV, some rows at a time.
 

@@ -23,19 +23,19 @@ from licserver.web.console import headers, messages, sessions
 from licserver.web.console.exports import send_csv
 from licserver.web.console.forms import MAX_FORM, FormError, parse_form
 from licserver.web.console.idempotency import draw_id
-from licserver.web.console.page_context import Csv, Moved, Page, Reply, Visit
+from licserver.web.console.page_context import Csv, Page, PageContext, Redirect, Reply
 from licserver.web.console.routes import Show
-from licserver.web.console.templating import Frame
+from licserver.web.console.templating import Templates
 from licserver.web.errors import NO_ENCODING, send_continue
 from licserver.web.rate_limits import Limits
-from licserver.web.worker_threads import OffLoop
+from licserver.web.worker_threads import WorkerThreads
 
 _log = logging.getLogger("licserver.console")
 
 SIGN_IN: Final = f"{sessions.HOME}/sign-in"
 
 
-class Edge:
+class PageHandlers:
     """Between HTTP and the pages.
 
     Args:
@@ -48,7 +48,13 @@ class Edge:
     """
 
     def __init__(
-        self, vendor: Vendor, clock: Clock, limits: Limits, drain: Drain, off_loop: OffLoop, frame: Frame
+        self,
+        vendor: Vendor,
+        clock: Clock,
+        limits: Limits,
+        drain: Drain,
+        off_loop: WorkerThreads,
+        frame: Templates,
     ) -> None:
         self.settings = vendor.settings
         self.off_loop = off_loop
@@ -77,7 +83,7 @@ class Edge:
 
         return guarded_handler
 
-    def visit(self, request: web.Request, who: SignedIn) -> Visit:
+    def visit(self, request: web.Request, who: SignedIn) -> PageContext:
         """Make what a page is told, on behalf of who is signed in.
 
         Raises:
@@ -91,7 +97,7 @@ class Edge:
         if not (is_id and all(map(is_printable, parts.values()))):
             raise web.HTTPNotFound(reason="There is no page at this address")
         vendor = self._vendor.acting_as(Actor(ActorKind.USER, who.name))
-        return Visit(vendor, who, self._clock(), dict(parts), dict(query))
+        return PageContext(vendor, who, self._clock(), dict(parts), dict(query))
 
     async def form(self, request: web.Request) -> dict[str, str]:
         """Read a small form; the settings bound its time (D-72).
@@ -125,19 +131,19 @@ class Edge:
         token = self.token(request)
         return None if token is None else await self.off_loop.run(self._vendor.signed_in, token)
 
-    async def run(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
+    async def run(self, page: Show, visit: PageContext) -> bytes | Redirect | Csv:
         """Ask the vendor and write the page, both on a thread."""
         return await self.off_loop.run(self._make, page, visit)
 
-    async def run_with_file(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
+    async def run_with_file(self, page: Show, visit: PageContext) -> bytes | Redirect | Csv:
         """Do as `run` where the vendor copies an uploaded file."""
         return await self.off_loop.run_with_file(self._make, page, visit)
 
-    def _make(self, page: Show, visit: Visit) -> bytes | Moved | Csv:
+    def _make(self, page: Show, visit: PageContext) -> bytes | Redirect | Csv:
         reply: Reply = page(visit)
         return self._write(reply, visit) if isinstance(reply, Page) else reply
 
-    def _write(self, page: Page, visit: Visit) -> bytes:
+    def _write(self, page: Page, visit: PageContext) -> bytes:
         done = messages.DONE.get(visit.query.get("done", "")) if visit.problem is None else None
         return self.frame.write(
             page.template,
@@ -152,13 +158,13 @@ class Edge:
         )
 
     async def reply(
-        self, request: web.Request, visit: Visit, made: bytes | Moved | Csv, status: int = 422
+        self, request: web.Request, visit: PageContext, made: bytes | Redirect | Csv, status: int = 422
     ) -> web.StreamResponse:
         """Answer with what a page came to; with `status` when there was a problem."""
         match made:
             case Csv():
                 return await send_csv(request, made, self.off_loop, functools.partial(_note_csv, visit, made))
-            case Moved():
+            case Redirect():
                 return go(request, made.to + ("?" + urlencode({"done": made.done}) if made.done else ""))
             case _:
                 return web.Response(
@@ -236,7 +242,7 @@ class Edge:
         return web.Response(status=status, body=content, headers=headers.PAGE)
 
 
-def _note_csv(visit: Visit, csv: Csv) -> None:
+def _note_csv(visit: PageContext, csv: Csv) -> None:
     """Note who takes a list away; of the search only its fields, as what was typed may name a customer."""
     object_ = ("license", visit.parts["id"]) if "id" in visit.parts else ("list", csv.name)
     narrowed = sorted(name for name in visit.query if visit.asked(name))

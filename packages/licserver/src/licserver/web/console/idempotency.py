@@ -11,12 +11,12 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from licserver.database.repositories.idempotency import Receipt
+from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind
 from licserver.errors import Conflict, WrongUse
-from licserver.services import SentOtherwise, Vendor
+from licserver.services import IdempotencyConflictError, Vendor
 from licserver.services.idempotency import Answer
-from licserver.web.console.page_context import Moved, Visit
+from licserver.web.console.page_context import PageContext, Redirect
 from licserver.web.console.sessions import CSRF_FIELD
 
 FIELD: Final = "once"
@@ -25,7 +25,7 @@ _BYTES: Final = 16
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _SEE_OTHER: Final = 303
 
-Act = Callable[[Visit], Moved]
+Act = Callable[[PageContext], Redirect]
 
 
 def draw_id() -> str:
@@ -42,13 +42,13 @@ def read_id(form: Mapping[str, str]) -> str | None:
 def once(act: Act) -> Act:
     """Let an action, all of which is done within one transaction, be done once for each form."""
 
-    def act_once(visit: Visit) -> Moved:
+    def act_once(visit: PageContext) -> Redirect:
         return do_once(visit, lambda: lambda bound: act(visit._replace(vendor=bound)))
 
     return act_once
 
 
-def do_once(visit: Visit, begin: Callable[[], Callable[[Vendor], Moved]], *more: str) -> Moved:
+def do_once(visit: PageContext, begin: Callable[[], Callable[[Vendor], Redirect]], *more: str) -> Redirect:
     """Do what a form asks for, or lead to what came of it before.
 
     Args:
@@ -68,23 +68,23 @@ def do_once(visit: Visit, begin: Callable[[], Callable[[Vendor], Moved]], *more:
         work = begin()
         return lambda bound: _write(work(bound))
 
-    receipt = Receipt(ActorKind.USER, visit.who.user_id, key, _digest(visit, more))
+    receipt = IdempotencyKey(ActorKind.USER, visit.who.user_id, key, _digest(visit, more))
     try:
         answer, before = visit.vendor.once(receipt, begin_answer)
-    except SentOtherwise:
+    except IdempotencyConflictError:
         raise Conflict(
             "this form was sent before with something else in it: that was done, and this was not; "
             "send it again if you want both"
         ) from None
     path, done = json.loads(answer.body)
-    return Moved(path, "once" if before else done)
+    return Redirect(path, "once" if before else done)
 
 
-def _write(moved: Moved) -> Answer:
+def _write(moved: Redirect) -> Answer:
     return Answer(_SEE_OTHER, json.dumps(moved).encode())
 
 
-def _digest(visit: Visit, more: tuple[str, ...]) -> bytes:
+def _digest(visit: PageContext, more: tuple[str, ...]) -> bytes:
     fields = {name: value for name, value in visit.form.items() if name not in {CSRF_FIELD, FIELD}}
     sent = [sorted(visit.parts.items()), sorted(fields.items()), more]
     return hashlib.sha256(json.dumps(sent).encode()).digest()

@@ -12,10 +12,10 @@ from licserver.errors import WrongUse
 from licserver.services import Vendor
 from licserver.services.logins import SIGN_IN_FAILED, SIGN_IN_THROTTLED
 from licserver.services.users import SESSION_TIME, Needs
-from licserver.web.client_addresses import Callers
+from licserver.web.client_addresses import ClientAddresses
 from licserver.web.console import headers, messages, sessions
-from licserver.web.console.handlers import SIGN_IN, Edge, go, is_own, sentence, to_sign_in
-from licserver.web.console.login_throttle import Door, TooManyTriesError
+from licserver.web.console.handlers import SIGN_IN, PageHandlers, go, is_own, sentence, to_sign_in
+from licserver.web.console.login_throttle import LoginThrottle, TooManyTriesError
 from licserver.web.console.pages import account
 from licserver.web.failed_requests import FailureReport
 
@@ -32,7 +32,7 @@ _NO_COOKIE: Final = (
 )
 
 
-class Entrance:
+class SignInPages:
     """The addresses that make and end sessions.
 
     Args:
@@ -41,10 +41,10 @@ class Entrance:
         failures: Takes what fails.
     """
 
-    def __init__(self, edge: Edge, vendor: Vendor, failures: FailureReport) -> None:
+    def __init__(self, edge: PageHandlers, vendor: Vendor, failures: FailureReport) -> None:
         self._edge, self._vendor, self._failures = edge, vendor, failures
-        self._callers = Callers(vendor.settings)
-        self.door = Door(vendor, edge.off_loop)
+        self._callers = ClientAddresses(vendor.settings)
+        self.door = LoginThrottle(vendor, edge.off_loop)
 
     def close(self) -> None:
         """Let the door's threads end."""

@@ -10,7 +10,7 @@ from licserver.domain.environments import network_of
 from licserver.domain.records import Actor, ActorKind
 from licserver.services import Vendor
 from licserver.services.users import SignedIn
-from licserver.web.worker_threads import OffLoop
+from licserver.web.worker_threads import WorkerThreads
 
 R = TypeVar("R")
 
@@ -24,7 +24,7 @@ class TooManyTriesError(Exception):
     """Too many attempts for this address, for this name, or altogether; nothing was compared."""
 
 
-class Door:
+class LoginThrottle:
     """Verifies passwords and codes.
 
     Two threads hash: one for users at addresses from which they have signed in before, one for everybody
@@ -35,7 +35,7 @@ class Door:
         off_loop: Reads the database.
     """
 
-    def __init__(self, vendor: Vendor, off_loop: OffLoop) -> None:
+    def __init__(self, vendor: Vendor, off_loop: WorkerThreads) -> None:
         self._vendor, self._off_loop = vendor, off_loop
         self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
 
@@ -43,7 +43,7 @@ class Door:
         """Verify a password, and begin a session.
 
         Args:
-            address: Whose attempts are counted (`Caller.counted`).
+            address: Whose attempts are counted (`ClientAddress.counted`).
             name: As typed.
             password: As typed.
 

@@ -13,7 +13,7 @@ from licserver.services.users import SignedIn
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Visit(NamedTuple):
+class PageContext(NamedTuple):
     """One request of somebody who is signed in.
 
     Args:
@@ -66,7 +66,7 @@ class Page(NamedTuple):
     context: Mapping[str, Any]
 
 
-class Moved(NamedTuple):
+class Redirect(NamedTuple):
     """Something was done; the browser goes on to another page, which says so.
 
     Args:
@@ -92,7 +92,7 @@ class Csv(NamedTuple):
     pages: Iterable[Sequence[Sequence[Any]]]
 
 
-Reply = Page | Moved | Csv
+Reply = Page | Redirect | Csv
 
 
 def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:

@@ -5,11 +5,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from licserver.web.console.idempotency import once
-from licserver.web.console.page_context import File, Reply, Visit
+from licserver.web.console.page_context import File, PageContext, Reply
 from licserver.web.console.pages import account, audit, changes, licenses, overview, products, releases
 
-Show = Callable[[Visit], Reply]
-Take = Callable[[Visit, File], Reply]
+Show = Callable[[PageContext], Reply]
+Take = Callable[[PageContext, File], Reply]
 
 
 class Address(NamedTuple):

@@ -12,8 +12,8 @@ from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED
 from licserver.services.users import Needs, SignedIn
 from licserver.web.app_state import Handler
 from licserver.web.console import headers, sessions
-from licserver.web.console.handlers import Edge, go, is_own, sentence, to_sign_in
-from licserver.web.console.login import ACCOUNT, CODE, SECOND_FACTOR, TOO_MANY, Entrance
+from licserver.web.console.handlers import PageHandlers, go, is_own, sentence, to_sign_in
+from licserver.web.console.login import ACCOUNT, CODE, SECOND_FACTOR, TOO_MANY, SignInPages
 from licserver.web.console.login_throttle import TooManyTriesError
 
 _WRONG_CODE = "This code is wrong, or was used already. Your app shows a new one every 30 seconds."
@@ -28,7 +28,7 @@ class SecondFactorPages:
         vendor: Knows the users.
     """
 
-    def __init__(self, edge: Edge, entrance: Entrance, vendor: Vendor) -> None:
+    def __init__(self, edge: PageHandlers, entrance: SignInPages, vendor: Vendor) -> None:
         self._edge, self._entrance, self._vendor = edge, entrance, vendor
 
     def add_to(self, add: Callable[[str, str, Handler], None]) -> None:

@@ -10,7 +10,7 @@ from licserver.services.phrases import plural
 from licserver.web.console import messages
 
 
-class Standing(NamedTuple):
+class StatusLabel(NamedTuple):
     """A license's state in words.
 
     Args:
@@ -26,39 +26,41 @@ class Standing(NamedTuple):
     sentence: str
 
 
-def describe(license_: IssuedLicense, now: datetime) -> Standing:
+def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
     """Say what a license is at `now`, and what its holder gets to hear."""
     match state_of(license_, now):
         case LicenseState.REVOKED:
             since = _on(license_.revoked_at)
             reason = f" Reason: {license_.revoked_reason.rstrip(' .')}." if license_.revoked_reason else ""
             told = "Verify and update check are refused, and links to files are dead."
-            return Standing("revoked", "bad", since, f"Revoked{' ' + since if since else ''}.{reason} {told}")
+            return StatusLabel(
+                "revoked", "bad", since, f"Revoked{' ' + since if since else ''}.{reason} {told}"
+            )
         case LicenseState.EXPIRED:
             return _expired(license_, now)
         case LicenseState.ACTIVE:
             return _active(license_, now)
 
 
-def _expired(license_: IssuedLicense, now: datetime) -> Standing:
+def _expired(license_: IssuedLicense, now: datetime) -> StatusLabel:
     ended = license_.subscription_ended_at
     if ended is not None and now >= ended:
-        return Standing(
+        return StatusLabel(
             "expired", "bad", "subscription ended", f"Expired: its subscription ended {_on(ended)}."
         )
     last = license_.expires_on
-    return Standing("expired", "bad", _on(last), f"Expired: its last day was {_written(last)}.")
+    return StatusLabel("expired", "bad", _on(last), f"Expired: its last day was {_written(last)}.")
 
 
-def _active(license_: IssuedLicense, now: datetime) -> Standing:
+def _active(license_: IssuedLicense, now: datetime) -> StatusLabel:
     until = _until(license_, now)
     total, used = license_.slots, license_.slots_used
     if total is not None and used >= total:
         told = "“Max activations exceeded or unrecognized environment.”"
         full = f"All slots are taken: a new machine is told {told}"
-        return Standing("slots full", "warn", until, f"Valid {until}. {full}")
+        return StatusLabel("slots full", "warn", until, f"Valid {until}. {full}")
     left = "any number of further machines" if total is None else _count(total - used, "further machine")
-    return Standing("active", "good", until, f"Valid {until}. There is room for {left}.")
+    return StatusLabel("active", "good", until, f"Valid {until}. There is room for {left}.")
 
 
 def _until(license_: IssuedLicense, now: datetime) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-class Frame:
+class Templates:
     """Writes pages; used by several threads at once.
 
     Args:

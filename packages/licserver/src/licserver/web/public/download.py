@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from aiohttp import web
 
-from licserver.artifacts import Elsewhere, Pieces
+from licserver.artifacts import ArtifactRedirect, Pieces
 from licserver.domain import decisions
 from licserver.domain.decisions import DownloadRefusal, DownloadVerdict
 from licserver.domain.records import Release
@@ -15,7 +15,7 @@ from licserver.errors import ArtifactsError
 from licserver.protocol import public_api
 from licserver.protocol.byte_ranges import Span, parse_range
 from licserver.protocol.download_links import LinkSubject
-from licserver.web.app_state import ARTIFACTS, CLOCK, DESK, LIMITS, LINKS, SEND_TIMEOUT
+from licserver.web.app_state import ARTIFACTS, CLOCK, LIMITS, LINKS, QUERIES, SEND_TIMEOUT
 from licserver.web.errors import send_unavailable
 from licserver.web.responses import send
 
@@ -32,7 +32,7 @@ async def update_download(request: web.Request) -> web.StreamResponse:
         return await _refuse(request, verdict)
     try:
         source = await request.app[ARTIFACTS].find(verdict.artifact, request.method)
-        if isinstance(source, Elsewhere):
+        if isinstance(source, ArtifactRedirect):
             return web.Response(status=307, headers=public_api.redirect_headers(verdict, source.address))
         return await _send(request, verdict, source)
     except ArtifactsError as problem:
@@ -56,7 +56,7 @@ async def _judge(request: web.Request) -> DownloadVerdict:
     subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
     if not isinstance(subject, LinkSubject):
         return subject
-    return decisions.judge_download(*await app[DESK].look_up_download(subject))
+    return decisions.judge_download(*await app[QUERIES].look_up_download(subject))
 
 
 async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:

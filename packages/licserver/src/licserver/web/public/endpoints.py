@@ -6,8 +6,8 @@ import re
 from aiohttp import web
 
 from licserver.clock import Clock
-from licserver.database.hot_path.batch_store import Claim, Sighting, UpdateAsk
-from licserver.database.hot_path.batcher import Desk
+from licserver.database.hot_path.batch_store import ActivationRequest, Lookup, UpdateQuery
+from licserver.database.hot_path.batcher import PublicQueries
 from licserver.domain import decisions
 from licserver.domain.decisions import Offer, UpdateRefusal, Valid, VerifyRefusal, VerifyVerdict
 from licserver.domain.records import Environment, License
@@ -17,11 +17,11 @@ from licserver.protocol.release_manifests import to_header
 from licserver.security.key_vault import Vault
 from licserver.security.rotation import LinkRing
 from licserver.settings import Settings
-from licserver.web.client_addresses import Callers
+from licserver.web.client_addresses import ClientAddresses
 from licserver.web.errors import send_continue
 from licserver.web.rate_limits import Limits
 from licserver.web.responses import send
-from licserver.web.statistics import Tally
+from licserver.web.statistics import StatisticsCounter
 
 _HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
@@ -42,14 +42,14 @@ class PublicEndpoints:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: PublicQueries,
         vault: Vault,
         links: LinkRing,
         settings: Settings,
         clock: Clock,
-        callers: Callers,
+        callers: ClientAddresses,
         limits: Limits,
-        tally: Tally,
+        tally: StatisticsCounter,
     ) -> None:
         self._desk = desk
         self._vault = vault
@@ -74,11 +74,11 @@ class PublicEndpoints:
 
         sighting = None
         if decisions.has_key_shape(key):
-            sighting = Sighting(self._vault.license_id(key), environment)
+            sighting = Lookup(self._vault.license_id(key), environment)
             verdict = judge(await self._desk.look_up(sighting))
             if isinstance(verdict, Valid) and verdict.takes_slot:  # judged again on the locked record (D-08)
                 self._callers.look_for_a_proxy(request)
-                verdict = await self._desk.admit(Claim(sighting, judge, now))
+                verdict = await self._desk.admit(ActivationRequest(sighting, judge, now))
         else:
             verdict = judge(None)  # no need to look it up; judged all the same, in one place
         self._tally.verified(verdict, sighting, now.date())
@@ -97,7 +97,7 @@ class PublicEndpoints:
         now = self._clock()
         key = call.license_key
         license_id = self._vault.license_id(key) if decisions.has_key_shape(key) else None
-        license_, product = await self._desk.look_up_update(UpdateAsk(license_id, call.slug))
+        license_, product = await self._desk.look_up_update(UpdateQuery(license_id, call.slug))
         verdict = decisions.judge_update(license_, product, now)
         self._tally.checked(verdict, call.current_version)
         link = None

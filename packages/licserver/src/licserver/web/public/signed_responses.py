@@ -11,8 +11,8 @@ from licserver.protocol import public_api
 from licserver.protocol.ed25519_keys import SigningKey
 from licserver.protocol.response_signatures import (
     MAX_FIELD,
-    Question,
-    WishReader,
+    AcceptSignatureReader,
+    SignedRequest,
     fits_digest,
     normal_base,
     sign_answer,
@@ -41,7 +41,7 @@ class AnswerSigner:
         base_url: Callable[[web.Request], str],
     ) -> None:
         self._keys = [key for key in keys if key.retired_at is None]
-        self._wish = WishReader(self._keys)
+        self._wish = AcceptSignatureReader(self._keys)
         self._clock = clock
         self._read_body = read_body
         self._base_url = base_url
@@ -77,7 +77,7 @@ class AnswerSigner:
                     400, "bad_digest", "The Content-Digest is not that of the request's body."
                 )
             )
-        question = Question(
+        question = SignedRequest(
             request.method, self._normal_base(self._base_url(request)) + request.raw_path, digest
         )
         response = await handler(request)

@@ -10,7 +10,7 @@ from licserver.domain.records import ActorKind
 from licserver.services import MAX_PAGE, AuditFilter
 from licserver.services import Page as Some
 from licserver.services.phrases import say_details
-from licserver.web.console.page_context import Csv, Page, Visit, in_pages
+from licserver.web.console.page_context import Csv, Page, PageContext, in_pages
 
 _SHOWN: Final = 50
 
@@ -21,10 +21,10 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "license.change": "Changed the terms",
         "license.revoke": "Revoked",
         "license.reinstate": "Reinstated",
-        "license.deactivate": "Freed a slot",
+        "license.deactivate": "FreedSlots a slot",
         "license.import": "Imported licenses",
         "license.export": "Exported licenses",
-        "license.sweep": "Swept unused activations",
+        "license.sweep": "SweepResult unused activations",
         "product.add": "Added the product",
         "product.change": "Changed the product",
         "release.publish": "Published",
@@ -37,10 +37,10 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "user.add": "Added the user",
         "user.password": "Changed the password",
         "user.remove": "Removed the user",
-        "token.refused": "Refused an API token",
+        "token.refused": "ApiError an API token",
         "user.sign_in": "Signed in",
         "user.sign_in_failed": "Wrong password",
-        "user.sign_in_throttled": "Refused sign-ins after too many attempts",
+        "user.sign_in_throttled": "ApiError sign-ins after too many attempts",
         "user.code_failed": "Wrong code of the second factor",
         "user.second_factor_on": "Set up the second factor",
         "user.second_factor_off": "Removed the second factor",
@@ -49,7 +49,7 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "user.sign_out": "Signed out",
         "list.export": "Took a list as a file",
         "backup.write": "Made a backup",
-        "sweep": "Swept what was old",
+        "sweep": "SweepResult what was old",
         "secret.rotate": "Renewed the secret of links",
         "signing_key.add": "Added the signing key",
         "signing_key.retire": "Retired the signing key",
@@ -65,7 +65,7 @@ _KINDS: Final = (
 )
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> Page:
     """Show the log, the latest first."""
     which = _filter(visit)
     found = visit.vendor.audit(which, visit.asked("after") or None, _SHOWN)
@@ -84,7 +84,7 @@ def show(visit: Visit) -> Page:
     )
 
 
-def export(visit: Visit) -> Csv:
+def export(visit: PageContext) -> Csv:
     """Give the log as a file."""
     which = _filter(visit)
 
@@ -135,7 +135,7 @@ def _cells(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _filter(visit: Visit) -> AuditFilter:
+def _filter(visit: PageContext) -> AuditFilter:
     name, kind, license_id = (visit.asked(field) for field in ("actor", "kind", "license"))
     return AuditFilter(
         object=("license", license_id) if license_id else None,

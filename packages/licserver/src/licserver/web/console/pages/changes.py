@@ -6,33 +6,33 @@ from typing import Final
 
 from licserver.domain.records import Environment
 from licserver.web.console.fields import is_touched, read_day, read_slots
-from licserver.web.console.page_context import Moved, Page, Reply, Visit
+from licserver.web.console.page_context import Page, PageContext, Redirect, Reply
 from licserver.web.console.pages import licenses
 
 
-def _back(visit: Visit, done: str) -> Moved:
-    return Moved(f"/console/licenses/{visit.parts['id']}", done)
+def _back(visit: PageContext, done: str) -> Redirect:
+    return Redirect(f"/console/licenses/{visit.parts['id']}", done)
 
 
-def free(visit: Visit) -> Moved:
+def free(visit: PageContext) -> Redirect:
     """Free one slot."""
     visit.vendor.free(visit.parts["id"], Environment(visit.given("domain"), visit.given("ip")))
     return _back(visit, "freed")
 
 
-def revoke(visit: Visit) -> Moved:
+def revoke(visit: PageContext) -> Redirect:
     """Revoke it."""
     visit.vendor.revoke(visit.parts["id"], visit.given("reason") or None)
     return _back(visit, "revoked")
 
 
-def reinstate(visit: Visit) -> Moved:
+def reinstate(visit: PageContext) -> Redirect:
     """Take the revocation back."""
     visit.vendor.reinstate(visit.parts["id"])
     return _back(visit, "reinstated")
 
 
-def change(visit: Visit) -> Moved:
+def change(visit: PageContext) -> Redirect:
     """Change the terms; what the form does not send stays, and so does what was not touched in it.
 
     Raises:
@@ -49,19 +49,19 @@ def change(visit: Visit) -> Moved:
     return _back(visit, "changed")
 
 
-def allow(visit: Visit) -> Moved:
+def allow(visit: PageContext) -> Redirect:
     """Put an entry on the allow-list."""
     visit.vendor.allow(visit.parts["id"], visit.given("entry"))
     return _back(visit, "allowed")
 
 
-def disallow(visit: Visit) -> Moved:
+def disallow(visit: PageContext) -> Redirect:
     """Take an entry off the allow-list."""
     visit.vendor.disallow(visit.parts["id"], visit.given("entry"))
     return _back(visit, "disallowed")
 
 
-def reveal(visit: Visit) -> Page:
+def reveal(visit: PageContext) -> Page:
     """Show the key, this once: it stands in no address, and a page that is loaded again does not have it."""
     return licenses.draw(visit, key=visit.vendor.reveal(visit.parts["id"]))
 
@@ -77,7 +77,7 @@ _TERMS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = MappingProxyT
 )
 """Fields of the form: what of the license each is, and how it is read."""
 
-ALL: Final[Mapping[str, Callable[[Visit], Reply]]] = MappingProxyType(
+ALL: Final[Mapping[str, Callable[[PageContext], Reply]]] = MappingProxyType(
     {
         "free": free,
         "revoke": revoke,

@@ -12,7 +12,7 @@ from licserver.security.redaction import holds_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
 from licserver.services import Page as Some
 from licserver.web.console.fields import is_touched, read_day, read_slots
-from licserver.web.console.page_context import Csv, Moved, Page, Visit, in_pages
+from licserver.web.console.page_context import Csv, Page, PageContext, Redirect, in_pages
 from licserver.web.console.pages.audit import draw_entry
 from licserver.web.console.status_labels import describe, describe_updates
 
@@ -28,7 +28,7 @@ CELLS: Final = (
 )
 
 
-def search(visit: Visit) -> Page:
+def search(visit: PageContext) -> Page:
     """Show the licenses that are searched for, or all, the latest first."""
     asked = _asked(visit)
     found = visit.vendor.find_licenses(_filter(visit), visit.asked("after") or None, _SHOWN)
@@ -49,7 +49,7 @@ def search(visit: Visit) -> Page:
     )
 
 
-def find(visit: Visit) -> Moved:
+def find(visit: PageContext) -> Redirect:
     """Lead to the license of a whole key, and with everything else to the list (D-94).
 
     Raises:
@@ -59,13 +59,13 @@ def find(visit: Visit) -> Moved:
     typed = {name: value for name in SEARCHED if (value := visit.given(name))}
     key = typed.get("q", "").upper()
     if has_key_shape(key):
-        return Moved(f"/console/licenses/{visit.vendor.license(key).id.hex()}")
+        return Redirect(f"/console/licenses/{visit.vendor.license(key).id.hex()}")
     if any(map(holds_key, typed.values())):
         raise WrongUse("search for a license key alone, and for the whole of it")
-    return Moved(_address("/console/licenses", typed))
+    return Redirect(_address("/console/licenses", typed))
 
 
-def export(visit: Visit) -> Csv:
+def export(visit: PageContext) -> Csv:
     """Give what is searched for as a file: without the keys, which are `licserver export`'s to give."""
     which = _filter(visit)
 
@@ -75,12 +75,12 @@ def export(visit: Visit) -> Csv:
     return Csv("licenses", CELLS, ([write_cells(one, visit) for one in some] for some in in_pages(read)))
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> Page:
     """Show a license."""
     return draw(visit)
 
 
-def draw(visit: Visit, key: str | None = None) -> Page:
+def draw(visit: PageContext, key: str | None = None) -> Page:
     """Draw a license's page, perhaps with its key."""
     vendor, reference = visit.vendor, visit.parts["id"]
     license_ = vendor.license(reference)
@@ -107,7 +107,7 @@ def draw(visit: Visit, key: str | None = None) -> Page:
     )
 
 
-def export_activations(visit: Visit) -> Csv:
+def export_activations(visit: PageContext) -> Csv:
     """Give a license's activations as a file."""
     reference = visit.parts["id"]
     pages = in_pages(lambda cursor: visit.vendor.activation_page(reference, cursor, MAX_PAGE))
@@ -115,14 +115,14 @@ def export_activations(visit: Visit) -> Csv:
     return Csv("activations", ("domain", "ip", "first seen", "last seen"), rows)
 
 
-def ask_terms(visit: Visit) -> Page:
+def ask_terms(visit: PageContext) -> Page:
     """Show the form for a new license."""
     form = {name: visit.form.get(name, "") for name in ("product", "slots", "expires", "email", "note")}
     form = {**form, "slots": form["slots"] or "1", "product": form["product"] or visit.asked("product")}
     return Page("issue.html", {"products": visit.vendor.products(), "form": form})
 
 
-def issue(visit: Visit) -> Moved:
+def issue(visit: PageContext) -> Redirect:
     """Issue a license."""
     terms = LicenseTerms(
         slots=read_slots(visit.given("slots") or "1"),
@@ -131,10 +131,10 @@ def issue(visit: Visit) -> Moved:
         note=visit.given("note"),
     )
     issued, _ = visit.vendor.issue_one(visit.given("product"), terms)
-    return Moved(f"/console/licenses/{issued.id.hex()}", "issued")
+    return Redirect(f"/console/licenses/{issued.id.hex()}", "issued")
 
 
-def draw_row(license_: IssuedLicense, visit: Visit) -> dict[str, Any]:
+def draw_row(license_: IssuedLicense, visit: PageContext) -> dict[str, Any]:
     """What lists show of a license."""
     return {
         "id": license_.id.hex(),
@@ -149,7 +149,7 @@ def draw_row(license_: IssuedLicense, visit: Visit) -> dict[str, Any]:
     }
 
 
-def _terms(license_: IssuedLicense, visit: Visit) -> dict[str, Any]:
+def _terms(license_: IssuedLicense, visit: PageContext) -> dict[str, Any]:
     product = visit.vendor.product(license_.product_slug)
     return {
         "product_slug": product.slug,
@@ -176,7 +176,7 @@ def _held_terms(license_: IssuedLicense) -> dict[str, str]:
     }
 
 
-def write_cells(license_: IssuedLicense, visit: Visit) -> tuple[Any, ...]:
+def write_cells(license_: IssuedLicense, visit: PageContext) -> tuple[Any, ...]:
     """What files hold of a license, in the order of `CELLS`."""
     return (
         license_.id.hex(),
@@ -197,7 +197,7 @@ def write_cells(license_: IssuedLicense, visit: Visit) -> tuple[Any, ...]:
     )
 
 
-def _filter(visit: Visit) -> LicenseFilter:
+def _filter(visit: PageContext) -> LicenseFilter:
     state = visit.asked("state")
     return LicenseFilter(
         query=visit.asked("q") or None,
@@ -208,7 +208,7 @@ def _filter(visit: Visit) -> LicenseFilter:
     )
 
 
-def _asked(visit: Visit) -> dict[str, str]:
+def _asked(visit: PageContext) -> dict[str, str]:
     """What of the address narrows the search."""
     return {name: value for name in SEARCHED if (value := visit.asked(name))}
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from licserver.database.repositories.statistics import Total
 from licserver.services import Vendor
 from licserver.web.console.charts import Plot, Series
-from licserver.web.console.page_context import Page, Visit
+from licserver.web.console.page_context import Page, PageContext
 
 DAYS: Final = 30
 _VERSION_DAYS: Final = 7
@@ -54,7 +54,7 @@ class Expiring(NamedTuple):
     link: str
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> Page:
     """Show all of it."""
     today = visit.now.date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS))]

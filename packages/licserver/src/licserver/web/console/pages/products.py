@@ -4,7 +4,7 @@ from typing import Final
 
 from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import WrongUse
-from licserver.web.console.page_context import Csv, Moved, Page, Visit
+from licserver.web.console.page_context import Csv, Page, PageContext, Redirect
 
 POLICIES: Final = {
     EnvironmentPolicy.DOMAIN: "a domain (desktop apps)",
@@ -14,34 +14,34 @@ POLICIES: Final = {
 """What makes a machine known to a key (D-03), for people."""
 
 
-def show_all(visit: Visit) -> Page:
+def show_all(visit: PageContext) -> Page:
     """Show all products, and the form for another one."""
     form = {name: visit.given(name) for name in ("name", "slug", "policy", "support")}
     form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
     return Page("products.html", {"products": visit.vendor.products(), "policies": POLICIES, "form": form})
 
 
-def add(visit: Visit) -> Moved:
+def add(visit: PageContext) -> Redirect:
     """Add a product."""
     product = visit.vendor.add_product(
         visit.given("slug"), visit.given("name"), _policy(visit), has_support_policy=_ends_with_support(visit)
     )
-    return Moved(f"/console/products/{product.slug}", "product")
+    return Redirect(f"/console/products/{product.slug}", "product")
 
 
-def _policy(visit: Visit) -> EnvironmentPolicy:
+def _policy(visit: PageContext) -> EnvironmentPolicy:
     try:
         return EnvironmentPolicy(visit.given("policy"))
     except ValueError:
         raise WrongUse("choose what a machine is") from None
 
 
-def _ends_with_support(visit: Visit) -> bool:
+def _ends_with_support(visit: PageContext) -> bool:
     """A tick that is not there is one that was taken away: browsers send it so."""
     return bool(visit.given("support"))
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> Page:
     """Show a product with its versions, and the form for another one."""
     product = visit.vendor.product(visit.parts["slug"])
     is_changed = "policy" in visit.form
@@ -62,21 +62,21 @@ def show(visit: Visit) -> Page:
     )
 
 
-def rename(visit: Visit) -> Moved:
+def rename(visit: PageContext) -> Redirect:
     """Rename a product."""
     product = visit.vendor.rename_product(visit.parts["slug"], visit.given("name"))
-    return Moved(f"/console/products/{product.slug}", "renamed")
+    return Redirect(f"/console/products/{product.slug}", "renamed")
 
 
-def change_rules(visit: Visit) -> Moved:
+def change_rules(visit: PageContext) -> Redirect:
     """Change what a machine is, and how long updates can be had."""
     product = visit.vendor.change_product(
         visit.parts["slug"], policy=_policy(visit), has_support_policy=_ends_with_support(visit)
     )
-    return Moved(f"/console/products/{product.slug}", "rules")
+    return Redirect(f"/console/products/{product.slug}", "rules")
 
 
-def export(visit: Visit) -> Csv:
+def export(visit: PageContext) -> Csv:
     """Give all products as a file."""
     rows = [
         (

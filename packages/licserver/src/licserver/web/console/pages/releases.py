@@ -8,24 +8,24 @@ from licserver.domain.changelogs import clean, is_html
 from licserver.domain.records import Product, Release
 from licserver.services import MAX_PAGE, Vendor
 from licserver.web.console.idempotency import do_once
-from licserver.web.console.page_context import Csv, File, Moved, Page, Visit, in_pages
+from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, in_pages
 from licserver.web.console.pages.licenses import CELLS, draw_row, write_cells
 
 
-def publish(visit: Visit, file: File) -> Moved:
+def publish(visit: PageContext, file: File) -> Redirect:
     """Publish an uploaded file as a version; the file is stored before the books are held up."""
     slug, changelog = visit.parts["slug"], visit.given("changelog").replace("\r\n", "\n")
 
-    def begin() -> Callable[[Vendor], Moved]:
+    def begin() -> Callable[[Vendor], Redirect]:
         staged = visit.vendor.stage(slug, visit.given("version"), file.path, changelog, file_name=file.name)
-        return lambda bound: Moved(
+        return lambda bound: Redirect(
             f"/console/products/{slug}/releases/{bound.add_release(staged).version}", "published"
         )
 
     return do_once(visit, begin, file.name, file.sha256.hex())
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> Page:
     """Show a version."""
     slug = visit.parts["slug"]
     product, release = visit.vendor.product(slug), visit.vendor.release(slug, visit.parts["version"])
@@ -48,14 +48,14 @@ def show(visit: Visit) -> Page:
     )
 
 
-def withdraw(visit: Visit) -> Moved:
+def withdraw(visit: PageContext) -> Redirect:
     """Take a version back."""
     slug, version = visit.parts["slug"], visit.parts["version"]
     visit.vendor.withdraw(slug, version)
-    return Moved(f"/console/products/{slug}/releases/{version}", "withdrawn")
+    return Redirect(f"/console/products/{slug}/releases/{version}", "withdrawn")
 
 
-def export(visit: Visit) -> Csv:
+def export(visit: PageContext) -> Csv:
     """Give a product's versions as a file."""
     slug = visit.parts["slug"]
     rows = [
@@ -74,7 +74,7 @@ def export(visit: Visit) -> Csv:
     return Csv(f"releases-{slug}", columns, [rows])
 
 
-def export_holders(visit: Visit) -> Csv:
+def export_holders(visit: PageContext) -> Csv:
     """Give the licenses whose holders may download a version as a file."""
     slug, version = visit.parts["slug"], visit.parts["version"]
     pages = in_pages(lambda cursor: visit.vendor.who_may_download(slug, version, cursor, MAX_PAGE))
