@@ -17,6 +17,13 @@ nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["full", "lint", "types", "alone", "frozen", "docs"]
 
 PACKAGES = ["licclient", "licserver"]
+PURE_TESTS = {
+    "licclient": "archive cadence changelog ed25519 headers links manifest outcome pace policy records "
+    "settings signature status typed_key versions wire",
+    "licserver": "changelog conditions domains keys known manifest phrases ranges rules sheets signatures "
+    "signing totp wire_answers wire_requests",
+}
+"""The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
 EVERYTHING = ("-m", "")
 """Selects marked tests as well."""
 
@@ -87,9 +94,8 @@ def alone(session: nox.Session, package: str) -> None:
     (other,) = set(PACKAGES) - {package}
     not_there = f"import {package}, importlib.util as u; assert u.find_spec('{other}') is None"
     session.run("python", "-c", not_there)
-    names = {Path(module).stem.lstrip("_") for module in pure_modules(package)}
-    tests = (Path(f"packages/{package}/tests/test_{name}.py") for name in sorted(names))
-    session.run("pytest", *(str(test) for test in tests if test.exists()), *session.posargs)
+    tests = [f"packages/{package}/tests/test_{name}.py" for name in PURE_TESTS[package].split()]
+    session.run("pytest", *tests, *session.posargs)
 
 
 @nox.session(venv_backend="none")
