@@ -39,4 +39,4 @@ async def enrol(browser: Browser, now: datetime) -> tuple[App, list[str]]:
     app = await begin_enrolment(browser)
     await browser.post(f"{PAGE}/confirm", code=app.code(now))
     assert browser.status == 200, browser.alert
-    return app, re.findall(r"<li>([a-z2-7-]{19})</li>", browser.text)
+    return app, re.findall(r"<li>([a-z2-7-]{29})</li>", browser.text)

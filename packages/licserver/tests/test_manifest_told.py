@@ -57,7 +57,7 @@ async def test_a_signed_release_is_told_with_its_manifest(site, world, zip_file)
     link = answer["download_url"].partition("?")[2]
     status, headers, body = await site.call("GET", f"{MANIFEST_PATH}?{link}")
     assert (status, headers["Content-Type"], body.decode()) == (200, "application/jose+json", document)
-    assert headers["Cache-Control"] == "no-store"
+    assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
 
 
 async def test_an_unsigned_release_is_told_as_ever(site, world):

@@ -56,11 +56,11 @@ def test_what_is_no_code(typed):
 
 
 def test_secrets_and_recovery_codes():
-    """160 and 80 bits, each of them another; the address for apps names user and issuer."""
+    """160 and 120 bits, each of them another; the address for apps names user and issuer."""
     assert len({draw_secret() for _ in range(100)}) == 100
     assert len(draw_secret()) == 32
     code = draw_recovery_code()
-    assert len(normalize_recovery_code(code)) == 16
+    assert len(normalize_recovery_code(code)) == 24
     assert normalize_recovery_code(f" {code.upper().replace('-', ' ')}\n") == normalize_recovery_code(code)
     uri = enrolment_uri(SECRET, "ann@a.example", "l.example")
     assert uri == f"otpauth://totp/l.example:ann%40a.example?secret={SECRET}&issuer=l.example"

@@ -43,6 +43,7 @@ async def test_no_answer_is_kept_guessed_at_or_led_elsewhere(make_world, open_si
     assert {status for status, _, _ in answers} == {200, 403, 404, 405, 422}
     for _, headers, _ in answers + file:
         assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
         hsts = "max-age=31536000" if base_url and base_url.startswith("https") else None
         assert headers.get("Strict-Transport-Security") == hsts
     assert {headers["Cache-Control"] for _, headers, _ in answers} == {"no-store"}

@@ -35,6 +35,12 @@ MANIFEST_HEADER: Final = "Release-Manifest"
 
 MANIFEST_TYPE: Final = "application/jose+json"
 
+NOT_A_PAGE: Final = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+"""For responses that no browser shows as a page (ASVS 3.4)."""
+
 MAX_BODY_BYTES: Final = 16 * 1024
 """Longest request body that is read (D-11)."""
 
@@ -339,7 +345,7 @@ def download_headers(release: Release) -> dict[str, str]:
         "Content-Type": "application/octet-stream",
         "ETag": etag(release),
         "Repr-Digest": _repr_digest(artifact),
-        "X-Content-Type-Options": "nosniff",
+        **NOT_A_PAGE,
     }
 
 
@@ -353,7 +359,7 @@ def redirect_headers(release: Release, address: str) -> dict[str, str]:
         "Cache-Control": "no-store",
         "Content-Disposition": attachment(release.artifact.file_name),
         "Repr-Digest": _repr_digest(release.artifact),
-        "X-Content-Type-Options": "nosniff",
+        **NOT_A_PAGE,
     }
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 30
 _CODE: Final = re.compile(r"[0-9]{6}")
-_RECOVERY_BYTES: Final = 10
+_RECOVERY_BYTES: Final = 15
 _RECOVERY_GROUP: Final = 4
 
 
@@ -49,7 +49,7 @@ def find_step(secret: str, typed: str, now: datetime, last_step: int) -> int | N
 
 
 def draw_recovery_code() -> str:
-    """Draw a recovery code of 80 bits: ``abcd-efgh-ijkl-mnop``."""
+    """Draw a recovery code of 120 bits: six groups of four letters and digits."""
     text = b32encode(secrets.token_bytes(_RECOVERY_BYTES)).decode().lower()
     return "-".join(text[at : at + _RECOVERY_GROUP] for at in range(0, len(text), _RECOVERY_GROUP))
 

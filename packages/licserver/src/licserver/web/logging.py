@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -24,7 +25,11 @@ _log = logging.getLogger("licserver")
 
 
 class MaskingFormatter(logging.Formatter):
-    """Masks the finished line, tracebacks included: whoever logs need not think of it."""
+    """Masks the finished line, tracebacks included: whoever logs need not think of it. Times are in UTC."""
+
+    converter = time.gmtime
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record."""

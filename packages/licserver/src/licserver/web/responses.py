@@ -95,6 +95,9 @@ class WholeResponse(web.StreamResponse):
         """Do nothing: it was sent whole."""
 
 
+_NOT_A_PAGE: Final = "".join([f"{name}: {value}\r\n" for name, value in public_api.NOT_A_PAGE.items()])
+
+
 @lru_cache(maxsize=64)
 def _fixed_head(status: int, _second: int) -> str:
     """What does not change for a second."""
@@ -103,7 +106,7 @@ def _fixed_head(status: int, _second: int) -> str:
         f"Date: {formatdate(usegmt=True)}\r\n"
         f"Content-Type: {CONTENT_TYPE}\r\n"
         "Cache-Control: no-store\r\n"
-        "X-Content-Type-Options: nosniff\r\n"
+        f"{_NOT_A_PAGE}"
     )
 
 

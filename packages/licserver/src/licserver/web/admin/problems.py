@@ -17,6 +17,7 @@ from licserver.errors import (
     Unknown,
     WrongUse,
 )
+from licserver.protocol.public_api import NOT_A_PAGE
 from licserver.security.redaction import mask
 from licserver.web.app_state import REQUEST_IDS
 from licserver.web.uploads import TooLarge
@@ -59,7 +60,7 @@ def respond(status: int, body: bytes, content_type: str = "application/json", **
         headers={
             "Content-Type": content_type,
             "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
+            **NOT_A_PAGE,
             **headers,
         },
     )

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
+    "svg": "image/svg+xml; charset=utf-8",
 }
 _NAMES: Final = ("vendored/pico.min.css", "console.css", "vendored/htmx.min.js", "console.js", "icon.svg")
 

@@ -47,7 +47,7 @@ async def update_manifest(request: web.Request) -> web.StreamResponse:
         return await _refuse(request, verdict)
     if verdict.manifest is None:
         return send(public_api.answer_no_manifest())
-    headers = {"Content-Type": public_api.MANIFEST_TYPE, "Cache-Control": "no-store"}
+    headers = {"Content-Type": public_api.MANIFEST_TYPE, "Cache-Control": "no-store", **public_api.NOT_A_PAGE}
     return web.Response(body=verdict.manifest.encode(), headers=headers)
 
 
