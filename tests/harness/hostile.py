@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import os
 import random
 import sys
 import time
@@ -20,6 +21,10 @@ RATE: Final = 200
 
 _VERIFY: Final = "/api/v1/licenses/verify"
 _PATIENCE: Final = 10.0
+_PACE: Final = 0.003
+"""Seconds between two connections that are to be held: all of them at once would measure this client."""
+_NICENESS: Final = 10
+"""Of the hostile clients: what is measured is the server, and not their own use of the processor."""
 _NEWLINES: Final = gzip.compress(b"\n" * (20 << 20))
 _SAME_ORIGIN: Final = ("Sec-Fetch-Site: same-origin",)
 _PACKED: Final = ("Content-Encoding: gzip",)
@@ -165,28 +170,30 @@ async def connections(plan: dict[str, Any]) -> dict[str, Any]:
     """Hold idle connections, and heads and bodies that never end: 600, and anew what the server closes."""
     clients = Clients(plan["port"], plan["seconds"])
 
-    async def hold(source: str, kind: str, begin: bytes, drip: bytes) -> None:
+    async def hold(source: str, kind: str, begin: bytes, drip: bytes, number: int) -> None:
+        await asyncio.sleep(number * _PACE)
         while time.monotonic() < clients.ends:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     reader, writer = await clients.connect(source)
                 clients.seen[kind] += 1
                 writer.write(begin)
-                while not reader.at_eof() and time.monotonic() < clients.ends:
+                while not reader.at_eof() and (left := clients.ends - time.monotonic()) > 0:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(reader.read(1000), 1)
+                        await asyncio.wait_for(reader.read(1000), min(left, 1) if drip else left)
                     writer.write(drip)
-                    await writer.drain()
                 writer.close()
             await asyncio.sleep(1)
 
     slow_body = post(_VERIFY, b"")[: -len("\r\n")].replace(b"Length: 0", b"Length: 500") + b"\r\n{"
-    await asyncio.gather(
-        *(hold("127.4.0.1", "idle, one address", b"", b"") for _ in range(300)),
-        *(hold(f"127.4.1.{number}", "idle, many addresses", b"", b"") for number in range(1, 101)),
-        *(hold(f"127.5.0.{n % 9 + 1}", "slow head", b"GET / HTTP/1.1\r\n", b"X: y\r\n") for n in range(100)),
-        *(hold(f"127.6.0.{n % 9 + 1}", "slow body", slow_body, b" ") for n in range(100)),
-    )
+    one, many = "idle, one address", "idle, many addresses"
+    held = [
+        *(("127.4.0.1", one, b"", b"") for _ in range(300)),
+        *((f"127.4.1.{number}", many, b"", b"") for number in range(1, 101)),
+        *((f"127.5.0.{n % 9 + 1}", "slow head", b"GET / HTTP/1.1\r\n", b"X: y\r\n") for n in range(100)),
+        *((f"127.6.0.{n % 9 + 1}", "slow body", slow_body, b" ") for n in range(100)),
+    ]
+    await asyncio.gather(*(hold(*each, number) for number, each in enumerate(held)))
     return {"seen": clients.seen}
 
 
@@ -204,6 +211,8 @@ def percentile(latencies: list[float], share: float) -> float:
 
 def main() -> None:
     """Play one role."""
+    if sys.argv[1] != "honest":
+        os.nice(_NICENESS)
 
     async def play() -> dict[str, Any]:
         return await ROLES[sys.argv[1]](json.loads(sys.argv[2]))

@@ -61,7 +61,12 @@ def serving_process(
         yield process, printed.strip()
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        try:
+            process.communicate(timeout=30)
+        except BaseException:
+            process.kill()  # a server that does not end must not outlive its test
+            process.communicate()
+            raise
 
 
 @contextmanager

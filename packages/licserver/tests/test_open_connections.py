@@ -101,10 +101,18 @@ def verify(port, key, source="127.0.0.1"):
         return link.getresponse().status, time.monotonic() - began
 
 
-@pytest.mark.parametrize(("arguments", "sources"), [((), 1), ((), 100), (("--workers", "2"), 100)])
-def test_idle_connections_end_no_service(serve, arguments, sources):
-    """600 of them, of one address or of many, where a process may open 256 files: all others are served."""
-    with serve(*arguments) as (_, port, key), held(port, 600, sources=sources):
+@pytest.mark.parametrize(
+    ("arguments", "sources", "descriptors", "count"),
+    [
+        ((), 100, 96, 200),
+        pytest.param((), 1, 256, 600, marks=pytest.mark.slow),
+        pytest.param((), 100, 256, 600, marks=pytest.mark.slow),
+        pytest.param(("--workers", "2"), 100, 256, 600, marks=pytest.mark.slow),
+    ],
+)
+def test_idle_connections_end_no_service(serve, arguments, sources, descriptors, count):
+    """More of them than a process may open files, of one address or of many: all others are served."""
+    with serve(*arguments, descriptors=descriptors) as (_, port, key), held(port, count, sources=sources):
         for _ in range(5):
             status, seconds = verify(port, key)
             assert (status, seconds < 2) == (200, True)
@@ -135,6 +143,7 @@ def test_an_address_whose_connections_all_work_gets_no_more(serve):
             assert verify(port, key)[0] == 200
 
 
+@pytest.mark.slow
 def test_connections_of_a_proxy_have_no_limit(serve):
     """Many customers share its address: it limits them itself."""
     settings = {"connection_limit": "20", "trusted_proxies": "127.0.0.9"}
@@ -143,6 +152,7 @@ def test_connections_of_a_proxy_have_no_limit(serve):
         assert still_open(idle) == idle
 
 
+@pytest.mark.slow
 def test_without_a_descriptor_left_the_server_recovers(serve):
     """Should accept fail all the same, idle connections are closed, and the log gets a line a second."""
     command = [sys.executable, "-c", WITHOUT_LIMIT]
@@ -157,6 +167,7 @@ def test_without_a_descriptor_left_the_server_recovers(serve):
     assert len(log.splitlines()) < 10
 
 
+@pytest.mark.slow
 @needs_proc
 def test_large_fields_leave_nothing_behind(serve):
     """300 requests with half a MiB of `Accept-Signature`, each another one: less than 24 MiB more."""
@@ -171,9 +182,12 @@ def test_large_fields_leave_nothing_behind(serve):
                 f"Content-Digest: {oracle.digest(b'')}",
             ]
             lines += ["Content-Length: 0", "Connection: close", "", ""]
-            with socket.create_connection(("127.0.0.1", port), 10) as link:
+            with (
+                socket.create_connection(("127.0.0.1", port), 10) as link,
+                contextlib.suppress(ConnectionError),  # the head is too long: its end is not waited for
+            ):
                 link.sendall(VERIFY + "\r\n".join(lines).encode())
-                assert link.recv(100).startswith(b"HTTP/1.1 422")
+                assert link.recv(100)[:12] in {b"", b"HTTP/1.1 422"}
         assert resident(process) - before < 24 * MIB
 
 

@@ -1,8 +1,13 @@
 """Passwords of the console's users: what they must be like, and how they are kept (D-96)."""
 
+import os
 import re
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from licserver.errors import WrongUse
 
@@ -17,6 +22,10 @@ _JUDGED: Final = 20
 """Characters that zxcvbn reads: 72 of a hostile password take it 13 s, and 20 at most 0.5 s."""
 _LEAST_SCORE: Final = 3
 """Of zxcvbn's 0 to 4: at least 10^8 guesses."""
+_NICENESS: Final = 10
+"""Of a thread that hashes: it gets a tenth of a processor that other threads want (D-186)."""
+
+R = TypeVar("R")
 
 
 def check_password(name: str, password: str) -> None:
@@ -45,7 +54,7 @@ def check_password(name: str, password: str) -> None:
 
 def hash_password(password: str) -> str:
     """Make what is kept of a password; takes some 0.1 s and 64 MiB, so never in an event loop."""
-    return _hasher().hash(password)
+    return _with_low_priority(lambda: _hasher().hash(password))
 
 
 def is_password(kept: str | None, password: str) -> bool:
@@ -60,7 +69,7 @@ def is_password(kept: str | None, password: str) -> bool:
     from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415 - as `_hasher`
 
     try:
-        _hasher().verify(kept or _nobodys(), password)
+        _with_low_priority(lambda: _hasher().verify(kept or _nobodys(), password))
         return kept is not None
     except (VerificationError, InvalidHashError):
         return False
@@ -69,6 +78,21 @@ def is_password(kept: str | None, password: str) -> bool:
 def is_dated(kept: str) -> bool:
     """Tell whether a hash was made with other parameters than those of today."""
     return _hasher().check_needs_rehash(kept)
+
+
+def _with_low_priority(work: Callable[[], R]) -> R:
+    """Hash on a thread of its own, which cannot raise its priority again.
+
+    Argon2 runs four threads, which inherit it: at the usual priority they delay all requests by 0.1 s. The
+    caller's thread keeps its priority, because others wait for the database that it writes.
+    """
+    with ThreadPoolExecutor(1, "password-hash", initializer=_lower_priority) as thread:
+        return thread.submit(work).result()
+
+
+def _lower_priority() -> None:
+    if sys.platform == "linux":  # elsewhere a thread has no niceness of its own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 @cache

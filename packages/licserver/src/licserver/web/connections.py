@@ -46,7 +46,9 @@ class ThrottledLog:
 
 
 _MAX_HEADERS: Final = 64
-"""Fields of a request's head; with `MAX_FIELD` they bound what a connection holds before it is answered."""
+"""Fields of a request's head."""
+_MAX_HEAD: Final = 32 << 10
+"""Bytes of a head that may come before its end does: what an unanswered connection holds (D-187)."""
 
 _UNREADABLE: Final = ThrottledLog()
 
@@ -73,8 +75,8 @@ class Connection(web.RequestHandler):
     """A connection of a customer or of a proxy; aiohttp's, with the limits that it lacks.
 
     aiohttp itself closes a connection on which no whole head has come for `IDLE_TIMEOUT` since it was
-    opened or since its last answer. What is added costs a timer for each connection, and nothing
-    for each request.
+    opened or since its last answer. What is added costs a timer for each connection, and a
+    microsecond for each request.
 
     Args:
         server: Whose it is.
@@ -84,7 +86,15 @@ class Connection(web.RequestHandler):
         more: aiohttp's own.
     """
 
-    __slots__ = ("_client", "_first_head", "_header_timeout", "_held", "_send_timeout", "_stalled")
+    __slots__ = (
+        "_client",
+        "_first_head",
+        "_head_size",
+        "_header_timeout",
+        "_held",
+        "_send_timeout",
+        "_stalled",
+    )
 
     def __init__(
         self,
@@ -97,6 +107,7 @@ class Connection(web.RequestHandler):
     ) -> None:
         super().__init__(server, **more)
         self._held = held
+        self._head_size = 0
         self._client: str | None = None
         self._header_timeout, self._send_timeout = header_timeout, send_timeout
         self._first_head: asyncio.TimerHandle | None = None
@@ -119,6 +130,18 @@ class Connection(web.RequestHandler):
         if self._client is not None:
             self._held.remove(self, self._client)
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come; close the connection when a head does not end within its bytes."""
+        super().data_received(data)
+        waiter = self._waiter
+        if self._request_count and (waiter is None or waiter.done()):
+            self._head_size = 0  # a request is under way: its head was whole
+            return
+        self._head_size += len(data)
+        if self._head_size > _MAX_HEAD and not self._force_close:
+            _UNREADABLE.note(self.logger, "HeadTooLong")
+            self.force_close()
 
     @property
     def is_idle(self) -> bool:
