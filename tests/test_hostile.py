@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,9 @@ def _processor_seconds(process: subprocess.Popen[str]) -> float:
 
 
 def _resident(process: subprocess.Popen[str]) -> int:
-    """Return the memory of a process, in bytes."""
-    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE")
+    """Return the memory of a process, in bytes: the least within a second, so without that of a hash."""
+    statm, pages = Path(f"/proc/{process.pid}/statm"), []
+    for _ in range(20):
+        pages.append(int(statm.read_text().split()[1]))
+        time.sleep(0.05)
+    return min(pages) * os.sysconf("SC_PAGESIZE")

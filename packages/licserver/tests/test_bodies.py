@@ -109,9 +109,9 @@ UNREAD = {
 async def test_a_refusal_does_not_wait_for_the_body(site, alice):
     """Session, token and origin are checked by the head alone, which no `100 Continue` follows."""
     for name, (path, headers, expected) in UNREAD.items():
-        headers = {field: value.format(alice.token) for field, value in headers.items()}
+        filled = {field: value.format(alice.token) for field, value in headers.items()}
         began = time.monotonic()
-        answer = await site.raw(head(path, 1000, Expect="100-continue", **headers))
+        answer = await site.raw(head(path, 1000, Expect="100-continue", **filled))
         assert answer.startswith(f"HTTP/1.1 {expected} ".encode()), (name, answer[:100])
         assert b"\r\nConnection: close\r\n" in answer, name
         assert time.monotonic() - began < 5, name  # and not after `body_timeout`

@@ -23,7 +23,7 @@ _JUDGED: Final = 20
 _LEAST_SCORE: Final = 3
 """Of zxcvbn's 0 to 4: at least 10^8 guesses."""
 _NICENESS: Final = 10
-"""Of a thread that hashes: it gets a tenth of a processor that other threads want (D-186)."""
+"""Of a thread that hashes: it gets a tenth of a processor that other threads want."""
 
 R = TypeVar("R")
 

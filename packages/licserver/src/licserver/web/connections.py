@@ -48,7 +48,7 @@ class ThrottledLog:
 _MAX_HEADERS: Final = 64
 """Fields of a request's head."""
 _MAX_HEAD: Final = 32 << 10
-"""Bytes of a head that may come before its end does: what an unanswered connection holds (D-187)."""
+"""Bytes of a head that may come before its end does: what an unanswered connection holds."""
 
 _UNREADABLE: Final = ThrottledLog()
 
