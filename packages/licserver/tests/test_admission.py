@@ -33,7 +33,7 @@ def store(world):
 
 @pytest.fixture
 def claim(world) -> Callable[[str, int], ActivationRequest]:
-    """ActivationRequest a slot of a key for the numbered environment."""
+    """Claim a slot of a key for the numbered environment."""
 
     def make(key, number):
         environment = Environment(f"{number}.example", "192.0.2.1")

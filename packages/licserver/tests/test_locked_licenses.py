@@ -25,7 +25,7 @@ async def desk(world):
 
 @pytest.fixture
 def claim(world):
-    """ActivationRequest a slot of a key."""
+    """Claim a slot of a key."""
     here = Environment("a.example", "192.0.2.1")
 
     def make(key):

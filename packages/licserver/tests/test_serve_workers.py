@@ -149,16 +149,16 @@ def test_what_can_never_begin_ends_at_once_in_a_line(program):
 HOLD_THE_SECOND_WORKER = """
 import os, time
 from licserver.cli import main
-from licserver.web.workers import Beginning
+from licserver.web.workers import WorkerStartup
 
-note = Beginning.note
+note = WorkerStartup.note
 
 def hold(self, arbiter, worker):
     note(self, arbiter, worker)
     while worker.age == 2 and not os.path.exists(os.environ["GO_ON"]):
         time.sleep(0.01)
 
-Beginning.note = hold
+WorkerStartup.note = hold
 main()
 """
 

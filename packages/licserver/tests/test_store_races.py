@@ -89,7 +89,7 @@ from licserver.errors import LicenseLocked
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.settings import Settings
-from licserver.database.hot_path.batch_store import BatchStore, Claim, Sighting
+from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
 from licserver.services import Vendor
 now = datetime(2026, 6, 15, tzinfo=UTC)
 vendor = Vendor(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment
@@ -98,9 +98,9 @@ keys = json.loads(sys.stdin.readline())
 won = []
 for number, key in enumerate(keys):
     environment = Environment(f"{sys.argv[2]}.example", f"192.0.2.{sys.argv[2]}")
-    sighting = Sighting(vendor.vault.license_id(key), environment)
+    sighting = Lookup(vendor.vault.license_id(key), environment)
     judge = lambda license_: judge_verify(key, license_, environment, now)
-    while isinstance(verdict := store.admit([Claim(sighting, judge, now)])[0], LicenseLocked):
+    while isinstance(verdict := store.admit([ActivationRequest(sighting, judge, now)])[0], LicenseLocked):
         pass
     won.append(isinstance(verdict, Valid))
 store.close()

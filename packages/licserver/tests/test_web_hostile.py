@@ -260,7 +260,7 @@ async def test_the_access_log_tells_no_query_and_one_line_a_request(site, world,
 async def test_strangers_do_not_write_the_log(site, caplog, monkeypatch):
     """Broken bodies and what is no request: a line a second, whoever sends how many; no traceback."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(connections, "_UNREADABLE", connections.Seldom())  # nobody has been told of yet
+    monkeypatch.setattr(connections, "_UNREADABLE", connections.ThrottledLog())  # nobody has been told of yet
     broken = post(b"Transfer-Encoding: chunked", body=b"zz\r\n")
     for data in [broken, BROKEN["TLS"]] * 20:
         await site.raw(data)

@@ -27,7 +27,7 @@ _log = logging.getLogger("licserver")
 class MaskingFormatter(logging.Formatter):
     """Masks the finished line, tracebacks included: whoever logs need not think of it. Times are in UTC."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
