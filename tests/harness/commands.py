@@ -26,6 +26,8 @@ class Cli:
         # What steps back for a server does so for good, and here it would be the whole run that does.
         monkeypatch.setattr("os.nice", lambda step: step, raising=False)
         monkeypatch.setattr("os.sched_setscheduler", lambda *_: None, raising=False)
+        # `serve` and `demo` replace the root logger's handlers and level, for all later tests as well.
+        monkeypatch.setattr("licserver.web.logging.set_up_logging", lambda *_: None)
 
     def use(self, url: str | None) -> None:
         """Name another database than the file in the folder."""

@@ -33,7 +33,7 @@ def listeners(tmp_path_factory):
     from harness.commands import Program  # noqa: PLC0415 - its fixtures are not this module's
 
     program = Program(tmp_path_factory.mktemp("paths") / "vendor")
-    with bind("127.0.0.1", 0) as free:
+    with bind("127.0.0.1", 0)[0] as free:
         metrics = free.getsockname()[1]
     program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{metrics}"
     program.environ["LICSERVER_ADMIN_LISTEN"] = "127.0.0.1:0"

@@ -259,7 +259,7 @@ BROKEN = {
         lambda path: path.write_text(json.dumps(new_secrets())),
         "FILE holds the secrets of another database",
     ),
-    "a folder": (lambda path: (path.unlink(), path.mkdir()), "[Errno 21] Is a directory: 'FILE'"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "FILE is not a regular file; move it away"),
     "an instant without a zone": (
         lambda path: path.write_text(
             path.read_text().replace('"id"', '"signs_from": "2026-06-15T12:00:00", "id"')

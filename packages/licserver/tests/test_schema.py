@@ -23,6 +23,7 @@ def url(engine_name, request, tmp_path):
     """The URL of an empty database, on either engine."""
     if engine_name == "postgresql":
         return request.getfixturevalue("empty_database")
+    (tmp_path / "empty.sqlite3").touch()  # a file that is missing is never created by opening it
     return f"sqlite+pysqlite:///{tmp_path / 'empty.sqlite3'}"
 
 
