@@ -74,21 +74,3 @@ def test_a_manifest_runs_out_and_is_renewed(
         client.download(update, tmp_path / "downloads")
     shop.vendor.renew_manifest(SLUG, "2.0", sealed_by_keys([ALICE], timedelta(days=30)))
     assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
-
-
-def test_another_file_in_the_servers_folder(
-    shop: World, open_client: Open, publish: Publish, tmp_path: Path
-) -> None:
-    """Who holds the server and not the key can swap the file: nobody installs it."""
-    content = publish("2.0", sealed_by_keys([ALICE]))
-    client = open_client(release_keys=[ALICES])
-    update = check(client, shop.new_key(SLUG))
-    assert update is not None
-    [release] = [one for one in shop.vendor.releases(SLUG) if one.version == "2.0"]
-    artifacts = shop.vendor.settings.data_dir / "artifacts"
-    [stored] = [path for path in artifacts.rglob("*") if release.artifact.sha256.hex() in path.name]
-    stored.chmod(0o600)
-    stored.write_bytes(content[::-1])
-    with pytest.raises(UntrustedAnswer, match="digest differs"):
-        client.download(update, tmp_path / "downloads")
-    assert list((tmp_path / "downloads").glob("*.zip")) == []

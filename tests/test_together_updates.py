@@ -1,19 +1,12 @@
 """The real client against the real server: updates and downloads."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-
-import pytest
 
 from harness.flavours import both_flavours, opened
 from harness.shop import MIB, NAME, PRODUCT, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
-from licclient import (
-    LicenseRefused,
-    Reason,
-)
 
 # --- updates ----------------------------------------------------------------------------------
 
@@ -100,48 +93,6 @@ def test_a_link_that_ran_out(
     assert client.download(update, tmp_path).path.read_bytes() == shop.files["1.1.0"]
     assert server.downloads == [200]
     assert server.checks == 2
-
-
-def test_a_server_clock_that_is_ahead(
-    shop: World, server: Server, flavour: str, clock: MovableClock, tmp_path: Path
-) -> None:
-    """A link that the server already calls expired is replaced by a fresh one (D-31, D-48)."""
-    key = shop.new_key(SLUG)
-    own = MovableClock(clock.now)  # the customer's clock stands still
-    with opened(
-        flavour, server.url, slug=SLUG, version="1.0.0", state_dir=tmp_path / "s", clock=own
-    ) as client:
-        update = client.check_for_update(key)
-        assert update is not None
-        clock.now += timedelta(hours=2)
-        assert client.download(update, tmp_path).path.read_bytes() == shop.files["1.1.0"]
-    assert server.downloads == [403, 200]
-
-
-def test_revoked_before_the_download(shop: World, open_client: Open, tmp_path: Path) -> None:
-    """A key revoked after the offer gets no byte, and the reason is told (D-31)."""
-    client, key = open_client(), shop.new_key(SLUG)
-    update = client.check_for_update(key)
-    assert update is not None
-    shop.vendor.revoke(key)
-    with pytest.raises(LicenseRefused) as refused:
-        client.download(update, tmp_path / "downloads")
-    assert refused.value.reason is Reason.REVOKED
-    assert list((tmp_path / "downloads").glob("*.zip")) == []
-
-
-def test_withdrawn_before_the_download(
-    shop: World, server: Server, open_client: Open, tmp_path: Path
-) -> None:
-    """A version withdrawn after the offer is not delivered; with nothing newer, a refusal (D-33)."""
-    client, key = open_client(), shop.new_key(SLUG)
-    update = client.check_for_update(key)
-    assert update is not None
-    shop.vendor.withdraw(SLUG, "1.1.0")
-    with pytest.raises(LicenseRefused):
-        client.download(update, tmp_path / "downloads")
-    assert list((tmp_path / "downloads").glob("*.zip")) == []
-    assert server.downloads == [404]
 
 
 def test_replaced_before_the_download(shop: World, server: Server, open_client: Open, tmp_path: Path) -> None:

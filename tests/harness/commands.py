@@ -5,13 +5,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.engines import create_sqlite
 from licserver.cli import main
+from licserver.domain.records import EnvironmentPolicy
+from licserver.services import LicenseTerms, Vendor
+from licserver.settings import Settings
 
 
 class Cli:
@@ -80,6 +84,26 @@ class Program:
         )
         assert not check or done.returncode == 0, done.stderr
         return done
+
+    def stock(
+        self, *, count: int = 1, file: Path | None = None, policy: str = "strict", **terms: Any
+    ) -> list[str]:
+        """Create the product `app`, publish a file as 1.0 and issue keys, without starting a process.
+
+        Args:
+            count: How many keys.
+            file: What to publish; None for no release.
+            policy: The product's environment policy.
+            terms: Of the keys, as `LicenseTerms` takes them.
+        """
+        settings = Settings(data_dir=self.folder, database_url=self.environ.get("LICSERVER_DATABASE_URL"))
+        if settings.database_url is None:
+            create_sqlite(self.folder)
+        with closing(Vendor(settings)) as vendor:
+            vendor.add_product("app", "App", EnvironmentPolicy(policy))
+            if file is not None:
+                vendor.publish("app", "1.0", file)
+            return [key for batch in vendor.issue("app", LicenseTerms(**terms), count) for key in batch]
 
     @contextmanager
     def start(self, *arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:

@@ -177,7 +177,7 @@ async def test_an_honest_typo_beside_a_machine_that_guesses_is_told(make_world, 
     assert (await site.verify(key, "desk.office"))[0] == 200
 
 
-OFFICE = 500
+OFFICE = 500  # more than the default limits allow a single guesser
 
 
 @sqlite_only

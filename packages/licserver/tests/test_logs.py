@@ -108,7 +108,7 @@ async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, mo
     assert taken or len(headers[HEADER]) == 16
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_json_lines_from_the_first_to_the_last(program, workers):
     """With LICSERVER_LOG_FORMAT=json every line is an object, and tells who is behind a proxy."""
     program.environ |= {

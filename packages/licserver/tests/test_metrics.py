@@ -40,11 +40,10 @@ def read(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-@pytest.mark.parametrize("workers", ["1", "3"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "3"])
 def test_every_worker_tells_what_all_have_counted(program, workers):
     """Verdicts and statuses are counted whichever worker answers; no label names a key or a domain."""
-    program.run("product", "add", "app", "--name", "App")
-    key = program.run("license", "issue", "app", "--slots", "1").stdout.strip()
+    (key,) = program.stock()
     with bind("127.0.0.1", 0)[0] as free:
         port = free.getsockname()[1]
     program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
@@ -77,7 +76,7 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
         assert "CP-" not in text
 
 
-@pytest.mark.parametrize("own_address", [False, True])
+@pytest.mark.parametrize("own_address", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_vendors_side_is_counted_as_well(program, own_address):
     """An alarm on faults hears of the admin API and the console, wherever they are; so of a wrong method."""
     with bind("127.0.0.1", 0)[0] as free:
@@ -145,15 +144,14 @@ async def test_durations_are_sorted_into_their_classes():
     assert list(Totals(cells).requests()) == []
 
 
-def test_an_address_that_is_taken_is_told(program):
-    """Two servers with one address for metrics: the second says so in one line, and does not start."""
+def test_an_address_that_is_taken_is_reported(bare_cli, monkeypatch):
+    """A server whose address for metrics is in use does not start and reports the address."""
     with bind("127.0.0.1", 0)[0] as taken:
         port = taken.getsockname()[1]
-        program.environ["LICSERVER_METRICS_LISTEN"] = f"127.0.0.1:{port}"
-        done = program.run("serve", "--port", "0", check=False)
-    assert done.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{port} for metrics" in done.stderr
-    assert "Traceback" not in done.stderr
+        monkeypatch.setenv("LICSERVER_METRICS_LISTEN", f"127.0.0.1:{port}")
+        report = bare_cli("serve", "--port", "0", expect=1)
+    assert f"cannot listen on 127.0.0.1:{port} for metrics" in report
+    assert "Traceback" not in report
 
 
 def test_the_dashboard_asks_for_what_there_is():

@@ -59,12 +59,15 @@ class Caller:
 
 
 @pytest.mark.parametrize(
-    ("workers", "busy", "count"), [("1", "admin", 1), pytest.param("2", "public", 8, marks=forking)]
+    ("workers", "busy", "count"),
+    [
+        ("1", "admin", 1),
+        pytest.param("2", "public", 8, marks=[forking, pytest.mark.slow]),
+    ],
 )
 async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, busy, count):
     """Told to end, both sides ask their callers to go at once; what one of them has begun is answered."""
-    program.run("product", "add", "app", "--name", "App")
-    key = program.run("license", "issue", "app").stdout.strip()
+    (key,) = program.stock()
     token = program.run("token", "create", "shop", "--scope", "write").stdout.strip()
     verify = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
     add = [json.dumps({"slug": f"app-{number}", "name": "App"}).encode() for number in range(count)]

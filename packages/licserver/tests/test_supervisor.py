@@ -3,7 +3,6 @@
 The units of `deploy/` themselves run under a real systemd in `nox -s deploy`.
 """
 
-import os
 import socket
 import sys
 import urllib.request
@@ -13,7 +12,9 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
 
 
-@pytest.mark.parametrize(("workers", "abstract"), [("1", False), ("2", True)])
+@pytest.mark.parametrize(
+    ("workers", "abstract"), [pytest.param("1", False, marks=pytest.mark.slow), ("2", True)]
+)
 def test_systemd_is_told_once_that_the_server_answers(program, tmp_path, workers, abstract):
     """READY=1 comes when the first process answers, and from nobody else; nobody can answer before."""
     name = f"\0{tmp_path}" if abstract else str(tmp_path / "notify")
@@ -45,19 +46,3 @@ def test_who_cannot_serve_tells_systemd_nothing(program, tmp_path):
         systemd.settimeout(0)
         with pytest.raises(BlockingIOError):
             systemd.recv(100)
-
-
-def test_a_command_that_may_not_step_back_goes_on(program, tmp_path):
-    """Where the filter of system calls forbids to be nice, `sweep` and `backup` work all the same."""
-    program.run("product", "add", "app", "--name", "App")
-    # As the filter of the units does it: the call fails, whoever asks.
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os\n"
-        "def forbidden(_):\n"
-        "    raise PermissionError(1, 'Operation not permitted')\n"
-        "os.nice = forbidden\n"
-    )
-    filtered = {**program.environ, "PYTHONPATH": os.fspath(tmp_path)}
-    assert "freed 0 slots" in program.run("sweep", env=filtered).stdout
-    program.run("backup", str(tmp_path / "whole.backup"), env=filtered)
-    assert (tmp_path / "whole.backup").stat().st_size > 0

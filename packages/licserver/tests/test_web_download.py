@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 from base64 import b64encode
 from contextlib import suppress
-from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
@@ -94,49 +93,6 @@ async def test_an_empty_file_is_a_file(site, world):
     status, headers, body = await site.call("GET", link)
     assert (status, headers["Content-Length"], body) == (200, "0", b"")
     assert (await site.call("GET", link, headers={"Range": "bytes=0-"}))[0] == 416
-
-
-async def test_a_link_can_be_used_again_for_an_hour(site, world, key):
-    """Reusable until the hour is over, then refused without a byte (D-30, D-31)."""
-    link = await site.link(key)
-    world.clock.forward(seconds=3599)
-    assert [(await site.call("GET", link))[0] for _ in range(3)] == [200] * 3
-    world.clock.forward(seconds=1)
-    status, _, answer = await site.call("GET", link)
-    assert (status, answer["error"]) == (403, "link_expired")
-
-
-@pytest.mark.parametrize("name", ["license", "release", "expires", "key", "signature"])
-async def test_a_changed_link_gives_nothing(site, key, name):
-    """Each parameter, changed or left out, is refused with the code of D-31."""
-    path, _, query = (await site.link(key)).partition("?")
-    pairs = parse_qsl(query)
-    changed = [
-        (other, value[:-1] + ("1" if value[-1] == "0" else "0") if other == name else value)
-        for other, value in pairs
-    ]
-    for wrong in (changed, [pair for pair in pairs if pair[0] != name], [*pairs, (name, "1")]):
-        status, _, answer = await site.call("GET", f"{path}?{urlencode(wrong)}")
-        assert (status, answer["error"]) == (403, "invalid_link")
-
-
-async def test_no_parameters_are_no_link(site):
-    """The bare address is refused like any other that we did not sign."""
-    status, _, answer = await site.call("GET", "/api/v1/update-download")
-    assert (status, answer["error"]) == (403, "invalid_link")
-
-
-async def test_the_vendors_word_stops_a_good_link(site, world, key):
-    """Within its hour a link dies with its license or its release, and comes back with the license (D-31)."""
-    link = await site.link(key)
-    world.vendor.revoke(key)
-    status, _, answer = await site.call("GET", link)
-    assert (status, answer["error"]) == (403, "license_revoked")
-    world.vendor.reinstate(key)
-    assert (await site.call("GET", link))[0] == 200
-    world.vendor.withdraw("app", "1.0")
-    status, _, answer = await site.call("GET", link)
-    assert (status, answer["error"]) == (404, "release_withdrawn")
 
 
 async def test_a_link_carries_no_key(site, key):
