@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -106,23 +107,52 @@ def test_links_outlive_a_rotation(settings, process):
     assert ring.read(old, NOW + timedelta(hours=2)) is DownloadRefusal.INVALID_LINK  # not even expired
 
 
-def test_a_process_that_has_not_looked_yet_meets_a_link_of_the_new_secret(settings, process):
-    """It looks before it refuses: also with --leaked, when the new secret signs at once."""
-    late, early = process(), process()
-    late.signer(NOW)
-    rotate(settings, NOW + SECOND, leaked=True)
-    link = link_of(early, NOW + SECOND)
-    assert late.read(link, NOW + SECOND) == SUBJECT
-
-
-def test_a_process_that_has_just_looked_reads_the_file_again_for_a_link_that_it_does_not_know(
-    settings, process
-):
+@pytest.mark.parametrize("after", [timedelta(0), SECOND])
+def test_a_process_reads_the_file_again_before_it_refuses_a_link(settings, process, after):
     """A link of the new secret is valid in every process, however short ago the process read the file."""
     late, early = process(), process()
     late.signer(NOW)
-    rotate(settings, NOW, leaked=True)
-    assert late.read(link_of(early, NOW), NOW) == SUBJECT
+    rotate(settings, NOW + after, leaked=True)
+    assert late.read(link_of(early, NOW + after), NOW + after) == SUBJECT
+
+
+def test_the_file_is_looked_at_every_five_seconds(settings, process):
+    """Neither within the instant of the last look nor before its five seconds are over."""
+    ring = process()
+    old = ring.signer(NOW)
+    link = link_of(ring, NOW)
+    [new] = rotate(settings, NOW, leaked=True)
+    for now in (NOW, NOW + LOOK_EVERY - SECOND):
+        assert (ring.signer(now), ring.read(link, now)) == (old, SUBJECT)
+    assert ring.read(link, NOW + LOOK_EVERY) is DownloadRefusal.INVALID_LINK
+    assert ring.signer(NOW + LOOK_EVERY).id == new.id
+
+
+def test_an_invalid_link_costs_one_stat(process, monkeypatch):
+    """While the file is unchanged or missing, nothing else is done for it."""
+    ring, stats = process(), []
+    ring.signer(NOW)
+    for mark in (ring._mark, None):
+        stats.clear()
+        monkeypatch.setattr(
+            "licserver.security.rotation._mark", lambda path, mark=mark: stats.append(path) or mark
+        )
+        ring.read("key=nobody&signature=x", NOW + 2 * SECOND)
+        assert len(stats) == 1
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows cannot change the time zone of a process")
+def test_instants_are_written_in_utc(settings, monkeypatch):
+    """In the file and in messages, whatever the time zone of the machine."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        rotate(settings, NOW)
+        with pytest.raises(WrongUse, match=r"it signs from 2026-06-15 12:01:00 UTC"):
+            rotate(settings, NOW)
+    time.tzset()
+    newest = json.loads((settings.data_dir / "secrets.json").read_text())["link_secrets"][0]
+    assert newest["signs_from"] == "2026-06-15T12:01:00+00:00"
 
 
 def test_a_late_process_goes_on_believing_the_old_secret(settings, process):
@@ -181,8 +211,8 @@ def test_made_up_links_cause_at_most_one_read_a_second(settings, process, monkey
 
     def reads_for_made_up_links(start):
         reads.clear()
-        for tenth in range(100):
-            ring.read("key=nobody&signature=x", start + tenth * SECOND / 10)
+        for half in range(20):
+            ring.read("key=nobody&signature=x", start + half * SECOND / 2)
         return len(reads)
 
     assert reads_for_made_up_links(NOW) == 0
