@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.programs import SCRIPTS, run, serving
-from harness.sockets import Cable
+from harness.programs import run, serving
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
@@ -56,27 +55,3 @@ def test_the_printed_commands_work_as_pasted(tmp_path: Path) -> None:
         assert archive.read("demo_notes.py") == b'print("Demo Notes 1.1.0")\n'
     offline = run(commands["a valid license"], home, cwd=ROOT)
     assert (offline.returncode, "cache" in offline.stdout) == (0, True), offline
-
-
-def test_a_download_cut_half_way_from_the_shell(tmp_path: Path) -> None:
-    """With the connection cut half way, the command still ends with the right file."""
-    home, data = tmp_path / "home", str(tmp_path / "data")
-    file = tmp_path / "app.zip"
-    file.write_bytes(bytes(range(256)) * 16384)
-    server = [str(SCRIPTS / "licserver")]
-    for arguments in (
-        ["product", "add", "app", "--name", "App", "--environment", "domain"],
-        ["release", "publish", "app", "2.0", str(file)],
-    ):
-        done = run([*server, *arguments, "--data-dir", data], home)
-        assert done.returncode == 0, done
-    key = run([*server, "license", "issue", "app", "--data-dir", data], home).stdout.strip()
-    with serving(["serve", "--port", "0", "--data-dir", data], home) as (url, _):
-        port = int(url.rpartition(":")[2])
-        with Cable(port).plugged() as cable:
-            cable.cut_after = [2 << 20]
-            client = [str(SCRIPTS / "licclient"), "--server", cable.url]
-            done = run([*client, "download", key, "app", "1.0", "--to", str(tmp_path / "got")], home)
-    assert done.returncode == 0, done
-    assert cable.cuts == 1
-    assert (tmp_path / "got" / "app.zip").read_bytes() == file.read_bytes()

@@ -44,25 +44,6 @@ def test_a_day_without_calls(shop: World, server: Server, open_client: Open, clo
     assert server.verifies == 2
 
 
-def test_an_outage_of_three_days(shop: World, server: Server, open_client: Open, clock: MovableClock) -> None:
-    """When the server is away the last success holds for its 24 hours and 72 hours of grace, and says so."""
-    key = shop.new_key(SLUG)
-    client = open_client()
-    client.verify(key)
-    server.stop()
-    clock.forward(hours=23)
-    assert client.verify(key).source is Source.CACHE
-    clock.forward(hours=2)
-    assert client.verify(key).source is Source.GRACE
-    clock.forward(hours=70)
-    assert client.verify(key).source is Source.GRACE
-    clock.forward(hours=2)
-    with pytest.raises(ServiceUnavailable):
-        client.verify(key)
-    server.start()
-    assert client.verify(key).source is Source.SERVER
-
-
 # --- what the vendor does in between ----------------------------------------------------------
 
 

@@ -3,13 +3,12 @@
 import html
 import io
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 import pytest
-from argon2 import PasswordHasher
 
 from licserver.services import Vendor
 
@@ -103,15 +102,6 @@ class Browser:
 
 
 # --- who visits; `world`, `site` and `activate` are those of the tests of `licserver` ------------
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _quick_passwords() -> Iterator[None]:
-    """Hash passwords in 1 ms: the real parameters cost 0.1 s and 64 MiB for each login of a test."""
-    quick = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("licserver.security.passwords._hasher", lambda: quick)
-        yield
 
 
 @pytest.fixture

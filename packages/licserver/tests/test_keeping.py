@@ -5,6 +5,7 @@ import io
 import pytest
 from alembic import command
 
+from harness import engines
 from harness.engines import ENGINES
 from licserver.database import migrate
 from licserver.database.repositories import retention as rooms
@@ -14,6 +15,8 @@ from licserver.errors import SettingsError
 from licserver.services import Vendor
 from licserver.services.backup import restore_backup, write_backup
 from licserver.settings import Settings, load_settings
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness import engines
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.domain.decisions import draw_key
@@ -18,6 +19,8 @@ from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import Conflict, StoreUnavailable
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.services import LicenseFilter
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 def exported(world: Any, form: str) -> str:

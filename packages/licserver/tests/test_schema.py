@@ -9,11 +9,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+from harness import engines
 from licserver.database import migrate, schema
 from licserver.database.engine import connect
 from licserver.database.schema import open_database
 from licserver.database.tables import metadata
 from licserver.errors import StoreError, StoreUnavailable
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 SECRETS = b"of this vendor"
 

@@ -5,9 +5,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from harness import engines
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.database.tables import activations
 from licserver.domain.records import Environment
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 HERE = Environment("a.example", "192.0.2.1")
 

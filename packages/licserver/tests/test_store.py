@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from harness import engines
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.hot_path import statements
 from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup, UpdateQuery
@@ -13,6 +14,8 @@ from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 from licserver.errors import StoreUnavailable
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 @pytest.fixture

@@ -12,11 +12,14 @@ from threading import Barrier
 
 import pytest
 
+from harness import engines
 from licserver.database import engine
 from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import LicenseLocked
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,15 @@ from threading import Barrier
 import pytest
 from sqlalchemy import select
 
+from harness import engines
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind, LicenseTerms, Scope
 from licserver.errors import Conflict, Unknown, VaultError, WrongUse
 from licserver.security.redaction import mask
 from licserver.services.idempotency import Answer, ReplayedError
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 def test_a_token_is_kept_as_a_hash_and_known_again(world):

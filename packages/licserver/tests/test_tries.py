@@ -7,12 +7,15 @@ from threading import Barrier
 import pytest
 from sqlalchemy import select
 
+from harness import engines
 from harness.console import PASSWORD, Browser
 from licserver.database.engine import connect
 from licserver.database.repositories.login_attempts import Share
 from licserver.database.repositories.repository import Repositories
 from licserver.database.tables import tries
 from licserver.services.logins import NETWORK_NAME_TRIES, TRIES
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 MINUTE = datetime(2026, 6, 15, 12, tzinfo=UTC)
 ANN, BEN = Share(b"a" * 16, TRIES), Share(b"b" * 16, TRIES)

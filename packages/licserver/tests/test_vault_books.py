@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
+from harness import engines
 from licserver.errors import VaultError
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 @pytest.mark.slow

@@ -8,12 +8,15 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from harness import engines
 from harness.engines import sqlite_only
 from licserver.domain.decisions import has_key_shape
 from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import SettingsError, WrongUse
 from licserver.services import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, Vendor
 from licserver.settings import Settings
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 @pytest.fixture
@@ -305,8 +308,8 @@ def test_a_subscription_that_ends_while_its_keys_are_issued(world, monkeypatch):
 
 
 def test_a_sale_that_meets_the_end_of_its_subscription(world):
-    """Whichever comes first, no license is left that does not end; sixty times at the same moment."""
-    for number in range(60):
+    """Whichever comes first, no license is left that does not end; several times at the same moment."""
+    for number in range(12):
         terms = LicenseTerms(subscription_id=f"s-{number}")
         first = world.key(subscription_id=terms.subscription_id)
         start = threading.Barrier(2)
@@ -327,8 +330,8 @@ def test_a_sale_that_meets_the_end_of_its_subscription(world):
 
 
 def test_two_who_change_one_product_both_have_their_way(world):
-    """One renames it while the other sets its support policy, forty times: neither writes over the other."""
-    for number in range(40):
+    """One renames it while the other sets its support policy, repeatedly: neither change is lost."""
+    for number in range(8):
         name, policy, start = f"App {number}", number % 2 == 0, threading.Barrier(2)
 
         def rename(name=name, start=start):

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from harness import engines
 from licserver.database.repositories import license_search as store_search
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.domain.records import Environment, LicenseState
 from licserver.domain.search_words import terms_of, words_of
 from licserver.errors import Unknown, WrongUse
 from licserver.services import AuditFilter, LicenseFilter, LicenseTerms
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 YESTERDAY, TODAY, LATER = date(2026, 6, 14), date(2026, 6, 15), date(2026, 7, 1)
 

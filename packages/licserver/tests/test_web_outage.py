@@ -2,6 +2,10 @@
 
 import asyncio
 
+from harness import engines
+
+engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
+
 
 async def test_a_broken_database_is_503_and_recovers(site, world, meddler, caplog):
     """Every endpoint that needs it says so with Retry-After; health does not; afterwards nothing is lost."""

@@ -74,23 +74,6 @@ def verified(answered, signing_key, clock):
     return oracle.verify(answered, public, clock().replace(microsecond=0))
 
 
-async def test_success_refusal_and_malformed_are_all_signed(signing_site, signing_key, clock):
-    """Whatever the verdict, the signature is over its status, its body and the question."""
-    world = signing_site.world
-    key, revoked = world.key(), world.key()
-    world.vendor.revoke(revoked)
-    for body, status in [
-        (asked_for(key), 200),
-        (asked_for(revoked), 403),
-        (asked_for("CP-rubbish"), 403),
-        (b"{}", 422),
-        (b"", 422),
-    ]:
-        found, answered = await call(signing_site, "POST", VERIFY, body)
-        assert found == status
-        assert verified(answered, signing_key, clock).nonce == "abc"
-
-
 async def test_update_checks_are_signed_with_their_query(signing_site, signing_key, clock):
     """The address is signed letter by letter, as the caller wrote it."""
     signing_site.world.publish("1.0")
@@ -170,13 +153,6 @@ async def test_no_signature_no_answer(signing_site, monkeypatch, caplog):
     assert "Signature" not in answered.headers
     assert "no more entropy" in caplog.text
     assert key not in caplog.text
-
-
-async def test_a_body_that_is_too_long_is_refused_as_ever(signing_site):
-    """Asking for a signature lifts no limit."""
-    status, answered = await call(signing_site, "POST", VERIFY, b"x" * 20_000)
-    assert status == 413
-    assert "Signature" not in answered.headers
 
 
 @pytest.mark.parametrize(

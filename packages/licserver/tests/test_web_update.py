@@ -2,8 +2,6 @@
 
 from urllib.parse import urlencode
 
-import pytest
-
 PATH = "/api/v1/update-check"
 
 
@@ -17,36 +15,20 @@ async def test_the_set_base_url_wins_over_the_host(open_site, make_world):
 
 
 HOSTS = [b"", b" ", b"\xff", b"a b", b"a/b", b"a?b", b"a#b", b"me:you@a", b'a"b', b"a<b>", b"x" * 300]
+GOOD_HOSTS = [b"a.example", b"localhost:8080", b"[::1]:80", b"192.0.2.1"]
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=repr)
-async def test_a_host_that_is_none_never_gets_into_a_link(site, world, host):
-    """Without a base URL the Host is believed only as far as it is one."""
+async def test_only_a_valid_host_gets_into_a_link(site, world):
+    """Without a base URL the link names the Host header; a value that is no host is refused with 400."""
     world.publish("1.0")
     query = urlencode({"license_key": world.key(), "slug": "app", "current_version": "1", "domain": "a"})
-    answer = await site.raw(
-        b"GET "
-        + f"{PATH}?{query}".encode()
-        + b" HTTP/1.1\r\nConnection: close\r\nHost: "
-        + host
-        + b"\r\n\r\n"
-    )
-    assert answer.startswith(b"HTTP/1.1 400 ")
-
-
-@pytest.mark.parametrize("host", [b"a.example", b"localhost:8080", b"[::1]:80", b"192.0.2.1"], ids=repr)
-async def test_a_host_that_is_one_gets_into_the_link(site, world, host):
-    """Names, addresses and ports are believed while no base URL is set."""
-    world.publish("1.0")
-    query = urlencode({"license_key": world.key(), "slug": "app", "current_version": "1", "domain": "a"})
-    answer = await site.raw(
-        b"GET "
-        + f"{PATH}?{query}".encode()
-        + b" HTTP/1.1\r\nConnection: close\r\nHost: "
-        + host
-        + b"\r\n\r\n"
-    )
-    assert b'"download_url":"http://' + host + b"/api/v1/update-download?" in answer
+    for host in HOSTS + GOOD_HOSTS:
+        head = f"GET {PATH}?{query} HTTP/1.1\r\nConnection: close\r\nHost: ".encode()
+        answer = await site.raw(head + host + b"\r\n\r\n")
+        if host in GOOD_HOSTS:
+            assert b'"download_url":"http://' + host + b"/api/v1/update-download?" in answer, host
+        else:
+            assert answer.startswith(b"HTTP/1.1 400 "), host
 
 
 ODD = [
@@ -62,10 +44,8 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("query", ODD, ids=range(len(ODD)))
-async def test_no_query_makes_the_server_fail(site, world, query):
-    """Rubbish is a fault of the caller's, told in one of the specified shapes."""
-    answer = await site.raw(
-        b"GET " + f"{PATH}?{query}".encode() + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    assert answer.split(b" ")[1] in {b"401", b"422"}
+async def test_no_query_makes_the_server_fail(site, world):
+    """Malformed queries are refused in one of the specified formats."""
+    for query in ODD:
+        request = f"GET {PATH}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        assert (await site.raw(request.encode())).split(b" ")[1] in {b"401", b"422"}, query[:50]
