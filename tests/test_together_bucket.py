@@ -101,6 +101,7 @@ def test_a_cable_to_the_bucket_cut_half_way(
         assert 0 < int(rest.removeprefix("bytes=").removesuffix("-")) < SIZE
 
 
+@pytest.mark.slow  # the client waits the five seconds of Retry-After
 def test_a_file_that_is_lost(
     world: World, server: Server, client: Client, update: Update, tmp_path: Path
 ) -> None:

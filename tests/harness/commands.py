@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from harness.engines import create_sqlite
 from licserver.cli import main
@@ -96,7 +97,8 @@ class Program:
             policy: The product's environment policy.
             terms: Of the keys, as `LicenseTerms` takes them.
         """
-        settings = Settings(data_dir=self.folder, database_url=self.environ.get("LICSERVER_DATABASE_URL"))
+        url = self.environ.get("LICSERVER_DATABASE_URL")
+        settings = Settings(data_dir=self.folder, database_url=SecretStr(url) if url else None)
         if settings.database_url is None:
             create_sqlite(self.folder)
         with closing(Vendor(settings)) as vendor:
