@@ -136,6 +136,7 @@ def test_a_file_goes_with_its_headers():
         "Accept-Ranges": "bytes",
         "Cache-Control": "private",
         "Content-Disposition": 'attachment; filename="app.zip"',
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
         "Content-Type": "application/octet-stream",
         "ETag": '"' + "00" * 32 + '"',
         "Repr-Digest": "sha-256=:" + "A" * 43 + "=:",
