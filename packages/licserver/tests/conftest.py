@@ -101,6 +101,12 @@ class World:
 
 
 @pytest.fixture
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """SQLite; `both_engines` and `postgresql_only` choose otherwise."""
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
 def make_world(
     tmp_path: Path, clock: MovableClock, make_database_url: Callable[..., str | None]
 ) -> Iterator[Callable[..., World]]:
