@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from argon2 import PasswordHasher
 
 from harness.engines import Meddler, create_sqlite
 from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
@@ -31,6 +32,7 @@ from licserver.web.connections import Runner
 from licserver.web.logging import AccessLogger
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
+_QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +41,12 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.upper().startswith(("LICSERVER_", "AWS_")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords with the cheapest parameters: 0.1 s and 64 MiB each would be most of the console's tests."""
+    monkeypatch.setattr("licserver.security.passwords._hasher", lambda: _QUICK_HASHER)
 
 
 class MovableClock:
