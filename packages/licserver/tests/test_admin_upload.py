@@ -13,7 +13,6 @@ import aiohttp
 import pytest
 
 from harness.admin import form
-from harness.engines import sqlite_only
 from harness.memory import needs_proc, peak_of
 
 MIB = 1 << 20
@@ -45,6 +44,7 @@ async def upload(address, token, version, size):
 
 
 @needs_proc
+@pytest.mark.slow  # 128 MiB through a process
 async def test_a_large_upload_goes_to_the_disk_and_not_into_memory(program):
     """128 MiB take about what a small file takes; who breaks off in the midst leaves nothing."""
     program.run("product", "add", "app", "--name", "App")
@@ -80,7 +80,6 @@ def digest_of_zeros(size):
     return digest.hexdigest()
 
 
-@sqlite_only
 async def test_files_that_are_being_stored_keep_no_other_call_waiting(api, site, monkeypatch):
     """While a slow bucket takes four files other calls are answered, and in the end all are published."""
     artifacts, go, begun = site.world.vendor.artifacts, threading.Event(), threading.Event()

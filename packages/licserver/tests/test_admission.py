@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.engines import sqlite_only
 from licserver.database.hot_path.batch_store import (
     ActivationRequest,
     ActivationTransaction,
@@ -19,8 +18,6 @@ from licserver.database.hot_path.sqlite_connection import SqliteConnection
 from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
 from licserver.domain.records import Environment
 from licserver.errors import StoreUnavailable
-
-pytestmark = sqlite_only
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ async def download(address, key):
 
 
 @needs_proc
+@pytest.mark.slow  # 128 MiB, twice, through processes
 async def test_a_large_file_passes_through_the_bucket_in_pieces(program, publish, own_s3):
     """Published and streamed, 128 MiB need about what a few kilobytes need."""
     program.environ |= own_s3.environ

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from harness.engines import sqlite_only
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import new_secrets
@@ -144,7 +143,6 @@ WRONG: dict[str, tuple[Callable[[Any], Settings], str, Level, str]] = {
 }  # fmt: skip
 
 
-@sqlite_only
 @pytest.mark.skipif(os.name == "nt", reason="there are no file modes on Windows")
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
@@ -160,7 +158,6 @@ def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
     assert sorted(map(str, Path(world.folder).rglob("*"))) == before
 
 
-@sqlite_only
 @pytest.mark.parametrize("url", ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"])
 def test_a_console_that_only_this_machine_reaches_is_well(make_world, clock, url):
     """Who tries it at home is not told to hide it."""
@@ -174,7 +171,6 @@ DEAD = {
 }
 
 
-@sqlite_only
 @pytest.mark.parametrize("case", DEAD)
 def test_a_dead_bucket_is_told_before_anything_lies_in_it(make_world, clock, bucket, monkeypatch, case):
     """No release asks for a file yet, and still it is told; a bucket that is there is well, though empty."""
@@ -186,7 +182,6 @@ def test_a_dead_bucket_is_told_before_anything_lies_in_it(make_world, clock, buc
     assert (finding.level, said in finding.said) == (Level.FAILED, True), finding
 
 
-@sqlite_only
 async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, clock):
     """A licserver that answers there is told from silence, from an error, and from somebody else's page."""
     import asyncio  # noqa: PLC0415 - for this story

@@ -16,10 +16,15 @@ from licserver.domain.decisions import has_key_shape
 FULL = "/dev/full"
 
 
-def test_a_reader_who_has_enough_ends_the_listing_quietly(program):
-    """`license list | head`: no traceback, no complaint at exit."""
-    program.run("product", "add", "app", "--name", "App")
-    program.run("license", "issue", "app", "--count", "2000")
+@pytest.fixture(autouse=True)
+def _product(cli):
+    """A product in the data folder that the processes use: `cli` and `program` share it."""
+    cli("product", "add", "app", "--name", "App")
+
+
+def test_a_reader_who_has_enough_ends_the_listing_quietly(cli, program):
+    """`license list | head`: no traceback, no error at exit."""
+    cli("license", "issue", "app", "--count", "1000")
     with program.start("license", "list") as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("ID")
@@ -31,8 +36,7 @@ def test_a_reader_who_has_enough_ends_the_listing_quietly(program):
 
 @pytest.mark.skipif(not os.path.exists(FULL), reason="there is no /dev/full here")  # noqa: PTH110
 def test_an_output_that_is_full_is_told_in_one_line(program):
-    """A disk that takes no more is a failure, told on standard error."""
-    program.run("product", "add", "app", "--name", "App")
+    """A full disk is an error on standard error, with exit code 1."""
     with open(FULL, "w") as full:  # noqa: PTH123
         done = subprocess.run(
             [*program.command, "product", "list"],
@@ -60,9 +64,8 @@ def test_no_standard_input_is_told(program):
     assert "standard input" in done.stderr
 
 
-def test_every_key_printed_before_ctrl_c_is_in_the_books(program):
-    """Interrupted in the middle of a million, the keys on paper are good, and the exit code is 130."""
-    program.run("product", "add", "app", "--name", "App")
+def test_every_key_printed_before_ctrl_c_is_in_the_books(cli, program):
+    """Interrupted in the middle of a million, the printed keys are stored, and the exit code is 130."""
     with program.start("license", "issue", "app", "--count", "1000000") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -74,106 +77,99 @@ def test_every_key_printed_before_ctrl_c_is_in_the_books(program):
     assert "Traceback" not in err
     keys = [first, *rest.rpartition("\n")[0].split()]  # the last line may have been cut
     assert all(map(has_key_shape, keys))
-    listed = json.loads(program.run("license", "list", "--json").stdout)
+    listed = json.loads(cli("license", "list", "--json"))
     assert len(keys) <= len(listed) < 1_000_000
     for key in (first, keys[-1]):
-        assert program.run("license", "show", key, "--json").returncode == 0
+        cli("license", "show", key, "--json")
 
 
+@pytest.mark.slow  # 20,000 keys: the least that has a progress bar
 def test_a_long_issue_shows_its_progress_beside_the_keys(program):
     """Keys go to standard output and the bar to standard error."""
-    program.run("product", "add", "app", "--name", "App")
     done = program.run("license", "issue", "app", "--count", "20001")
     assert len(done.stdout.split()) == 20001
     assert "issued 20001 keys" in done.stderr
 
 
-def verify(address: str, key: str, domain: str = "a.example") -> tuple[int, dict[str, object]]:
-    """Call verify."""
-    body = json.dumps({"license_key": key, "domain": domain, "ip": "::1"}).encode()
-    request = urllib.request.Request(f"{address}/api/v1/licenses/verify", body)  # noqa: S310 - our own server
+def call(request: str | urllib.request.Request) -> tuple[int, dict[str, object]]:
+    """Send a request to our own server."""
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - the same
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - our own server
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as refusal:
         with refusal:
             return refusal.code, json.load(refusal)
+
+
+def verify(address: str, key: str, domain: str = "a.example") -> tuple[int, dict[str, object]]:
+    """Call verify."""
+    body = json.dumps({"license_key": key, "domain": domain, "ip": "::1"}).encode()
+    return call(urllib.request.Request(f"{address}/api/v1/licenses/verify", body))  # noqa: S310 - our own server
 
 
 def check(address: str, key: str) -> tuple[int, dict[str, object]]:
     """Call update-check."""
     query = f"license_key={key}&slug=app&current_version=1&domain=a"
-    try:
-        with urllib.request.urlopen(f"{address}/api/v1/update-check?{query}", timeout=30) as answer:  # noqa: S310
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            return refusal.code, json.load(refusal)
+    return call(f"{address}/api/v1/update-check?{query}")
 
 
-def test_a_running_server_sees_every_change_at_its_next_request(program, tmp_path):
-    """Each command works beside the server, and the very next answer knows of it."""
-    program.run("product", "add", "app", "--name", "App")
+def test_a_running_server_sees_every_change_at_its_next_request(cli, program, tmp_path):
+    """Each command works beside the server, and the next response reflects it."""
     file = tmp_path / "app.zip"
     file.write_bytes(b"zip")
     with program.serve() as (_, address):
-        key = program.run("license", "issue", "app", "--subscription", "s-1").stdout.strip()
+        key = cli("license", "issue", "app", "--subscription", "s-1").strip()
         assert check(address, key)[1]["error"] == "no_versions"
-        program.run("release", "publish", "app", "1.0", str(file))
+        cli("release", "publish", "app", "1.0", str(file))
         assert check(address, key)[1]["version"] == "1.0"
-        program.run("product", "rename", "app", "--name", "App II")
+        cli("product", "rename", "app", "--name", "App II")
         assert check(address, key)[1]["name"] == "App II"
-        program.run("release", "withdraw", "app", "1.0")
+        cli("release", "withdraw", "app", "1.0")
         assert check(address, key)[1]["error"] == "no_versions"
         assert verify(address, key)[1]["product"] == "App"
         assert verify(address, key, "b.example")[0] == 403
-        program.run("license", "allow", key, "*.example")
+        cli("license", "allow", key, "*.example")
         assert verify(address, key, "b.example")[0] == 200
-        assert program.run("license", "deactivate", key, "a.example").stdout == "freed 1 slot\n"
+        assert cli("license", "deactivate", key, "a.example") == "freed 1 slot\n"
         assert verify(address, key, "b.other")[0] == 200
-        program.run("license", "revoke", "-", input=key + "\n")
+        cli("license", "revoke", "-", stdin=key + "\n")
         assert verify(address, key)[1]["reason"] == "License has been revoked."
-        program.run("license", "reinstate", key)
+        cli("license", "reinstate", key)
         assert verify(address, key)[0] == 200
         at = datetime.now(UTC).isoformat()
-        program.run("subscription", "end", "s-1", "--at", at)
+        cli("subscription", "end", "s-1", "--at", at)
         assert verify(address, key)[1]["reason"] == "License expired."
 
 
+@pytest.fixture
+def quiet(monkeypatch):
+    """Keep `serve` from configuring this process's logging."""
+    monkeypatch.setattr("licserver.web.logging.set_up_logging", lambda *_: None)
+
+
 @pytest.mark.parametrize("command", ["serve", "demo"])
-def test_a_port_in_use_is_told(program, command):
+def test_a_port_in_use_is_told(cli, quiet, command):
     """One line that names the address, exit code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = program.run(command, "--port", str(port), check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        f"licserver: cannot listen on 127.0.0.1 port {port}: Address already in use"
-    )
-    assert done.stderr.count("\n") == 1
+        err = cli(command, "--port", str(port), expect=1)
+    assert err.startswith(f"licserver: cannot listen on 127.0.0.1 port {port}: Address already in use")
+    assert err.count("\n") == 1
 
 
-def test_a_host_that_there_is_not_is_told(program):
-    """A name that leads nowhere is a failure in one line."""
-    done = program.run("serve", "--host", "nowhere.invalid", "--port", "0", check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("licserver: cannot listen on nowhere.invalid port 0: ")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("host", ["a..b", "a" * 300, "\udcff"])
-def test_a_host_that_can_be_no_name_is_wrong_use(program, host):
-    """One line, as for an address that cannot be had."""
-    done = program.run("serve", "--host", host, "--port", "0", check=False)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("licserver: --host: ")
+def test_a_host_that_cannot_be_used_is_told(cli, quiet):
+    """A name that does not resolve is an error, and a malformed one wrong use, in one line each."""
+    err = cli("serve", "--host", "nowhere.invalid", "--port", "0", expect=1)
+    assert err.startswith("licserver: cannot listen on nowhere.invalid port 0: ")
+    assert err.count("\n") == 1
+    for host in ("a..b", "a" * 300, "\udcff"):
+        (line,) = cli("serve", "--host", host, "--port", "0", expect=2).splitlines()
+        assert line.startswith("licserver: --host: ")
 
 
 @pytest.mark.skipif(not os.path.exists(FULL), reason="there is no /dev/full here")  # noqa: PTH110
-def test_keys_that_could_not_be_printed_are_not_lost(program):
-    """They are in the books and nobody has seen them: it is said where they are."""
-    program.run("product", "add", "app", "--name", "App")
+def test_keys_that_could_not_be_printed_are_not_lost(cli, program):
+    """They are stored, and the error names the command that lists them."""
     with open(FULL, "w") as full:  # noqa: PTH123
         done = subprocess.run(
             [*program.command, "license", "issue", "app", "--count", "3"],
@@ -186,4 +182,4 @@ def test_keys_that_could_not_be_printed_are_not_lost(program):
         )
     assert done.returncode == 1
     assert "`licserver license list` has all that are issued" in done.stderr
-    assert len(json.loads(program.run("license", "list", "--json").stdout)) == 3
+    assert len(json.loads(cli("license", "list", "--json"))) == 3

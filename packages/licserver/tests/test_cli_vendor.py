@@ -87,10 +87,10 @@ def fetch(url, headers=None):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_admin_api_has_an_address_of_its_own(program, workers):
-    """It is announced, it answers there, and the public address does not know it."""
-    program.run("product", "add", "app", "--name", "App")
-    text = program.run("token", "create", "shop", "--scope", "read").stdout.strip()
+def test_the_admin_api_has_an_address_of_its_own(cli, program, workers):
+    """It is printed, it serves the admin API, and the public address does not."""
+    cli("product", "add", "app", "--name", "App")
+    text = cli("token", "create", "shop", "--scope", "read").strip()
     program.environ["LICSERVER_ADMIN_LISTEN"] = "127.0.0.1:0"
     with program.serve("--workers", workers) as (process, public):
         line = process.stdout.readline()

@@ -6,7 +6,6 @@ import pytest
 from sqlalchemy import select
 
 from harness.console import NAME, PASSWORD
-from harness.engines import sqlite_only
 from harness.second_factor import PAGE, begin_enrolment, enrol
 from licserver.database.tables import recovery_codes, second_factors
 from licserver.services.second_factors import LOCKED_TIME, RECOVERY_CODES, WRONG_CODES
@@ -19,7 +18,6 @@ def actions(world):
     return [entry.action for entry in world.vendor.audit().items]
 
 
-@sqlite_only
 async def test_a_password_alone_opens_nothing(world, alice, open_browser):
     """With a second factor, the password leads to the code, and every page and form leads back there."""
     app, codes = await enrol(alice, world.clock())
@@ -78,7 +76,6 @@ async def test_a_recovery_code_signs_in_once(world, alice, open_browser):
         assert code.replace("-", "").encode() not in repr(held).encode()
 
 
-@sqlite_only
 async def test_the_secret_is_sealed(world, alice):
     """The database alone makes no codes, and no other user's row takes the secret."""
     app = await begin_enrolment(alice)
@@ -90,7 +87,6 @@ async def test_the_secret_is_sealed(world, alice):
     )
 
 
-@sqlite_only
 async def test_enrolment_takes_the_password_and_a_first_code(world, alice):
     """A stolen session sets nothing up; a wrong code confirms nothing; a secret is shown for 15 minutes."""
     await alice.get(PAGE)
@@ -116,7 +112,6 @@ async def test_enrolment_ends_all_other_sessions(world, alice, open_browser):
     assert "Sign in" in await other.get("/console")
 
 
-@sqlite_only
 async def test_removing_it_takes_password_and_code(world, alice, open_browser):
     """One of them is not enough; then the password alone signs in again."""
     app, _ = await enrol(alice, world.clock())
@@ -133,7 +128,6 @@ async def test_removing_it_takes_password_and_code(world, alice, open_browser):
     assert (browser.status, browser.path) == (200, "/console")
 
 
-@sqlite_only
 async def test_guessing_codes(world, alice, open_browser):
     """429 after some, as with passwords; after ten in a row for 15 minutes, but not at known addresses."""
     app, _ = await enrol(alice, world.clock())
@@ -155,7 +149,6 @@ async def test_guessing_codes(world, alice, open_browser):
     assert (alice.status, alice.path) == (200, "/console")
 
 
-@sqlite_only
 async def test_the_lock_of_codes_ends(world, users, alice, open_browser):
     """By itself, for who is not known anywhere: nobody is locked out for good."""
     app, _ = await enrol(alice, world.clock())
@@ -166,7 +159,6 @@ async def test_the_lock_of_codes_ends(world, users, alice, open_browser):
     assert users.sign_in_with_code(users.sign_in(NAME, PASSWORD), app.code(world.clock()))
 
 
-@sqlite_only
 async def test_a_password_waits_ten_minutes_for_a_code(world, alice, open_browser):
     """Then it has to be typed again."""
     app, _ = await enrol(alice, world.clock())
@@ -178,7 +170,6 @@ async def test_a_password_waits_ten_minutes_for_a_code(world, alice, open_browse
     assert "Password" in browser.text
 
 
-@sqlite_only
 async def test_who_must_have_one_can_do_nothing_before(make_world, open_site, open_browser):
     """With the setting, the sign-in leads to the enrolment, and nothing else opens."""
     world = make_world(second_factor_required=True)
@@ -198,7 +189,6 @@ async def test_who_must_have_one_can_do_nothing_before(make_world, open_site, op
     assert "Overview" in await browser.get("/console")
 
 
-@sqlite_only
 async def test_an_operator_resets_it(world, alice, open_browser):
     """By a command; the user is signed out, signs in with the password alone, and the audit log says so."""
     await enrol(alice, world.clock())
@@ -209,18 +199,9 @@ async def test_an_operator_resets_it(world, alice, open_browser):
     assert actions(world)[1] == "user.second_factor_reset"
 
 
-@sqlite_only
 def test_the_command_that_resets_it(cli):
     """It names a user without a second factor, and one who is not there."""
     cli("user", "add", "alice", "--password-stdin", stdin=f"{PASSWORD}\n")
     assert "alice has no second factor" in cli("user", "reset-second-factor", "alice", expect=2)
     assert "no user 'bob'" in cli("user", "reset-second-factor", "bob", expect=2)
     assert "no" in cli("user", "list").splitlines()[1]
-
-
-@sqlite_only
-@pytest.mark.parametrize("name", ["begin", "confirm", "disable"])
-async def test_forms_of_other_sites(alice, name):
-    """Nothing is done for a form without the session's token."""
-    await alice.post(f"{PAGE}/{name}", csrf="x" * 43, password=PASSWORD, code="000000")
-    assert alice.status == 403
