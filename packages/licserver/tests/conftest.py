@@ -45,7 +45,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hash passwords with the cheapest parameters: 0.1 s and 64 MiB each would be most of the console's tests."""
+    """Hash passwords with the cheapest parameters: the defaults take 0.1 s and 64 MiB each."""
     monkeypatch.setattr("licserver.security.passwords._hasher", lambda: _QUICK_HASHER)
 
 

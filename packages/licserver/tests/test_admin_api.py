@@ -5,6 +5,7 @@ import json
 from datetime import date
 
 from harness.admin import BOUNDARY, ROOT, Api, form
+from harness.engines import both_engines
 from licserver.domain.decisions import has_key_shape, mask_key
 from licserver.domain.records import Scope
 
@@ -106,6 +107,7 @@ async def test_releases_subscriptions_and_products_are_listed_and_changed(api, s
     assert (await api("GET", "/subscriptions/s:1"))[0] == 200
 
 
+@both_engines
 async def test_a_creation_with_a_key_happens_once(api, site):
     """The same request gets the same answer, whatever became of the license; another one is a conflict."""
     again = {"Idempotency-Key": "order-17"}
@@ -141,6 +143,7 @@ async def test_an_upload_with_a_key_happens_once(api):
     assert (await api("POST", "/products/app/releases", **build()))[0] == 409
 
 
+@both_engines
 async def test_what_must_be_unique_is_made_once_by_all_who_ask_at_once(api, site):
     """A product, a version: who comes second with the same key is told what the first one was."""
     again = {"Idempotency-Key": "first-day"}
@@ -155,6 +158,7 @@ async def test_what_must_be_unique_is_made_once_by_all_who_ask_at_once(api, site
     assert (log.count("product.add"), log.count("release.publish")) == (2, 1)  # `app` is there before
 
 
+@both_engines
 async def test_without_a_database_it_says_so(api, meddler):
     """503 and when to come again, as a problem."""
     meddler.do("ALTER TABLE products RENAME TO away")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from harness.engines import both_engines
+
 BEYOND = ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"]
 NO_INSTANT = [*BEYOND, "2026", "0", "2026-06-15", "2026-06-15T12:00:00", "2026-06-31T12:00:00Z", "soon", ""]
 NO_DAY = [
@@ -31,6 +33,7 @@ async def test_what_is_no_instant_is_refused(api, site):
     assert (await api("GET", "/subscriptions/s"))[1]["ended_at"] is None
 
 
+@both_engines
 @pytest.mark.parametrize("at", EDGES)
 async def test_the_ends_of_the_calendar_are_instants(api, site, at):
     """What UTC can just write is kept and can be asked for, on either engine."""

@@ -12,7 +12,7 @@ from typing import Any
 import pyotp
 import pytest
 
-from harness.engines import ENGINES
+from harness.engines import ENGINES, both_engines
 from licserver.database import dump
 from licserver.database.tables import metadata
 from licserver.domain.records import Environment, LicenseTerms
@@ -54,6 +54,7 @@ def stocked(world):
     return world
 
 
+@both_engines
 @pytest.mark.parametrize("into", ENGINES)
 def test_what_comes_back_is_what_was_there(stocked, into, clock, tmp_path, request):
     """Every row of every table, the files and the secrets, from either engine into either."""
@@ -115,6 +116,7 @@ def test_nobody_is_signed_in_after_a_restore(world, into, clock, tmp_path, reque
         restored.close()
 
 
+@both_engines
 def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clock, tmp_path, request):
     """It holds all that was activated before it began, and of what came meanwhile one moment's state."""
     keys = [world.key(slots=None) for _ in range(20)]
@@ -220,6 +222,7 @@ def test_a_damaged_backup_changes_nothing(stocked, kind, clock, tmp_path):
     restore_backup(io.BytesIO(held), settings)
 
 
+@both_engines
 def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     """Without --force an installation stays as it is; with it, it is replaced as a whole."""
     held = backed_up(stocked.vendor, clock)
@@ -244,6 +247,7 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     kept.unlink()
 
 
+@both_engines
 def test_an_installation_whose_secrets_cannot_be_replaced_stays_as_it_was(stocked, clock, make_world):
     """New books beside old secrets would open nothing: when the last step fails, the first is taken back."""
     held = backed_up(stocked.vendor, clock)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.engines import both_engines
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import new_secrets
@@ -31,6 +32,7 @@ def bad(findings: list[Finding]) -> dict[str, Finding]:
     return {one.about: one for one in findings if one.level is not Level.OK}
 
 
+@both_engines
 def test_all_is_well(make_world, clock):
     """An installation as the guide makes it has nothing to complain of, on either engine."""
     world = make_world(**BASE)
@@ -44,6 +46,7 @@ def test_all_is_well(make_world, clock):
     }
 
 
+@both_engines
 def test_a_clock_that_is_off_is_told(make_world, clock):
     """The database's machine has a clock of its own to compare with; the year alone can be wrong too."""
     world = make_world(**BASE)

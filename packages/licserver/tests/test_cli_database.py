@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from harness.engines import both_engines
 from harness.standstill import Standstill
 from licserver.database import schema
 from licserver.database.engine import connect
@@ -27,6 +28,7 @@ def cli(bare_cli, engine_name, request):
     return bare_cli
 
 
+@both_engines
 def test_a_database_is_set_up_checked_and_counted(cli, engine_name):
     """`db upgrade` makes it, twice is once; `db check` and `db status` say how it stands."""
     cli("db", "check", expect=1)
@@ -78,6 +80,7 @@ def test_looking_makes_no_file(bare_cli, command):
     assert list(bare_cli.folder.iterdir()) == []
 
 
+@both_engines
 def test_a_changed_schema_fails_the_check(cli):
     """What no migration did is named, and the exit code is 1."""
     cli("db", "upgrade")

@@ -6,8 +6,6 @@ import pytest
 
 from licserver.cli.main import _COMMANDS, licserver
 
-GROUPS = ["product", "release", "license", "subscription", "secret", "signing-key", "user", "token", "db"]
-
 
 @pytest.fixture
 def shop(cli):
@@ -21,22 +19,18 @@ def said(record):
     return json.loads(record)
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_lists_of_commands_are_whole_sentences(bare_cli, group):
-    """Nothing in a help is cut off: what a command is for is often in the second half of its sentence."""
-    _, heading, commands = bare_cli(group, "--help").partition("Commands:")
-    assert heading
-    assert "..." not in commands
-
-
-def test_every_group_of_commands_is_among_them():
-    """The table above knows all groups, so that a new one is looked at as well."""
-    groups = {
+def test_lists_of_commands_are_whole_sentences(bare_cli):
+    """The help of a group of commands cuts no sentence off."""
+    groups = [
         name
         for name in _COMMANDS
         if hasattr(licserver.get_command(None, name), "commands")  # type: ignore[arg-type]
-    }
-    assert groups == set(GROUPS)
+    ]
+    assert len(groups) >= 9
+    for group in groups:
+        _, heading, commands = bare_cli(group, "--help").partition("Commands:")
+        assert heading, group
+        assert "..." not in commands, group
 
 
 def test_an_empty_folder_name_is_no_folder(cli, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from aiohttp import web
 from sqlalchemy import func, select
 
 from harness.console import NAME, PASSWORD
+from harness.engines import both_engines
 from licserver.database.tables import sessions as session_rows
 from licserver.database.tables import users as user_rows
 from licserver.errors import WrongUse
@@ -154,6 +155,7 @@ async def test_guessing(users, open_browser):
     assert browser.token is None
 
 
+@both_engines
 async def test_guessing_from_everywhere(users, open_browser):
     """A name is not tried more often by coming from many addresses, and many at once gain nothing."""
     browsers = [await open_browser(f"127.0.{at}.2") for at in range(6)]

@@ -7,6 +7,7 @@ import re
 from datetime import date
 
 from harness.console_books import rows
+from harness.engines import both_engines
 from licserver.domain.records import Actor, ActorKind, LicenseTerms
 from licserver.errors import StoreUnavailable
 from licserver.services import MAX_PAGE
@@ -14,6 +15,7 @@ from licserver.services import MAX_PAGE
 CELL = "=cmd|' /C calc'!A0"
 
 
+@both_engines
 async def test_csv(world, alice, sold, activate):
     """Any list is a file, with what was searched for; nothing in it is a formula, and no key."""
     key, page = sold

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from harness.console import Browser
+from harness.engines import both_engines
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind
@@ -87,6 +88,7 @@ async def test_a_form_that_is_sent_twice_is_done_once(world, alice, making):
     assert len(ways(world)) == 2  # the sign-in, and this
 
 
+@both_engines
 async def test_a_double_click_at_two_servers(world, open_site, alice, making):
     """Sent six times at the same moment, to two servers: one is made, and all six land on it."""
     other = await open_site(world)
@@ -228,6 +230,7 @@ async def test_a_strangers_form_is_not_handed_back(open_browser, alice):
         assert (alice.status, "Stray." in alice.text) == (403, False)
 
 
+@both_engines
 def test_whose_a_receipt_is(world):
     """A user's and a token's with the same number and key are two; a user's go with the user."""
     vendor = world.vendor

@@ -4,8 +4,6 @@ import html
 import re
 from datetime import date
 
-import pytest
-
 from harness.console_books import EVIL, said
 
 
@@ -26,7 +24,7 @@ async def test_a_first_start_without_users(open_browser):
 
 
 async def test_max_activations(world, alice, sold, new_key, activate):
-    """Support finds a license, frees one of two slots behind one address, and the audit log names the user."""
+    """Support finds a license, frees one of two slots behind one address, and is named in the audit log."""
     key, page = sold
     activate(key, "b.example", "192.0.2.1")
     await alice.get("/console/licenses", params={"q": "jo@stu"})

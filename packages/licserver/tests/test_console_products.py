@@ -51,16 +51,16 @@ async def test_a_product_with_the_wrong_rules_is_mended(world, site, alice):
     assert world.vendor.product("app") == product._replace(has_support_policy=False)
 
 
-async def test_an_upload(world, site, alice, sent="/etc/passwd", kept="passwd"):
+async def test_an_upload(world, site, alice):
     """A version is published from a browser under a file name without a path; no temporary file is left."""
     await alice.get("/console/products/app")
     form = {"csrf": alice.csrf, "version": "1.0", "changelog": "First.\r\nSecond."}
     content = bytes(range(256)) * 20_000
-    await alice.upload("/console/products/app/releases", form, name=sent, content=content)
+    await alice.upload("/console/products/app/releases", form, name="/etc/passwd", content=content)
     assert "The version is published" in alice.told, alice.text
     release = world.vendor.release("app", "1.0")
     assert (release.artifact.file_name, release.artifact.size, release.changelog) == (
-        kept,
+        "passwd",
         len(content),
         "First.\nSecond.",
     )

@@ -228,7 +228,9 @@ def test_a_password_that_would_be_guessed(password):
     assert password not in str(refused.value)
 
 
-@pytest.mark.parametrize("password", ["four words of a sentence", "vK3-wq8Lz0pR", "4@8({[<369&#!|1/0$5+7%2xz" * 40])
+@pytest.mark.parametrize(
+    "password", ["four words of a sentence", "vK3-wq8Lz0pR", "4@8({[<369&#!|1/0$5+7%2x" * 40]
+)
 def test_a_good_password(password):
     """Passwords that are hard to guess are accepted, in bounded time."""
     began = time.process_time()

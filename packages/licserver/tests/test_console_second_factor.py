@@ -2,10 +2,10 @@
 
 import asyncio
 
-import pytest
 from sqlalchemy import select
 
 from harness.console import NAME, PASSWORD
+from harness.engines import both_engines
 from harness.second_factor import PAGE, begin_enrolment, enrol
 from licserver.database.tables import recovery_codes, second_factors
 from licserver.services.second_factors import LOCKED_TIME, RECOVERY_CODES, WRONG_CODES
@@ -41,6 +41,7 @@ async def test_a_password_alone_opens_nothing(world, alice, open_browser):
     assert actions(world)[:2] == ["user.sign_in", "user.second_factor_on"]
 
 
+@both_engines
 async def test_a_code_is_no_good_again(world, alice, open_browser):
     """Neither the code of the enrolment nor one that somebody has just used, seen over a shoulder."""
     app, _ = await enrol(alice, world.clock())
