@@ -143,11 +143,12 @@ async def test_a_link_leads_to_a_signed_address(make_world, open_site, bucket, s
         assert signed["X-Amz-Signature"][0] not in caplog.text
 
 
-async def test_the_whole_file_comes(sites):
-    """Redirected or streamed: the bytes, their number and the file's name."""
+@pytest.mark.parametrize(("method", "content"), [("HEAD", b""), ("GET", CONTENT)])
+async def test_the_whole_file_comes(sites, method, content):
+    """Redirected or streamed: the bytes, their number and the file's name; HEAD sends the same headers."""
     site, link = sites
-    status, headers, body = await get(site, link)
-    assert (status, body) == (200, CONTENT)
+    status, headers, body = await get(site, link, method)
+    assert (status, body) == (200, content)
     assert headers["Content-Length"] == str(SIZE)
     assert headers["Accept-Ranges"] == "bytes"
     assert headers["Content-Disposition"] == NAME
@@ -163,14 +164,6 @@ async def test_a_part_comes_as_a_part(sites, asked, start, end):
     status, headers, body = await get(site, link, headers={"Range": asked, "If-Range": etag})
     assert (status, body) == (206, CONTENT[start:end])
     assert headers["Content-Range"] == f"bytes {start}-{end - 1}/{SIZE}"
-
-
-async def test_head_tells_all_but_the_bytes(sites):
-    """HEAD is answered in both ways, and the connection stays good."""
-    site, link = sites
-    status, headers, body = await get(site, link, "HEAD")
-    assert (status, headers["Content-Length"], body) == (200, str(SIZE), b"")
-    assert (await get(site, link))[2] == CONTENT
 
 
 async def test_streamed_answers_are_those_of_the_folder(make_world, open_site, bucket):
@@ -357,15 +350,14 @@ def test_without_credentials_it_is_said_what_to_set(cli, bucket, monkeypatch, tm
     assert "AWS_ACCESS_KEY_ID" in err
 
 
-def test_without_the_extra_it_is_said_what_to_install(program):
-    """Exit 2 and the command, when obstore is not there."""
-    hide = "import sys, runpy; sys.modules['obstore'] = None; sys.argv[0] = 'licserver'; "
-    program.command = [sys.executable, "-c", f"{hide}runpy.run_module('licserver', run_name='__main__')"]
-    program.run("--version")  # an installation without a bucket needs no extra
-    program.environ["LICSERVER_ARTIFACTS_URL"] = "s3://bucket"
-    done = program.run("product", "list", check=False)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "pip install 'licserver[s3]'" in done.stderr
+def test_without_the_extra_it_is_said_what_to_install(cli, monkeypatch):
+    """Exit 2 and the command, when obstore is not installed; without a bucket it is not needed."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    cli("product", "list")
+    monkeypatch.setenv("LICSERVER_ARTIFACTS_URL", "s3://bucket")
+    err = cli("product", "list", expect=2)
+    assert len(err.splitlines()) == 1
+    assert "pip install 'licserver[s3]'" in err
 
 
 @pytest.mark.slow  # a server with workers, and an S3 server of its own

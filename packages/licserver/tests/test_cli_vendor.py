@@ -86,7 +86,7 @@ def fetch(url, headers=None):
         link.close()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_admin_api_has_an_address_of_its_own(cli, program, workers):
     """It is printed, it serves the admin API, and the public address does not."""
     cli("product", "add", "app", "--name", "App")
