@@ -42,9 +42,13 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run files and single tests in this process: they start at once, and print. Folders run on all cores."""
+    """Run files and single tests in this process: they start at once, and print. Folders run in parallel.
+
+    One worker more than there are cores: a third of the time a test waits (3:07 with two on two cores, 2:17
+    with three).
+    """
     paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
-    return 0 if all(map(Path.is_file, paths)) else None
+    return 0 if all(map(Path.is_file, paths)) else (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
