@@ -47,7 +47,8 @@ def full(session: nox.Session) -> None:
         run(session, "pytest", *EVERYTHING, *session.posargs)
         return
     modules = [module for package in PACKAGES for module in pure_modules(package)]
-    config = Path(session.create_tmp(), "coverage.toml")
+    # Not in `create_tmp()`: that becomes TMPDIR, and the tests' folders would lie within the repository.
+    config = Path(session.cache_dir, "coverage.toml")
     # Nothing but these modules is traced, so that it costs next to nothing.
     config.write_text(f"[run]\nbranch = true\ninclude = {json.dumps(modules)}\n", encoding="utf-8")
     measured = ("-p", "pytest_cov", "--cov", f"--cov-config={config}", "--cov-report=")

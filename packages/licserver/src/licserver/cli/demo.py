@@ -56,14 +56,21 @@ def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
 
     It listens on 127.0.0.1 only, and everything is gone when it stops (Ctrl-C).
     """
-    from licserver.web import server  # noqa: PLC0415 - as in serve.py
-    from licserver.web.logging import set_up_logging  # noqa: PLC0415 - as in serve.py
-
     check_names()
     if data_dir is not None:
         become_owner(data_dir)
-    # Held back until the server listens for it: half way into the folder it would leave that behind.
+    # Blocked until the server handles it: halfway through, it would leave the folder behind.
     _hold_sigterm(held=True)
+    try:
+        _serve(port, data_dir, as_json=as_json)
+    finally:
+        _hold_sigterm(held=False)
+
+
+def _serve(port: int, data_dir: Path | None, *, as_json: bool) -> None:
+    from licserver.web import server  # noqa: PLC0415 - as in serve.py
+    from licserver.web.logging import set_up_logging  # noqa: PLC0415 - as in serve.py
+
     set_up_logging()
     with (
         bind("127.0.0.1", port)[0] as sock,
