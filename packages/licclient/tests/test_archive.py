@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from stage.archives import MODES, NAMES, entry
 
 from licclient import UnusableArchive
-from licclient._archive import MAX_ENTRIES, MAX_UNPACKED_BYTES, Entry, read_plan
+from licclient._archive import (
+    MAX_DIRECTORY_BYTES,
+    MAX_ENTRIES,
+    MAX_UNPACKED_BYTES,
+    Entry,
+    check_directory,
+    check_entries,
+    read_plan,
+)
 
 
 def test_a_plan_says_what_will_be_made():
@@ -102,3 +110,11 @@ def test_whatever_is_accepted_stays_within_the_folder(told):
             assert ".." not in made.parts
             assert made.parts == ("root", *path.split("/"))
     assert len({file.path.casefold() for file in plan.files}) == len(plan.files)
+
+
+def test_a_directory_of_few_entries_is_read():
+    """The limits themselves pass; one entry more is refused."""
+    check_directory(MAX_DIRECTORY_BYTES)
+    check_entries(b"PK\x01\x02" * MAX_ENTRIES)
+    with pytest.raises(UnusableArchive, match="entries"):
+        check_entries(b"PK\x01\x02" * (MAX_ENTRIES + 1))
