@@ -33,7 +33,7 @@ TESTS = Path(__file__).parent
 def test_no_honest_installation_notices_the_hostile_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """200 verifies a second: none fails, p99 stays below ten times the quiet one, and memory is flat."""
+    """200 verifies a second: none fails, memory is flat; p99 by `nox -s hostile`."""
     data = tmp_path / "data"
     keys = _set_up(data)
     with serving_process(["serve", "--port", "0", "--data-dir", str(data)], tmp_path) as (server, printed):
@@ -69,7 +69,8 @@ def test_no_honest_installation_notices_the_hostile_ones(
     assert loaded["seen"]["verify: 200"] > 0.9 * RATE * SECONDS, report
     assert memory[2] - memory[1] < 16 * MIB, report
     assert memory[2] - memory[0] < 64 * MIB, report
-    assert p99[1] < 10 * p99[0], report
+    if "LICENSING_HOSTILE_SECONDS" in os.environ:  # alone on the machine, or it times the tests beside it
+        assert p99[1] < 10 * p99[0], report
 
 
 def _set_up(data: Path) -> list[str]:
