@@ -164,7 +164,7 @@ def pictures(session: nox.Session) -> None:
 def frozen(session: nox.Session) -> None:
     """Freeze an app and both examples; see them activate over TLS, remember, and the app replace itself."""
     sync(session, "--group", "frozen")
-    session.run("pytest", *EVERYTHING, "tests/frozen", *session.posargs)
+    session.run("pytest", *EVERYTHING, "--dist", "loadgroup", "tests/frozen", *session.posargs)
 
 
 @nox.session
