@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,32 +34,39 @@ TESTS = Path(__file__).parent
 def test_no_honest_installation_notices_the_hostile_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """200 verifies a second: none fails, memory is flat; p99 by `nox -s hostile`."""
-    data = tmp_path / "data"
-    keys = _set_up(data)
-    with serving_process(["serve", "--port", "0", "--data-dir", str(data)], tmp_path) as (server, printed):
-        found = re.search(r"listening on http://\S+:([0-9]+)", printed)
-        assert found
-        plan = {"port": int(found[1]), "keys": keys}
-        _play(tmp_path, plan | {"seconds": 2.0}, "honest")  # each takes its slot
-        (quiet,) = _play(tmp_path, plan | {"seconds": max(4.0, SECONDS / 10)}, "honest")
+    """200 verifies a second: none fails, memory is flat, and p99 is near that of an unattacked server."""
+    with (
+        _serving(tmp_path / "attacked", tmp_path) as (server, attacked),
+        _serving(tmp_path / "control", tmp_path) as (_, control),
+    ):
+        for plan in (attacked, control):
+            _play(tmp_path, 2.0, ("honest", plan))  # each takes its slot
+        (quiet,) = _play(tmp_path, max(4.0, SECONDS / 10), ("honest", attacked))
         memory = [_resident(server)]
         middle = threading.Timer(SECONDS / 2, lambda: memory.append(_resident(server)))
         middle.start()
         spent = _processor_seconds(server)
-        loaded, *hostile = _play(tmp_path, plan | {"seconds": SECONDS}, "honest", "requests", "connections")
+        # Whatever else the machine does meets both servers alike.
+        loaded, beside, *hostile = _play(
+            tmp_path,
+            SECONDS,
+            ("honest", attacked),
+            ("honest", control),
+            ("requests", attacked),
+            ("connections", attacked),
+        )
         middle.join()
         spent = _processor_seconds(server) - spent
         memory.append(_resident(server))
         assert server.poll() is None
-    p99 = [percentile(one["latencies"], 0.99) for one in (quiet, loaded)]
+    measured = {"quiet": quiet, "under attack": loaded, "another server meanwhile": beside}
+    p99 = {name: percentile(one["latencies"], 0.99) for name, one in measured.items()}
     report = {
         "seconds": SECONDS,
-        "honest, quiet": quiet["seen"],
-        "honest, under load": loaded["seen"],
-        "p50 ms": [round(1000 * percentile(one["latencies"], 0.5), 1) for one in (quiet, loaded)],
-        "p99 ms": [round(1000 * one, 1) for one in p99],
-        "slowest ms": [round(1000 * max(one["latencies"]), 1) for one in (quiet, loaded)],
+        "verifies": {name: one["seen"] for name, one in measured.items()},
+        "p50 ms": {name: _milliseconds(percentile(one["latencies"], 0.5)) for name, one in measured.items()},
+        "p99 ms": {name: _milliseconds(one) for name, one in p99.items()},
+        "slowest ms": {name: _milliseconds(max(one["latencies"])) for name, one in measured.items()},
         "memory MiB, start, middle, end": [round(one / MIB, 1) for one in memory],
         "server's processor seconds, and the machine's load": [round(spent, 1), *os.getloadavg()],
         "hostile": [one["seen"] for one in hostile],
@@ -69,8 +77,22 @@ def test_no_honest_installation_notices_the_hostile_ones(
     assert loaded["seen"]["verify: 200"] > 0.9 * RATE * SECONDS, report
     assert memory[2] - memory[1] < 16 * MIB, report
     assert memory[2] - memory[0] < 64 * MIB, report
-    if "LICENSING_HOSTILE_SECONDS" in os.environ:  # alone on the machine, or it times the tests beside it
-        assert p99[1] < 10 * p99[0], report
+    if "LICENSING_HOSTILE_SECONDS" in os.environ:  # in a test run it would time the tests beside it
+        assert p99["under attack"] < 10 * max(p99["quiet"], p99["another server meanwhile"]), report
+
+
+@contextmanager
+def _serving(data: Path, home: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """Serve a vendor of its own; gives the process, and what clients need to know."""
+    keys = _set_up(data)
+    with serving_process(["serve", "--port", "0", "--data-dir", str(data)], home) as (server, printed):
+        found = re.search(r"listening on http://\S+:([0-9]+)", printed)
+        assert found
+        yield server, {"port": int(found[1]), "keys": keys}
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(1000 * seconds, 1)
 
 
 def _set_up(data: Path) -> list[str]:
@@ -86,22 +108,22 @@ def _set_up(data: Path) -> list[str]:
         vendor.close()
 
 
-def _play(home: Path, plan: dict[str, Any], *roles: str) -> list[dict[str, Any]]:
+def _play(home: Path, seconds: float, *roles: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Play roles, each in a process of its own, at the same time; returns what each saw."""
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-m", "harness.hostile", role, json.dumps(plan)],
+                    [sys.executable, "-m", "harness.hostile", role, json.dumps(plan | {"seconds": seconds})],
                     env=environment(home, PYTHONPATH=str(TESTS)),
                     stdout=subprocess.PIPE,
                     text=True,
                 )
             )
-            for role in roles
+            for role, plan in roles
         ]
         try:
-            return [json.loads(one.communicate(timeout=plan["seconds"] + 60)[0]) for one in processes]
+            return [json.loads(one.communicate(timeout=seconds + 60)[0]) for one in processes]
         finally:
             for one in processes:
                 one.kill()
