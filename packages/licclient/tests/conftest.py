@@ -297,6 +297,33 @@ def folder(tmp_path):
 
 
 @pytest.fixture
+def fetch(folder, key):
+    """Check for an update and download it."""
+
+    async def fetch(client, **check: Any):
+        update = await client.check_for_update(key, **check)
+        return await client.download(update, folder)
+
+    return fetch
+
+
+@pytest.fixture
+def break_off(store, folder, key):
+    """Begin a download that ends after some bytes; returns the update and the part."""
+
+    async def begin(client, size):
+        update = await client.check_for_update(key)
+        store.cuts = [size, 0, 0, 0]
+        with pytest.raises(licclient.ServiceUnavailable):
+            await client.download(update, folder)
+        store.cuts = []
+        [part] = folder.glob(".*.part")
+        return update, part
+
+    return begin
+
+
+@pytest.fixture
 def eventually():
     """Wait until something holds that happens behind the answer; fails when it never does."""
 

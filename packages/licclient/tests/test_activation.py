@@ -6,7 +6,6 @@ from stage.flavours import asynchronous, both
 
 from licclient import (
     KeyFlaw,
-    LicenseClient,
     LicenseRefused,
     MistypedKey,
     NotActivated,
@@ -121,88 +120,56 @@ async def test_an_app_that_passes_another_domain_keeps_its_key(make_client, serv
 # --- require ----------------------------------------------------------------------------------
 
 
-@both
-async def test_require_gates_a_function(client, service, key, flavour):
+def test_require_gates_a_function(client, service, key):
     """As a decorator it lets the function run, with its arguments and its name, only with a license."""
-    done = []
-    gate = client.client.require
-    if flavour is LicenseClient:
+    done, app = [], client.client
 
-        @gate
-        def export(path, *, dpi):
-            """Export."""
-            done.append((path, dpi))
-            return "exported"
-
-        async def run():
-            return export("a.png", dpi=300)
-    else:
-
-        @gate
-        async def export(path, *, dpi):
-            """Export."""
-            done.append((path, dpi))
-            return "exported"
-
-        async def run():
-            return await export("a.png", dpi=300)
+    @app.require
+    def export(path, *, dpi):
+        """Export."""
+        done.append((path, dpi))
+        return "exported"
 
     assert (export.__name__, export.__doc__) == ("export", "Export.")
     with pytest.raises(NotActivated):
-        await run()
-    assert done == []
+        export("a.png", dpi=300)
     service.grants()
-    await client.activate(key)
-    assert await run() == "exported"
-    assert done == [("a.png", 300)]
+    app.activate(key)
+    assert export("a.png", dpi=300) == "exported"
     service.refuses(403, "License has been revoked.")
     with pytest.raises(LicenseRefused):
-        await client.verify(recheck=True)
+        app.verify(recheck=True)
     with pytest.raises(LicenseRefused):
-        await run()
-    assert len(done) == 1
+        export("b.png", dpi=300)
+    assert done == [("a.png", 300)]
+    assert app.require(otherwise=lambda problem: type(problem).__name__)(lambda: "open")() == "LicenseRefused"
 
 
-@both
-async def test_require_can_do_something_else_instead(client, flavour):
-    """`otherwise` is told why, and its result is the function's."""
-    gate = client.client.require(otherwise=lambda problem: f"locked: {type(problem).__name__}")
-    if flavour is LicenseClient:
-        assert gate(lambda: "open")() == "locked: NotActivated"
-    else:
-
-        @gate
-        async def feature():
-            return "open"
-
-        assert await feature() == "locked: NotActivated"
-
-        @client.client.require(otherwise=feature_instead)
-        async def other():
-            return "open"
-
-        assert await other() == "NotActivated"
-
-
-async def feature_instead(problem):
+async def instead(problem):
     """Stand in for a feature that is locked."""
     return type(problem).__name__
 
 
-async def test_the_synchronous_client_gates_coroutines_too(service, tmp_path, key):
-    """In an `async def` the check is made on a thread; the asynchronous client gates nothing else."""
-    client = LicenseClient(service.url, state_dir=tmp_path)
+@pytest.mark.parametrize("otherwise", [instead, lambda problem: type(problem).__name__])
+@both
+async def test_require_gates_coroutines(client, service, key, otherwise):
+    """Both clients check first; without a license they call `otherwise`, a coroutine function or not."""
 
-    @client.require
+    @client.client.require
     async def export():
+        return "exported"
+
+    @client.client.require(otherwise=otherwise)
+    async def gentle_export():
         return "exported"
 
     assert inspect.iscoroutinefunction(export)
     with pytest.raises(NotActivated):
         await export()
+    assert await gentle_export() == "NotActivated"
     service.grants()
-    client.activate(key)
-    assert await export() == "exported"
+    await client.activate(key)
+    assert await export() == await gentle_export() == "exported"
 
 
 @asynchronous

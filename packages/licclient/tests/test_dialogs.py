@@ -1,6 +1,5 @@
 """What the two dialogs decide, without any window: `licclient._dialogs` but for its driver."""
 
-import string
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -295,16 +294,6 @@ def test_no_two_things_answer_to_the_same_letter(state, language):
         assert plain[at].isalpha()
         letters.append(plain[at].lower())
     assert len(set(letters)) == len(letters), texts
-
-
-@pytest.mark.parametrize("code", WORDS)
-def test_translations_are_complete(code):
-    """No language is missing a line, or has other blanks to fill in than the others."""
-    row = WORDS[code]
-    assert len(row) == len(LANGUAGES)
-    assert all(text == text.strip() != "" for text in row)
-    blanks = [sorted(name for _, name, _, _ in string.Formatter().parse(text) if name) for text in row]
-    assert blanks == [blanks[0]] * len(LANGUAGES)
 
 
 def test_no_line_is_left_over():

@@ -5,8 +5,6 @@ import pytest
 from stage.scripts import digest
 from stage.store import CONTENT
 
-from licclient import ServiceUnavailable
-
 
 async def test_a_file_arrives_whole_under_its_name(client, store, folder, key):
     """The server's name, the right bytes, nothing else in the folder, and growing progress."""
@@ -23,11 +21,11 @@ async def test_a_file_arrives_whole_under_its_name(client, store, folder, key):
     assert (store.checks, store.asked) == (1, [None])
 
 
-async def test_an_older_file_of_that_name_is_replaced(client, store, folder, key):
+async def test_an_older_file_of_that_name_is_replaced(client, store, folder, fetch):
     """The final name changes from the old file to the new one at one stroke."""
     folder.mkdir()
     (folder / "notes-2.0.zip").write_bytes(b"old")
-    path = (await client.download(await client.check_for_update(key), str(folder))).path
+    path = (await fetch(client)).path
     assert path.read_bytes() == CONTENT
 
 
@@ -45,54 +43,41 @@ async def test_a_cut_connection_is_taken_up_again(client, store, folder, key):
     assert told == sorted(told)
 
 
-async def test_a_later_run_goes_on(make_client, store, folder, key):
+async def test_a_later_run_goes_on(make_client, store, folder, break_off, fetch):
     """What was left by a run that gave up is used by the next one."""
-    store.cuts = [200_000, 0, 0, 0]
-    client = make_client()
-    with pytest.raises(ServiceUnavailable):
-        await client.download(await client.check_for_update(key), folder)
+    await break_off(make_client(), 200_000)
     assert not (folder / "notes-2.0.zip").exists()
-    again = make_client()
-    path = (await again.download(await again.check_for_update(key, force=True), folder)).path
+    path = (await fetch(make_client(), force=True)).path
     assert path.read_bytes() == CONTENT
     assert store.asked[-1] == "bytes=200000-"
     assert list(folder.iterdir()) == [path]
 
 
-async def test_a_file_that_changed_meanwhile_is_fetched_anew(make_client, store, folder, key):
+async def test_a_file_that_changed_meanwhile_is_fetched_anew(client, store, folder, break_off):
     """If-Range makes the server send the new file whole, and the old part is dropped."""
-    store.cuts = [200_000, 0, 0, 0]
-    client = make_client()
-    update = await client.check_for_update(key)
-    with pytest.raises(ServiceUnavailable):
-        await client.download(update, folder)
+    update, _ = await break_off(client, 200_000)
     store.content, store.etag = b"new" * 1000, '"v3"'
     store.digest = digest(store.content)
     assert (await client.download(update, folder)).path.read_bytes() == store.content
 
 
 @pytest.mark.parametrize("tag", ["", 'W/"weak"'])
-async def test_without_a_strong_tag_it_starts_over(client, store, folder, key, tag):
+async def test_without_a_strong_tag_it_starts_over(client, store, tag, fetch):
     """What cannot be told to be the same file is not glued together."""
     store.etag, store.cuts = tag, [100_000]
-    assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
+    assert (await fetch(client)).path.read_bytes() == CONTENT
     assert store.asked == [None, None]
 
 
-async def test_a_server_without_ranges_still_works(client, store, folder, key):
+async def test_a_server_without_ranges_still_works(client, store, fetch):
     """Asked for the rest, it may send everything."""
     store.ranges, store.cuts = False, [100_000]
-    assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
+    assert (await fetch(client)).path.read_bytes() == CONTENT
 
 
-async def test_a_damaged_part_is_fetched_once_more(make_client, store, folder, key):
+async def test_a_damaged_part_is_fetched_once_more(client, store, folder, break_off):
     """Damage on our own disk is repaired, not called an attack."""
-    store.cuts = [200_000, 0, 0, 0]
-    client = make_client()
-    update = await client.check_for_update(key)
-    with pytest.raises(ServiceUnavailable):
-        await client.download(update, folder)
-    [part] = folder.glob(".*.part")
+    update, part = await break_off(client, 200_000)
     part.write_bytes(bytes(200_000))
     assert (await client.download(update, folder)).path.read_bytes() == CONTENT
     assert store.asked[-2:] == ["bytes=200000-", None]

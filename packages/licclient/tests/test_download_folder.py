@@ -24,10 +24,10 @@ from licclient import LicenseClient
         ("", "notes-2.0"),
     ],
 )
-async def test_the_name_is_harmless(client, store, folder, key, told, kept):
+async def test_the_name_is_harmless(client, store, folder, told, kept, fetch):
     """Whatever the server calls the file, it lands in the folder, under a legal name."""
     store.disposition = told
-    done = await client.download(await client.check_for_update(key), folder)
+    done = await fetch(client)
     assert done.path == folder / kept
 
 
@@ -39,7 +39,7 @@ async def test_a_folder_that_is_none_is_the_apps_matter(client, store, tmp_path,
 
 
 @both
-async def test_what_progress_raises_ends_the_download(make_client, store, folder, key):
+async def test_what_progress_raises_ends_the_download(make_client, store, folder, key, fetch):
     """An app cancels by raising; the part stays for another day."""
 
     def stop(*_: object):
@@ -50,7 +50,7 @@ async def test_what_progress_raises_ends_the_download(make_client, store, folder
         await client.download(await client.check_for_update(key), folder, progress=stop)
     assert list(folder.glob(".*.part"))
     assert not (folder / "notes-2.0.zip").exists()
-    assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
+    assert (await fetch(client)).path.read_bytes() == CONTENT
 
 
 async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp_path, clock):

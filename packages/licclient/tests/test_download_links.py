@@ -4,12 +4,12 @@ from stage.store import CONTENT
 from licclient import LicenseRefused, Reason, ServiceUnavailable
 
 
-async def test_a_remembered_offer_gets_a_fresh_link(make_client, store, clock, folder, key):
+async def test_a_remembered_offer_gets_a_fresh_link(make_client, store, clock, key, fetch):
     """The link is never kept on disk, so a later run asks for one before it downloads."""
     await make_client().check_for_update(key)
     clock.move(hours=3)
     client = make_client()
-    await client.download(await client.check_for_update(key), folder)
+    await fetch(client)
     assert (store.checks, store.asked) == (2, [None])
     await client.check_for_update(key)
     assert store.checks == 2
@@ -43,7 +43,7 @@ async def test_a_refused_link_is_renewed_once(client, store, folder, key, code):
     assert store.checks == 2
 
 
-async def test_links_may_run_out_more_than_once(client, store, folder, key):
+async def test_links_may_run_out_more_than_once(client, store, fetch):
     """On a slow line a download takes hours: every link that brought it further may be renewed."""
     store.cuts = [100_000, 100_000]
     plain = store.reply
@@ -53,23 +53,23 @@ async def test_links_may_run_out_more_than_once(client, store, folder, key):
         return store.answer(403, b"<Error>AccessDenied</Error>") if spent else plain(request)
 
     store.service.script = refuse_old_links
-    assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
+    assert (await fetch(client)).path.read_bytes() == CONTENT
     assert store.checks == 3
 
 
-async def test_a_server_that_refuses_its_own_links_is_unavailable(client, store, folder, key):
+async def test_a_server_that_refuses_its_own_links_is_unavailable(client, store, fetch):
     """It does not go round in circles."""
     store.refusals = [(403, "link_expired")] * 50
     with pytest.raises(ServiceUnavailable):
-        await client.download(await client.check_for_update(key), folder)
+        await fetch(client)
     assert len(store.asked) <= 4
 
 
-async def test_a_key_revoked_within_the_hour_is_refused(client, store, folder, key):
+async def test_a_key_revoked_within_the_hour_is_refused(client, store, fetch):
     """The download endpoint's own no is the license's end (D-31)."""
     store.refusals = [(403, "license_revoked")]
     with pytest.raises(LicenseRefused) as caught:
-        await client.download(await client.check_for_update(key), folder)
+        await fetch(client)
     assert (caught.value.reason, caught.value.message) == (Reason.REVOKED, "It is license_revoked.")
 
 

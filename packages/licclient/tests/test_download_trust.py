@@ -2,7 +2,7 @@ import pytest
 from stage.scripts import digest
 from stage.store import CONTENT
 
-from licclient import ServiceUnavailable, UntrustedAnswer
+from licclient import UntrustedAnswer
 from licclient._download import open_job
 from licclient._wire import Head
 
@@ -15,7 +15,7 @@ from licclient._wire import Head
         ("bytes {first}-{last}/{size}", '"x"'),
     ],
 )
-async def test_another_part_than_asked_for_starts_over(client, store, folder, key, span, etag):
+async def test_another_part_than_asked_for_starts_over(client, store, span, etag, fetch):
     """A 206 that does not fit what is there is thrown away, and the whole file fetched."""
     store.cuts = [100_000]
     plain = store.file
@@ -29,7 +29,7 @@ async def test_another_part_than_asked_for_starts_over(client, store, folder, ke
         return raw
 
     store.file = crooked
-    assert (await client.download(await client.check_for_update(key), folder)).path.read_bytes() == CONTENT
+    assert (await fetch(client)).path.read_bytes() == CONTENT
     assert store.asked == [None, "bytes=100000-", None]
 
 
@@ -47,13 +47,9 @@ async def test_a_whole_part_needs_no_call(client, store, folder, key):
     assert store.asked == [None]
 
 
-async def test_a_part_that_is_too_long_is_dropped(client, store, folder, key):
+async def test_a_part_that_is_too_long_is_dropped(client, store, folder, break_off):
     """Bytes that somebody else put at the end of the part do not get into the file."""
-    store.cuts = [100_000, 0, 0, 0]
-    update = await client.check_for_update(key)
-    with pytest.raises(ServiceUnavailable):
-        await client.download(update, folder)
-    [part] = folder.glob(".*.part")
+    update, part = await break_off(client, 100_000)
     part.write_bytes(CONTENT + b"more")
     store.service.requests.clear()
     assert (await client.download(update, folder)).path.read_bytes() == CONTENT
@@ -91,3 +87,39 @@ def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
         assert (folder / "a.txt").read_bytes() == b"1111"
         other.finish()
         assert (folder / "a.txt").read_bytes() == b"2222"
+
+
+# --- files that are elsewhere (D-34) ------------------------------------------------------------
+
+
+def sends_elsewhere(store, http_answer, **promised: str):
+    """Script a service that redirects to a bucket, whose response has its own name, length and tag only."""
+    plain = store.reply
+
+    def script(request):
+        if request.path.endswith("update-download"):
+            return http_answer(307, b"", Location="/bucket/file?signature=X", **promised)
+        if request.path == "/bucket/file":
+            return http_answer(200, store.content, ETag='"bucket"', Content_Disposition="filename=object-7")
+        return plain(request)
+
+    return script
+
+
+async def test_what_the_service_promises_of_a_file_holds_elsewhere(
+    client, store, service, http_answer, fetch
+):
+    """Digest and name in the redirect go before what the other place says (D-34)."""
+    promised = {"Repr_Digest": digest(CONTENT), "Content_Disposition": 'attachment; filename="from-us.zip"'}
+    service.script = sends_elsewhere(store, http_answer, **promised)
+    path = (await fetch(client)).path
+    assert (path.name, path.read_bytes()) == ("from-us.zip", CONTENT)
+
+
+async def test_another_file_than_promised_is_refused(client, store, service, http_answer, folder, fetch):
+    """A bucket with other bytes in it is an attack, though all that it says is consistent."""
+    store.content = CONTENT[:-1] + b"!"
+    service.script = sends_elsewhere(store, http_answer, Repr_Digest=digest(CONTENT))
+    with pytest.raises(UntrustedAnswer):
+        await fetch(client)
+    assert [path for path in folder.iterdir() if path.suffix == ".part"] == []

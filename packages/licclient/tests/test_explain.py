@@ -20,6 +20,7 @@ from licclient import (
     UnusableArchive,
     explain,
 )
+from licclient._dialogs.words import WORDS
 from licclient._texts import LANGUAGES, TEXTS, pick_language, text_of
 
 EVERYTHING = [
@@ -48,12 +49,14 @@ def test_everything_that_can_happen_has_words_in_every_language(language):
         assert "{" not in told
 
 
-@pytest.mark.parametrize("code", TEXTS)
+@pytest.mark.parametrize("code", [*TEXTS, *WORDS])
 def test_translations_are_complete(code):
-    """No language is missing a line, repeats another's, or has other blanks to fill in."""
-    row = TEXTS[code]
-    assert len(row) == len(LANGUAGES) == len(set(row))
-    blanks = {tuple(name for _, name, _, _ in string.Formatter().parse(text) if name) for text in row}
+    """No language is missing a line, or has other blanks to fill in; sentences are all translated."""
+    row = (TEXTS | WORDS)[code]
+    assert len(row) == len(LANGUAGES)
+    assert code in WORDS or len(set(row)) == len(row)
+    assert all(text == text.strip() != "" for text in row)
+    blanks = {tuple(sorted(name for _, name, *_ in string.Formatter().parse(text) if name)) for text in row}
     assert len(blanks) == 1
 
 

@@ -5,6 +5,7 @@ import itertools
 import os
 import threading
 from collections import namedtuple
+from functools import partial
 from time import monotonic
 
 import pytest
@@ -12,6 +13,7 @@ from stage.files import CONTENT, FILES, GOOD_FILE, HEAD
 from stage.meters import bounded, told_by
 from stage.scripts import drip, http, silence
 
+from harness.threads import call_at_once
 from licclient import LicclientError, LicenseClient, ServiceUnavailable
 
 TIMEOUT = 0.5
@@ -61,11 +63,11 @@ async def test_after_any_of_it_the_honest_file_arrives(make_client, offer, folde
     assert list(folder.iterdir()) == [done.path]
 
 
-async def test_the_rows_are_hostile_and_not_the_harness(make_client, offer, folder, key):
+async def test_the_rows_are_hostile_and_not_the_harness(make_client, offer, fetch):
     """The file that the rows are made from, left as it is, arrives."""
     offer(GOOD_FILE)
     client = make_client()
-    done = await client.download(await client.check_for_update(key), folder)
+    done = await fetch(client)
     assert (done.path.name, done.path.read_bytes()) == ("notes-2.0.zip", CONTENT)
 
 
@@ -82,7 +84,6 @@ SLOW_NAMES = list(SLOW)
 @pytest.mark.slow  # ten seconds: the default time limit
 def test_the_slowest_files_end_within_twelve_seconds(service, http_answer, key, tmp_path, clock):
     """With the limits that an app gets when it sets none; all at once, told apart by their links."""
-    took: dict[str, float] = {}
 
     def script(request):
         if request.path.endswith("update-check"):
@@ -98,19 +99,13 @@ def test_the_slowest_files_end_within_twelve_seconds(service, http_answer, key, 
             began = monotonic()
             with pytest.raises(ServiceUnavailable):
                 client.download(update, tmp_path / f"{name} to")
-            took[name] = monotonic() - began
+            return monotonic() - began
 
     service.script = script
-    threads = [threading.Thread(target=fetch, args=(name,)) for name in SLOW]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(took) == set(SLOW)
-    assert max(took.values()) < 12
+    assert max(call_at_once([partial(fetch, name) for name in SLOW])) < 12
 
 
-async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, folder, key):
+async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, fetch):
     """A file that takes many times the time limit arrives, as long as it comes at a pace."""
     pieces = [CONTENT[at : at + 5000] for at in range(0, len(CONTENT), 5000)]
 
@@ -124,7 +119,7 @@ async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, folder, key)
     limit = 1  # and not less: the machine that runs this may stand still for a moment
     client = make_client(timeout=limit)
     began = monotonic()
-    done = await client.download(await client.check_for_update(key), folder)
+    done = await fetch(client)
     assert done.path.read_bytes() == CONTENT
     assert monotonic() - began > 2 * limit
 
@@ -140,7 +135,7 @@ async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, 
 
 
 async def test_a_disk_without_room_is_told_before_the_first_byte(
-    make_client, offer, folder, key, monkeypatch
+    make_client, offer, folder, monkeypatch, fetch
 ):
     """The app hears how much is missing, and nothing has been written."""
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 - as the system's own
@@ -148,13 +143,13 @@ async def test_a_disk_without_room_is_told_before_the_first_byte(
     offer(GOOD_FILE)
     client = make_client()
     with pytest.raises(OSError, match=f"{len(CONTENT)} bytes.*5000 are free") as caught:
-        await client.download(await client.check_for_update(key), folder)
+        await fetch(client)
     assert caught.value.errno == errno.ENOSPC
     assert [path for path in folder.iterdir() if path.suffix == ".part"] == []
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full here")  # noqa: PTH110
-async def test_a_disk_that_fills_up_is_the_apps_matter(make_client, offer, folder, key, monkeypatch):
+async def test_a_disk_that_fills_up_is_the_apps_matter(make_client, offer, folder, monkeypatch, fetch):
     """When the room goes away meanwhile, the OSError reaches the app as it is."""
     real = os.open
 
@@ -165,7 +160,7 @@ async def test_a_disk_that_fills_up_is_the_apps_matter(make_client, offer, folde
     offer(GOOD_FILE)
     client = make_client()
     with pytest.raises(OSError, match="No space left"):
-        await client.download(await client.check_for_update(key), folder)
+        await fetch(client)
     assert not (folder / "notes-2.0.zip").exists()
 
 

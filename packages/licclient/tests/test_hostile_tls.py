@@ -76,11 +76,3 @@ async def test_an_answer_that_drips_through_tls_ends_in_time(make_client, tls, a
     client = make_client(f"https://127.0.0.1:{tls.port}", timeout=0.5)
     with bounded(0.5), pytest.raises(ServiceUnavailable):
         await client.verify(key)
-
-
-async def test_plain_http_on_the_port_of_tls(make_client, service, key):
-    """A service that speaks no TLS is not spoken to without it."""
-    service.grants()
-    with pytest.raises(ServiceUnavailable):
-        await make_client(service.url.replace("http:", "https:"), timeout=TIMEOUT).verify(key)
-    assert not any(request.body for request in service.requests)

@@ -1,9 +1,10 @@
 import json
-import threading
+from functools import partial
 
 import pytest
 from stage.flavours import both
 
+from harness.threads import call_at_once
 from licclient import (
     LicenseClient,
     LicenseRefused,
@@ -27,18 +28,12 @@ async def test_an_installation_keeps_its_id_and_shows_another_to_each_server(mak
 async def test_threads_that_race_for_the_first_id_agree(service, clock, key, tmp_path):
     """Sixteen clients that start at once, with a key each, tell the server one and the same id."""
     service.grants()
-    clients = [LicenseClient(service.url, state_dir=tmp_path, clock=clock) for _ in range(16)]
-    keys = [f"{key[:-1]}{number:X}" for number in range(16)]
-    threads = [
-        threading.Thread(target=client.verify, args=(one, True))
-        for client, one in zip(clients, keys, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for client in clients:
-        client.close()
+
+    def start(number):
+        with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
+            client.verify(f"{key[:-1]}{number:X}")
+
+    assert call_at_once([partial(start, number) for number in range(16)]) == [None] * 16
     assert len({request.json["domain"] for request in service.requests}) == 1
     assert service.count() == 16
 
@@ -70,18 +65,6 @@ async def test_a_closed_client_opens_again(make_client, service, key):
     await client.close()
     await client.close()
     assert (await client.verify(key, recheck=True)).source is Source.SERVER
-
-
-@both
-async def test_clients_are_context_managers(flavour, service, tmp_path, key):
-    """`with` and `async with` give the client itself."""
-    service.grants()
-    if flavour is LicenseClient:
-        with LicenseClient(service.url, state_dir=tmp_path) as client:
-            assert client.verify(key).product == "Notes"
-    else:
-        async with flavour(service.url, state_dir=tmp_path) as client:
-            assert (await client.verify(key)).product == "Notes"
 
 
 async def test_the_state_holds_no_license_key(client, service, key, tmp_path):

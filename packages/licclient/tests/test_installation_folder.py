@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections import namedtuple
 from dataclasses import replace
 
 import pytest
-from stage.archives import HOSTILE, content_of, downloaded, names, pack
+from stage.archives import HOSTILE, content_of, downloaded, entry, names, pack, zip_of
 from stage.damage import edits
 from stage.meters import bounded
 
@@ -54,17 +55,8 @@ def test_programs_stay_programs(root, lay):
 @needs_unix
 def test_no_file_gets_the_rights_of_its_owner(root, lay):
     """The bits that make a program run as somebody else are not taken over."""
-    import stat  # noqa: PLC0415 - here alone
-    import zipfile  # noqa: PLC0415 - the same
-
-    content = pack({"a": b"x"})
-    folder = root.parent / "odd.zip"
-    folder.write_bytes(content)
-    with zipfile.ZipFile(folder, "w") as zipped:
-        info = zipfile.ZipInfo("a")
-        info.external_attr = (stat.S_IFREG | 0o6777) << 16
-        zipped.writestr(info, b"x")
-    made = Installation(root).apply(lay("1.0.0", folder.read_bytes())).folder / "a"
+    zipped = zip_of(entry("a", stat.S_IFREG | 0o6777))
+    made = Installation(root).apply(lay("1.0.0", zipped)).folder / "a"
     assert made.stat().st_mode & 0o7000 == 0
 
 
@@ -162,13 +154,8 @@ def test_what_may_not_be_unpacked_changes_nothing(root, lay, name):
 
 def test_the_hostile_zips_are_hostile_in_one_thing_only(root, lay):
     """The same zip without what is wrong is taken: the rows above do not fail for another reason."""
-    installation = Installation(root)
-    assert content_of(
-        installation.apply(lay("1.0.0", pack({"good.txt": b"good", "bad": b"bad"}))).folder
-    ) == {
-        "good.txt": b"good",
-        "bad": b"bad",
-    }
+    made = Installation(root).apply(lay("1.0.0", zip_of(entry("bad"))))
+    assert content_of(made.folder) == {"good.txt": b"good", "bad": b"bad"}
 
 
 def test_a_zip_damaged_anywhere_is_refused_or_does_no_harm(tmp_path, monkeypatch):

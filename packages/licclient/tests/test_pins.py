@@ -6,10 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from stage.signing import GOOD, Vendor
+from stage.signing import GOOD, SIGNER, Vendor, grants_signed
 
 from harness.oracle import Answered, Signer
-from licclient import InvalidRequest, LicenseRefused, ServiceUnavailable, Source, UntrustedAnswer
+from licclient import (
+    InvalidRequest,
+    LicenseClient,
+    LicenseRefused,
+    NotActivated,
+    ServiceUnavailable,
+    Source,
+    UntrustedAnswer,
+)
 
 DAY = timedelta(days=1)
 
@@ -127,21 +135,6 @@ async def test_a_forged_refusal_takes_nothing_away(pinned, vendor, key):
     assert (await pinned.verify(key)).source is Source.CACHE
 
 
-async def test_an_answer_cannot_be_played_again(pinned, vendor, key):
-    """Yesterday's good answer, byte for byte, is not today's."""
-    kept = []
-
-    def keep(request):
-        kept.append(vendor.write(vendor.sign(vendor.answered(request))))
-        return kept[-1]
-
-    vendor.service.script = keep
-    await pinned.verify(key)
-    vendor.service.script = lambda _: kept[0]
-    with pytest.raises(UntrustedAnswer, match="for another call"):
-        await pinned.verify(key, recheck=True)
-
-
 @pytest.mark.parametrize(("status", "body"), [(403, b"<html>Forbidden</html>"), (500, GOOD)])
 async def test_what_claims_nothing_is_an_outage_and_no_attack(pinned, vendor, key, clock, status, body):
     """A hotel's page or a failing proxy is no answer, pinned or not: grace holds (D-40)."""
@@ -171,12 +164,6 @@ async def test_a_signed_body_that_is_none_of_the_protocol_is_no_answer(pinned, v
 
 
 # --- updates ----------------------------------------------------------------------------------
-
-
-async def test_signed_offers_are_offered(pinned, vendor, key):
-    """An update check is signed with its whole address, key and version included."""
-    vendor.says(200, vendor.service.listing())
-    assert (await pinned.check_for_update(key)).version == "2.0"
 
 
 @pytest.mark.parametrize("row", ["unsigned", "another body"])
@@ -212,3 +199,46 @@ async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, cl
     with pytest.raises(UntrustedAnswer):
         await pinned.download(offer, tmp_path / "to")
     assert vendor.service.count("update-download") == 0
+
+
+# --- what is remembered with pins and without (D-57 to D-62) ------------------------------------
+
+PINS = {"public_keys": [SIGNER.text]}
+
+
+@pytest.mark.parametrize("first", ["unpinned", "pinned"])
+async def test_pins_come_and_go_with_versions_of_the_app(
+    make_client, service, http_answer, clock, key, first
+):
+    """The activation stays, each kind asks once for a success of its own, and forgetting forgets both."""
+    grants_signed(service, http_answer, clock)
+    kinds = [{}, PINS] if first == "unpinned" else [PINS, {}]
+    await make_client(**kinds[0]).activate(key)
+    assert (await make_client(**kinds[1]).verify()).source is Source.SERVER
+    for kind in kinds:
+        found = await make_client(**kind).verify()
+        assert (found.source, found.authenticated) == (Source.CACHE, bool(kind))
+    await make_client(**kinds[1]).deactivate_locally()
+    for kind in kinds:
+        with pytest.raises(NotActivated):
+            await make_client(**kind).verify()
+    await make_client(**kinds[0]).activate(key)
+    assert service.count() == 3
+
+
+def test_what_others_were_told_without_a_signature_counts_for_nothing(
+    service, http_answer, clock, key, tmp_path
+):
+    """An app with pins does not take the refusal that one without pins was told meanwhile (D-58)."""
+    grants_signed(service, http_answer, clock)
+    pinned = LicenseClient(service.url, state_dir=tmp_path, clock=clock, **PINS)
+    plain = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
+    pinned.activate(key)
+    asking = pinned._steps.begin_verify(None, recheck=True)
+    script = service.script
+    service.refuses(403, "License has been revoked.")
+    with pytest.raises(LicenseRefused):
+        plain.verify(key)
+    service.script = script
+    assert pinned._steps.told_meanwhile(asking) is None
+    assert pinned.verify(recheck=True).authenticated

@@ -9,13 +9,16 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from licclient import AsyncLicenseClient, LicenseClient, LicenseRefused, ServiceUnavailable
+from licclient import AsyncLicenseClient, LicenseClient, LicenseRefused, ServiceUnavailable, _steps, _turns
 from licclient._cache import StateFolder
 from licclient._records import record_name
-from licclient._turns import Turn
+from licclient._transport import Transport
+from licclient._turns import LEAST_SECONDS, Turn
 
 PROGRAM = """
 import sys
@@ -231,3 +234,44 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
     clock.move(hours=72)
     with pytest.raises(ServiceUnavailable):
         client.verify(key)
+
+
+# --- the wait is part of the call's time limit (D-120) ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "waited", "left"),
+    [(10, 0, 10), (10, 7, 3), (10, 9, LEAST_SECONDS), (10, 15, LEAST_SECONDS), (1, 0, 1), (1, 5, 1)],
+)
+def test_what_is_left_for_a_call(monkeypatch, limit, waited, left):
+    """The limit without the wait; but two seconds, or all of a shorter limit, so that a call can succeed."""
+    times = iter([100.0, 100.0 + waited])
+    monkeypatch.setattr(_turns, "monotonic", lambda: next(times))
+    assert Turn(None, 15).left(limit) == left
+
+
+async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, key, monkeypatch):
+    """Behind an owner that was stopped in its call, one's own is not given the whole limit again (D-120)."""
+    given = []
+    plain_send = Transport.send
+
+    def send(transport, call, seconds=None, is_off=None):
+        given.append(seconds)
+        return plain_send(transport, call, seconds, is_off)
+
+    monkeypatch.setattr(Transport, "send", send)
+    monkeypatch.setattr(_steps, "PATIENCE", _steps.timedelta(seconds=-9.7))
+    service.grants()
+    client = make_client(timeout=10)
+    await client.verify(key)
+    assert given.pop() > 9
+    [lock] = _locks(tmp_path)
+    with FileLock(lock, thread_local=False):
+        await client.verify(key, recheck=True)
+    assert given.pop() <= 9.7
+
+
+def _locks(folder: Path) -> list[Path]:
+    return list((folder / "state").glob("call-*.lock")) or [
+        path.with_suffix(".lock") for path in (folder / "state").glob("call-*.state")
+    ]

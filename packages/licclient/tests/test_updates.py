@@ -1,9 +1,9 @@
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from harness.threads import call_at_once
 from licclient import LicenseClient, LicenseRefused, NotActivated, NoUpdate, ServiceUnavailable, Update
 
 
@@ -117,17 +117,13 @@ async def test_a_check_is_due_after_the_first_success(client, service, key):
 async def test_threads_make_one_check(service, clock, key, tmp_path):
     """Sixteen clients that find a check due at once make one call."""
     service.offers()
-    clients = [
-        LicenseClient(service.url, state_dir=tmp_path, clock=clock, slug="notes", version="1.0")
-        for _ in range(16)
-    ]
-    threads = [threading.Thread(target=client.check_for_update, args=(key,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for client in clients:
-        client.close()
+    options = {"state_dir": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
+
+    def check():
+        with LicenseClient(service.url, **options) as client:
+            client.check_for_update(key)
+
+    assert call_at_once([check] * 16) == [None] * 16
     assert service.count() == 1
 
 

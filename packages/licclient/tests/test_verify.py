@@ -53,15 +53,6 @@ async def test_no_key_means_no_call(client, service, typed):
 # --- the product (D-44) -----------------------------------------------------------------------
 
 
-async def test_another_product_is_refused_and_not_remembered(make_client, service, key, tmp_path):
-    """A good key of another product is a refusal of its own kind."""
-    service.grants("Paint")
-    with pytest.raises(LicenseRefused) as caught:
-        await make_client(product="Notes").verify(key)
-    assert caught.value.reason is Reason.OTHER_PRODUCT
-    assert not list((tmp_path / "state").glob("license-*"))
-
-
 async def test_a_settings_page_says_that_the_key_is_for_another_product(make_client, service, key):
     """It said that nobody could be asked, and sent the person online."""
     service.grants("Notes")
@@ -123,16 +114,6 @@ async def test_a_malformed_request_neither_grants_nor_removes(client, service, c
     clock.move(hours=25)
     with pytest.raises(InvalidRequest):
         await client.verify(key)
-
-
-async def test_each_key_and_domain_and_server_has_its_own_cache(make_client, service, key):
-    """What was granted to one key, domain or server says nothing about another."""
-    service.grants()
-    await make_client(domain="a.example").verify(key)
-    await make_client(domain="b.example").verify(key)
-    await make_client(domain="a.example").verify(key[:-1] + "9")
-    await make_client(service.url + "/other", domain="a.example").verify(key)
-    assert service.count() == 4
 
 
 # --- outages (D-40, D-42) ---------------------------------------------------------------------

@@ -246,14 +246,20 @@ def test_a_download_is_cancelled_and_taken_up_again(hands, client, gate, shop, f
     assert hands.dialog.file is not None
 
 
-def test_closing_the_window_cancels_the_download(hands, client, gate, shop, folder, eventually_gone):
-    """The thread ends soon, and what has come stays for the next time."""
+@pytest.mark.parametrize("whole_app", [False, True])
+def test_closing_the_window_cancels_the_download(
+    hands, client, gate, shop, folder, eventually_gone, whole_app
+):
+    """The dialog's own or the app's: the thread ends soon, and what has come stays for the next time."""
     _offer(hands, client, folder)
     hands.enter()
     hands.until(lambda: 0 < (hands.bar() or 0) < 1)
-    hands.close_window()
-    assert not hands.is_open()
-    assert hands.dialog.file is None
+    if whole_app:
+        hands.end()
+    else:
+        hands.close_window()
+        assert not hands.is_open()
+        assert hands.dialog.file is None
     eventually_gone("licclient-dialog")
     assert any(path.suffix == ".part" for path in folder.iterdir())
 
@@ -269,16 +275,6 @@ def eventually_gone():
                 assert not thread.is_alive()
 
     return wait
-
-
-def test_the_app_ends_while_a_download_is_on_its_way(hands, client, gate, shop, folder, eventually_gone):
-    """The app's window takes the dialog along, and with it the download."""
-    _offer(hands, client, folder)
-    hands.enter()
-    hands.until(lambda: 0 < (hands.bar() or 0) < 1)
-    hands.end()
-    eventually_gone("licclient-dialog")
-    assert any(path.suffix == ".part" for path in folder.iterdir())
 
 
 def test_a_skipped_version_is_offered_no_more_unasked(hands, client, shop, folder):
@@ -298,15 +294,6 @@ def test_later_means_later(hands, client, shop, folder):
     hands.until(lambda: not hands.is_open())
     assert not client.is_skipped(update)
     assert not folder.exists()
-
-
-def test_a_folder_that_cannot_be_used_is_told(hands, client, shop, tmp_path):
-    """The system's own words follow ours."""
-    (tmp_path / "file").write_text("in the way")
-    _offer(hands, client, tmp_path / "file")
-    hands.enter()
-    hands.until(lambda: hands.message().startswith("⚠ The file could not be saved."))
-    assert "Try again" in hands.buttons()
 
 
 def test_an_update_without_words_shows_no_empty_box(hands, client, service, shop, folder):

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from stage.keyrings import Keyring
 
+from harness.threads import call_at_once
 from licclient import LicenseClient
 from licclient import _worker as worker_room
 
@@ -158,7 +159,7 @@ async def test_a_few_minutes_a_day(make_client, service, clock, key, turns):
 def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
     """The others are told that it runs already; a second one would outlive `close`."""
     make = worker_room.Worker.__init__
-    together, made = threading.Barrier(8), []
+    made = []
 
     def slowly(worker, *told: object):
         made.append(worker)
@@ -167,20 +168,7 @@ def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
 
     monkeypatch.setattr(worker_room.Worker, "__init__", slowly)
     client = LicenseClient(service.url, state_dir=tmp_path)
-    refused = []
-
-    def start():
-        together.wait()
-        try:
-            client.start()
-        except RuntimeError as problem:
-            refused.append(problem)
-
-    threads = [threading.Thread(target=start) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    refused = [one for one in call_at_once([client.start] * 8) if isinstance(one, RuntimeError)]
     client.close()
     assert (len(made), len(refused)) == (1, 7)
     assert not made[0].is_running

@@ -67,7 +67,8 @@ def names(root: Path) -> set[str]:
 # --- what may not be unpacked -----------------------------------------------------------------
 
 
-def _zip(*entries: zipfile.ZipInfo, patch: tuple[bytes, bytes] | None = None) -> bytes:
+def zip_of(*entries: zipfile.ZipInfo, patch: tuple[bytes, bytes] | None = None) -> bytes:
+    """Zip a good file and some entries."""
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w") as zipped, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zipfile notices that a name is there twice
@@ -80,7 +81,7 @@ def _zip(*entries: zipfile.ZipInfo, patch: tuple[bytes, bytes] | None = None) ->
 
 def _lying(field: int, value: int) -> bytes:
     """Change one four-byte field of the last entry in the directory, and nothing else."""
-    content = bytearray(_zip(entry("lie.txt")))
+    content = bytearray(zip_of(entry("lie.txt")))
     at = content.rindex(b"PK\x01\x02")
     content[at + field : at + field + 4] = struct.pack("<I", value)
     return bytes(content)
@@ -125,12 +126,12 @@ MODES = {
 }
 
 HOSTILE = {  # a few of the names and modes: all of them are for the plan alone (`test_archive`)
-    **{name: _zip(entry(NAMES[name])) for name in ("above", "absolute", "backslash", "same but for case")},
-    "link": _zip(entry("bad", MODES["link"])),
-    "file that is called like a folder": _zip(entry("bad/", stat.S_IFREG | 0o644)),
-    "link that is called like a folder": _zip(entry("bad/", stat.S_IFLNK | 0o777)),
-    "NUL in the name": _zip(entry("aXb"), patch=(b"aXb", b"a\0b")),
-    "LZMA": _zip(entry("bad", compress_type=zipfile.ZIP_LZMA)),
+    **{name: zip_of(entry(NAMES[name])) for name in ("above", "absolute", "backslash", "same but for case")},
+    "link": zip_of(entry("bad", MODES["link"])),
+    "file that is called like a folder": zip_of(entry("bad/", stat.S_IFREG | 0o644)),
+    "link that is called like a folder": zip_of(entry("bad/", stat.S_IFLNK | 0o777)),
+    "NUL in the name": zip_of(entry("aXb"), patch=(b"aXb", b"a\0b")),
+    "LZMA": zip_of(entry("bad", compress_type=zipfile.ZIP_LZMA)),
     "encrypted": _lying(8, 0x1),
     "larger than it says": _lying(24, 2),
     "smaller than it says": _lying(24, 300_000),

@@ -45,17 +45,9 @@ def edits(good: bytes, flips: tuple[int, ...] = (1,), step: int = 1) -> Iterator
     yield "nothing but line ends", b"\n" * 1000
 
 
-def _folder(path: Path, _: bytes) -> None:
-    path.mkdir()
-
-
 def _full_folder(path: Path, good: bytes) -> None:
     path.mkdir()
     (path / path.name).write_bytes(good)
-
-
-def _pipe(path: Path, _: bytes) -> None:
-    os.mkfifo(path)
 
 
 def _socket(path: Path, _: bytes) -> None:
@@ -74,22 +66,6 @@ def _link(path: Path, good: bytes) -> None:
     path.symlink_to(target)
 
 
-def _loop(path: Path, _: bytes) -> None:
-    path.symlink_to(path)
-
-
-def _dangling(path: Path, _: bytes) -> None:
-    path.symlink_to(path.with_name("nowhere"))
-
-
-def _link_to_zeros(path: Path, _: bytes) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def _link_to_noise(path: Path, _: bytes) -> None:
-    path.symlink_to("/dev/urandom")
-
-
 def _huge(path: Path, good: bytes) -> None:
     path.write_bytes(good)
     with path.open("r+b") as file:
@@ -101,20 +77,20 @@ def _unreadable(path: Path, good: bytes) -> None:
     path.chmod(0)
 
 
-STRANGE: dict[str, Callable[[Path, bytes], None]] = {
-    "a folder": _folder,
+STRANGE: dict[str, Callable[[Path, bytes], object]] = {
+    "a folder": lambda path, _: path.mkdir(),
     "a folder with the record in it": _full_folder,
     "a file of five gigabytes": _huge,
 }
 if sys.platform != "win32":  # there, links need rights, and the rest does not exist
     STRANGE |= {
-        "a pipe": _pipe,
+        "a pipe": lambda path, _: os.mkfifo(path),
         "a socket": _socket,
         "a link to the record": _link,
-        "a link to itself": _loop,
-        "a link to nowhere": _dangling,
-        "a link to zeros without end": _link_to_zeros,
-        "a link to noise without end": _link_to_noise,
+        "a link to itself": lambda path, _: path.symlink_to(path),
+        "a link to nowhere": lambda path, _: path.symlink_to(path.with_name("nowhere")),
+        "a link to zeros without end": lambda path, _: path.symlink_to("/dev/zero"),
+        "a link to noise without end": lambda path, _: path.symlink_to("/dev/urandom"),
     }
     if os.geteuid() != 0:  # to root every file is readable
         STRANGE["a file that may not be read"] = _unreadable

@@ -53,22 +53,22 @@ def play(
     calls = Calls()
     for number in range(size):
         die = Random(number)
-        for told, at in _one(f"license-{number}", die, list(sessions(die)), age(die), asks_at_start):
-            told(calls)[number] += 1
+        for kind, at in _one(f"license-{number}", die, list(sessions(die)), age(die), asks_at_start):
+            getattr(calls, kind)[number] += 1
             calls.minutes[(at - MONDAY) // timedelta(minutes=1)] += 1
     return calls
 
 
 def _one(
     name: str, die: Random, sessions: list[Session], age: timedelta, asks_at_start: bool
-) -> Iterator[tuple[Callable[[Calls], Counter[int]], datetime]]:
+) -> Iterator[tuple[str, datetime]]:
     since, note = sessions[0][0] - age, None
     held, last, done = _verified(since), Outcome("c", since, None, "Notes"), _checked(since, die)
     for now, end in sessions:
         course = Course(now, note=note)
         if asks_at_start and judge_held(held, now, SETTINGS) is not Standing.FRESH:
             held, last = _verified(now), Outcome("c", now, None, "Notes")
-            yield _verifies, now
+            yield "verifies", now
         while now < end:
             course = noting(name, held, done, course, now, SETTINGS)
             verify_at = next_verify(name, held, last, course, now, SETTINGS)
@@ -78,10 +78,10 @@ def _one(
                 break
             if verify_at <= now:
                 held, last = _verified(now), Outcome("c", now, None, "Notes")
-                yield _verifies, now
+                yield "verifies", now
             else:
                 done = _checked(now, die)
-                yield _checks, now
+                yield "checks", now
         note = course.note
 
 
@@ -91,14 +91,6 @@ def _verified(now: datetime) -> Held:
 
 def _checked(now: datetime, die: Random) -> Round:
     return Round(now, die.random() * MAX_SPREAD, answered=True, listing=None)
-
-
-def _verifies(calls: Calls) -> Counter[int]:
-    return calls.verifies
-
-
-def _checks(calls: Calls) -> Counter[int]:
-    return calls.checks
 
 
 # --- who works when ---------------------------------------------------------------------------

@@ -47,9 +47,18 @@ class Hands:
         """Read the message."""
         raise NotImplementedError
 
-    def cut_off(self) -> list[str]:
-        """The buttons whose text has not all the room that it needs, or which stand outside the window."""
+    def key(self, name: str) -> None:
+        """Press a key that both toolkits call by the same name."""
         raise NotImplementedError
+
+    def tab(self) -> None:
+        self.key("Tab")
+
+    def enter(self) -> None:
+        self.key("Return")
+
+    def escape(self) -> None:
+        self.key("Escape")
 
 
 class TkHands(Hands):
@@ -100,15 +109,6 @@ class TkHands(Hands):
         self.dialog.focus_get().event_generate(f"<Alt-{letter}>")
         self.turn()
 
-    def tab(self) -> None:
-        self.key("Tab")
-
-    def enter(self) -> None:
-        self.key("Return")
-
-    def escape(self) -> None:
-        self.key("Escape")
-
     def space(self) -> None:
         self.key("space")
 
@@ -140,17 +140,19 @@ class TkHands(Hands):
             return None
         return float(bar["value"]) / 100 if str(bar["mode"]) == "determinate" else 0.0
 
+    def _shown(self) -> list[Any]:
+        return [button for button in self.dialog._buttons.values() if button.winfo_ismapped()]
+
     def buttons(self) -> list[str]:
-        """The buttons that are there, from left to right."""
-        shown = [button for button in self.dialog._buttons.values() if button.winfo_ismapped()]
-        return [str(button["text"]) for button in sorted(shown, key=lambda button: button.winfo_rootx())]
+        """The texts of the visible buttons, from left to right."""
+        return [str(one["text"]) for one in sorted(self._shown(), key=lambda button: button.winfo_rootx())]
 
     def cut_off(self) -> list[str]:
+        """The buttons that are too narrow for their text, or that reach outside the window."""
         right = self.dialog.winfo_rootx() + self.dialog.winfo_width()
-        shown = [button for button in self.dialog._buttons.values() if button.winfo_ismapped()]
         return [
             str(button["text"])
-            for button in shown
+            for button in self._shown()
             if button.winfo_width() < button.winfo_reqwidth()
             or button.winfo_rootx() + button.winfo_width() > right
         ]
@@ -170,14 +172,13 @@ class QtHands(Hands):
     """Qt's windows, on its own screen within the process."""
 
     def __init__(self) -> None:
-        from PySide6.QtTest import QTest  # noqa: PLC0415 - an extra
-        from PySide6.QtWidgets import QWidget  # noqa: PLC0415 - an extra
+        from PySide6 import QtCore, QtGui, QtTest, QtWidgets  # noqa: PLC0415 - an extra
 
         from licclient import qt as dialogs  # noqa: PLC0415 - as above
 
         self.app = qt_app()
-        self.test, self.kit = QTest, dialogs
-        self.parent = QWidget()
+        self.core, self.gui, self.test, self.kit = QtCore, QtGui, QtTest.QTest, dialogs
+        self.parent = QtWidgets.QWidget()
         self.parent.resize(300, 200)
         self.parent.show()
 
@@ -197,37 +198,25 @@ class QtHands(Hands):
 
     def paste(self, text: str) -> None:
         self.app.clipboard().setText(text)
-        self._key("Key_V", "ControlModifier")
+        self.key("V", "Control")
 
     def select_all(self) -> None:
-        self._key("Key_A", "ControlModifier")
+        self.key("A", "Control")
 
-    def _key(self, name: str, modifier: str = "NoModifier") -> None:
-        from PySide6.QtCore import Qt  # noqa: PLC0415 - an extra
-
-        where = self.dialog.focusWidget() or self.dialog
-        self.test.keyClick(where, getattr(Qt.Key, name), getattr(Qt.KeyboardModifier, modifier))
+    def key(self, name: str, modifier: str = "No") -> None:
+        key = getattr(self.core.Qt.Key, f"Key_{name}")
+        held = getattr(self.core.Qt.KeyboardModifier, f"{modifier}Modifier")
+        self.test.keyClick(self.dialog.focusWidget() or self.dialog, key, held)
         self.turn()
 
     def alt(self, letter: str) -> None:
-        self._key(f"Key_{letter.upper()}", "AltModifier")
-
-    def tab(self) -> None:
-        self._key("Key_Tab")
-
-    def enter(self) -> None:
-        self._key("Key_Return")
-
-    def escape(self) -> None:
-        self._key("Key_Escape")
+        self.key(letter.upper(), "Alt")
 
     def space(self) -> None:
-        self._key("Key_Space")
+        self.key("Space")
 
     def click(self, action: Action) -> None:
-        from PySide6.QtCore import Qt  # noqa: PLC0415 - an extra
-
-        self.test.mouseClick(self.dialog._buttons[action], Qt.MouseButton.LeftButton)
+        self.test.mouseClick(self.dialog._buttons[action], self.core.Qt.MouseButton.LeftButton)
         self.turn()
 
     def close_window(self) -> None:
@@ -238,9 +227,8 @@ class QtHands(Hands):
         return str(self.dialog._message.text())
 
     def colour(self) -> str:
-        from PySide6.QtGui import QPalette  # noqa: PLC0415 - an extra
-
-        return str(self.dialog._message.palette().color(QPalette.ColorRole.WindowText).name())
+        role = self.gui.QPalette.ColorRole.WindowText
+        return str(self.dialog._message.palette().color(role).name())
 
     def body(self) -> str:
         body = self.dialog._body
@@ -253,17 +241,18 @@ class QtHands(Hands):
         bar = self.dialog._bar
         return bar.value() / 1000 if bar.isVisible() else None
 
+    def _shown(self) -> list[Any]:
+        return [button for button in self.dialog._buttons.values() if button.isVisible()]
+
     def buttons(self) -> list[str]:
-        shown = [button for button in self.dialog._buttons.values() if button.isVisible()]
-        shown.sort(key=lambda button: button.mapToGlobal(button.rect().topLeft()).x())
+        shown = sorted(self._shown(), key=lambda button: button.mapToGlobal(button.rect().topLeft()).x())
         return [button.text().replace("&", "") for button in shown]
 
     def cut_off(self) -> list[str]:
         inside = self.dialog.rect()
-        shown = [button for button in self.dialog._buttons.values() if button.isVisible()]
         return [
             button.text()
-            for button in shown
+            for button in self._shown()
             if button.width() < button.minimumSizeHint().width()
             or not inside.contains(button.mapTo(self.dialog, button.rect().bottomRight()))
         ]
@@ -273,12 +262,10 @@ class QtHands(Hands):
         return "body" if focused is self.dialog._body else focused.text().replace("&", "")
 
     def end(self) -> None:
-        from PySide6.QtCore import QEvent  # noqa: PLC0415 - an extra
-
         if self.parent is not None:
             self.parent.deleteLater()  # and with it the dialogs that a test left open
         self.parent = None
-        self.app.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+        self.app.sendPostedEvents(None, self.core.QEvent.Type.DeferredDelete.value)
         self.turn()
 
 
@@ -318,6 +305,4 @@ class Later:
         if isinstance(self.hands, TkHands):
             self.hands.parent.after(50, call)
         else:
-            from PySide6.QtCore import QTimer  # noqa: PLC0415 - an extra
-
-            QTimer.singleShot(50, call)
+            self.hands.core.QTimer.singleShot(50, call)

@@ -1,8 +1,8 @@
-"""A vendor who signs releases, and a store that hands them out, as well or as badly as it is told to."""
+"""A vendor who signs releases."""
 
 import json
 import random
-from base64 import b64encode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -50,42 +50,6 @@ def document(*signers: Signer, payload=None, **changes: object):
     """A signed manifest, as a JSON object."""
     payload = word(payload if payload is not None else said(**changes))
     return {"payload": payload, "signatures": [signer.sign(payload) for signer in signers or (ALICE,)]}
-
-
-class SignedStore:
-    """An update check that carries a manifest, and the file behind it."""
-
-    def __init__(self, service, answer) -> None:
-        self.service, self.answer = service, answer
-        self.version, self.header, self.content, self.digest = "2.0", word(document()), CONTENT, CONTENT
-        self.cuts: list[int] = []
-        self.statuses: list[int] = []
-        self.length: int | None = None
-        service.script = self.reply
-
-    def reply(self, request):
-        """Answer checks and downloads."""
-        if request.path.endswith("update-check"):
-            return self.answer(200, self.service.listing(self.version), Release_Manifest=self.header)
-        if self.statuses:
-            return self.answer(self.statuses.pop(0), {"error": "link_expired", "message": "Late."})
-        first, status, headers = 0, 200, {}
-        if (wanted := request.headers.get("range")) is not None:
-            first, status = int(wanted.removeprefix("bytes=").removesuffix("-")), 206
-            headers["Content_Range"] = f"bytes {first}-{len(self.content) - 1}/{len(self.content)}"
-        if self.length is not None:
-            headers["Content_Length"] = str(self.length) if self.length >= 0 else ""
-        if self.digest is not None:
-            headers["Repr_Digest"] = f"sha-256=:{b64encode(sha256(self.digest).digest()).decode()}:"
-        raw = self.answer(
-            status,
-            self.content[first:],
-            Content_Type="application/zip",
-            ETag='"v"',
-            Content_Disposition='attachment; filename="notes.zip"',
-            **headers,
-        )
-        return raw[: len(raw) - len(self.content[first:]) + self.cuts.pop(0)] if self.cuts else raw
 
 
 def named(folder):

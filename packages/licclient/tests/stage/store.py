@@ -1,4 +1,4 @@
-"""A download endpoint behind an update check, which resumes, cuts and refuses as it is told."""
+"""A download endpoint behind an update check, which resumes, cuts and refuses as configured."""
 
 import random
 
@@ -8,12 +8,21 @@ CONTENT = random.Random(1).randbytes(300_000)
 
 
 class Store:
-    """A download endpoint that resumes, cuts and refuses as told, behind an update check that offers 2.0."""
+    """The endpoint; a header that is empty is not sent.
+
+    Attributes:
+        cuts: After how many bytes each of the next responses breaks off.
+        refusals: Status and code of the next responses.
+        length: Another Content-Length than the content's; none for a negative one.
+        manifest: The signed manifest that the update check carries.
+    """
 
     def __init__(self, service, answer) -> None:
         self.service, self.answer = service, answer
         self.content, self.etag, self.digest = CONTENT, '"v2"', digest(CONTENT)
         self.disposition = 'attachment; filename="notes-2.0.zip"'
+        self.version, self.manifest = "2.0", ""
+        self.length: int | None = None
         self.cuts: list[int] = []
         self.refusals: list[tuple[int, str]] = []
         self.ranges = True
@@ -23,7 +32,8 @@ class Store:
     def reply(self, request):
         """Answer update checks and downloads."""
         if request.path.endswith("update-check"):
-            return self.answer(200, self.service.listing("2.0", download_url=self.link))
+            listing = self.service.listing(self.version, download_url=self.link)
+            return self.answer(200, listing, Release_Manifest=self.manifest)
         if self.refusals:
             status, code = self.refusals.pop(0)
             return self.answer(status, {"error": code, "message": f"It is {code}."})
@@ -36,6 +46,8 @@ class Store:
         if self.ranges and wanted and request.headers.get("if-range") == self.etag:
             first, status = int(wanted.removeprefix("bytes=").removesuffix("-")), 206
             headers["Content_Range"] = f"bytes {first}-{len(self.content) - 1}/{len(self.content)}"
+        if self.length is not None:
+            headers["Content_Length"] = str(self.length) if self.length >= 0 else ""
         raw = self.answer(
             status,
             self.content[first:],
