@@ -118,6 +118,19 @@ async def test_a_refusal_does_not_wait_for_the_body(site, alice):
 
 
 @sqlite_only
+async def test_an_encoded_body_is_refused(site, world):
+    """415 for any Content-Encoding, also of a body that would be good; no slot is taken."""
+    key = world.key()
+    body = gzip.compress(json.dumps({"license_key": key, "domain": "a.example", "ip": "192.0.2.1"}).encode())
+    for encoding in ("gzip", "x-gzip", "deflate", "br", "zstd", "identity", "gzip, gzip", ""):
+        headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+        status, told, answer = await site.call("POST", VERIFY, data=body, headers=headers)
+        assert (status, answer["error"]) == (415, "unsupported_media_type"), encoding
+        assert told["Accept-Encoding"] == "identity"
+    assert world.held(key) == []
+
+
+@sqlite_only
 async def test_a_body_is_asked_for_once(site, world):
     """A client that waits for `100 Continue` gets it where its body is wanted, and then its verdict."""
     body = json.dumps({"license_key": world.key(), "domain": "a.example", "ip": "192.0.2.1"}).encode()

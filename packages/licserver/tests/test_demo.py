@@ -2,7 +2,6 @@
 
 import re
 import signal
-import urllib.request
 
 import pytest
 
@@ -56,7 +55,10 @@ def test_a_demo_that_is_ended_while_it_starts_leaves_nothing_behind(demo, tempor
 
 
 def test_a_demo_serves_its_keys_and_leaves_nothing_behind(demo, temporary, tmp_path):
-    """Whatever LICSERVER_* is set to, it prints working commands with three keys, and removes its folder."""
+    """Whatever LICSERVER_* is set to, it prints commands with three keys, and removes its folder at the end.
+
+    That the commands work is tested in `tests/test_demo.py`.
+    """
     own = {
         "LICSERVER_DATA_DIR": str(tmp_path / "own"),
         "LICSERVER_DATABASE_URL": "postgresql://nowhere/x",
@@ -71,35 +73,8 @@ def test_a_demo_serves_its_keys_and_leaves_nothing_behind(demo, temporary, tmp_p
         assert "real.example" not in text
         assert text.count(f"--server {address} ") == 5
         assert [path.name[:15] for path in temporary.iterdir()] == ["licserver-demo-"]
-        active, expired, revoked = dict.fromkeys(re.findall(r"CP(?:-[A-Z0-9]{6}){5}", text))
-
-        def ask(key):
-            query = f"license_key={key}&slug=demo-notes&current_version=1.0.0&domain=a"
-            request = urllib.request.Request(f"{address}/api/v1/update-check?{query}")  # noqa: S310 - our own
-            try:
-                with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - the same
-                    return answer.status, answer.read().decode()
-            except urllib.error.HTTPError as refusal:
-                with refusal:
-                    return refusal.code, refusal.read().decode()
-
-        status, body = ask(active)
-        assert (status, '"version":"1.1.0"' in body) == (200, True)
-        assert ask(expired)[0] == 401
-        assert "license_expired" in ask(expired)[1]
-        assert "invalid_license" in ask(revoked)[1]
-        link = re.search(r'"download_url":"([^"]+)"', body)
-        assert link is not None
-        with urllib.request.urlopen(link[1], timeout=20) as answer:  # noqa: S310 - the same
-            assert answer.read(2) == b"PK"
+        assert len(set(re.findall(r"CP(?:-[A-Z0-9]{6}){5}", text))) == 3
         process.terminate()
         assert process.wait(20) == 0
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "own").exists()
-
-
-def test_a_misspelt_setting_is_told_by_the_demo_too(cli, monkeypatch):
-    """An unknown LICSERVER_* variable is an error in every command."""
-    monkeypatch.setenv("LICSERVER_BASEURL", "x")
-    err = cli("demo", expect=2)
-    assert err == "licserver: unknown setting LICSERVER_BASEURL; did you mean LICSERVER_BASE_URL?\n"

@@ -77,8 +77,9 @@ def test_secrets_can_come_from_the_environment_and_then_touch_no_disk(tmp_path):
 
 
 GOOD = new_secrets()
-BROKEN = {
+BROKEN: dict[str, str | bytes] = {
     "nothing": "",
+    "no text": b"\xff\xfe",
     "no JSON": "{",
     "a list": "[]",
     "null": "null",
@@ -88,6 +89,9 @@ BROKEN = {
     "no link secrets": json.dumps({**GOOD, "link_secrets": []}),
     "a short link secret": json.dumps({**GOOD, "link_secrets": [{"id": "x", "secret": "AAAA"}]}),
     "link secrets of another shape": json.dumps({**GOOD, "link_secrets": {"id": "x"}}),
+    "a link secret whose id is no text": json.dumps(
+        {**GOOD, "link_secrets": [{**GOOD["link_secrets"][0], "id": 7}]}
+    ),
 }
 
 
@@ -95,18 +99,12 @@ BROKEN = {
 def test_broken_secrets_are_refused_without_a_word_of_them(text, tmp_path):
     """The message names the file and nothing that stands in it; the file is left as it is."""
     file = tmp_path / "secrets.json"
-    file.write_text(text)
+    content = text if isinstance(text, bytes) else text.encode()
+    file.write_bytes(content)
     with pytest.raises(VaultError, match=re.escape(str(file))) as refusal:
         open_vault(Settings(data_dir=tmp_path))
     assert GOOD["seal_secret"] not in str(refusal.value)
-    assert file.read_text() == text
-
-
-def test_secrets_that_are_no_text_are_refused(tmp_path):
-    """Bytes of another kind are told like everything else."""
-    (tmp_path / "secrets.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(VaultError):
-        open_vault(Settings(data_dir=tmp_path))
+    assert file.read_bytes() == content
 
 
 def test_a_database_refuses_other_secrets(tmp_path):
@@ -165,16 +163,6 @@ def test_sealing_twice_gives_two_texts_and_indexing_twice_one():
     assert len(vault.license_id("\ud800")) == 16
 
 
-def test_nothing_secret_is_shown():
-    """Vaults and link secrets can be printed into any log."""
-    held = new_secrets()
-    vault = read_vault(json.dumps(held), "test")
-    secrets = (vault.index_secret, vault.seal_secret, vault.link_secrets[0].secret)
-    shown = repr(vault) + str(vault.link_secrets)
-    assert not any(repr(secret) in shown or secret.hex() in shown for secret in secrets)
-    assert held["index_secret"] not in shown
-
-
 def test_what_a_killed_writer_left_is_removed(tmp_path):
     """A whole copy of the secrets: gone with the next change, unless somebody may still be writing it."""
     settings = Settings(data_dir=tmp_path)
@@ -201,11 +189,3 @@ def test_the_name_of_the_secrets_survives_a_power_cut(tmp_path, monkeypatch):
     change_secrets(settings, lambda held: held.update(of_another_version=1))
     assert [folder for folder, _ in synced] == [tmp_path, tmp_path]
     assert synced[0][1] != synced[1][1] == (tmp_path / "secrets.json").read_bytes()
-
-
-def test_a_link_secret_is_named_by_a_text():
-    """A file edited by hand is refused when it is read, and not when the first link is signed."""
-    held = new_secrets()
-    held["link_secrets"][0]["id"] = 7
-    with pytest.raises(VaultError, match="does not hold licserver's secrets"):
-        read_vault(json.dumps(held), "test")
