@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from harness import chromium
-from harness.flavours import Client, opened
+from harness.flavours import opened
 from harness.shop import PRODUCT, SLUG, Open
 from harness.world import MovableClock, Server, World, utc
+from licclient import LicenseClient
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -87,7 +88,7 @@ def open_client(flavour: str, server: Server, tmp_path: Path, clock: MovableCloc
     with ExitStack() as stack:
         count = 0
 
-        def open_one(**settings: Any) -> Client:
+        def open_one(**settings: Any) -> LicenseClient:
             nonlocal count
             count += 1
             state = {"state_dir": tmp_path / f"state-{count}", "clock": clock}

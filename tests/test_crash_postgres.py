@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from harness.engines import Postgres
-from harness.ledger import Caller, Ledger, assert_promises_kept, await_load
-from harness.programs import SCRIPTS, run, serving_process
+from harness.ledger import assert_promises_kept, call_until_killed
+from harness.programs import licserver, serving_process
 
 pytestmark = pytest.mark.crash
 CRASHES = int(os.environ.get("LICENSING_POSTGRES_CRASHES", "2"))  # `nox -s crash` asks for 20
-CALLERS, KEYS, SLOTS = 8, 12, 5
+KEYS, SLOTS = 12, 5
 BACK_WITHIN = 5.0
 """Seconds from the database's return to the first good answer."""
 
@@ -34,30 +34,16 @@ def test_what_was_promised_outlives_a_kill_of_the_database(durable: Postgres, tm
         "LICSERVER_DATA_DIR": str(tmp_path / "data"),
         "LICSERVER_DATABASE_URL": durable.url(database),
     }
-
-    def vendor(*arguments: str) -> str:
-        done = run([str(SCRIPTS / "licserver"), *arguments], home, None, **environ)
-        assert done.returncode == 0, done
-        return done.stdout
-
-    vendor("db", "upgrade")
-    vendor("product", "add", "app", "--name", "App", "--environment", "domain")
+    licserver(home, "db", "upgrade", **environ)
+    licserver(home, "product", "add", "app", "--name", "App", "--environment", "domain", **environ)
     admitted = 0
     with serving_process(["serve", "--port", "0"], home, None, **environ) as (process, printed):
         port = int(printed.rpartition(":")[2])
         for crash in range(CRASHES + 1):  # the first may come before anybody is in
-            issued = vendor("license", "issue", "app", "--slots", str(SLOTS), "--count", str(KEYS), "--json")
-            keys = json.loads(issued)["license_keys"]
-            ledger = Ledger()
-            callers = [Caller(port, keys, ledger, f"c{crash}-{number}") for number in range(CALLERS)]
-            for caller in callers:
-                caller.start()
-            # The moment of the kill is what is varied.
-            await_load(ledger, callers, random.randint(KEYS + 1, 4 * KEYS) if crash else 0)
-            time.sleep(random.uniform(0, 0.02))
-            durable.crash()
-            for caller in callers:
-                caller.join()
+            terms = ("--slots", str(SLOTS), "--count", str(KEYS))
+            keys = licserver(home, "license", "issue", "app", *terms, **environ).split()
+            admissions = random.randint(KEYS + 1, 4 * KEYS) if crash else 0
+            ledger = call_until_killed(port, keys, f"c{crash}", admissions, durable.crash)
             durable.start()
             _await_return(port, keys[0])
             assert_promises_kept(ledger, _held(durable, database, crash), keys, SLOTS)

@@ -7,23 +7,22 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 import trustme
 import yaml  # type: ignore[import-untyped]
 
-from harness.programs import environment, run, serving_process
+from harness.programs import SCRIPTS, environment, licserver, serving_process
 from licclient import LicenseClient, ServiceUnavailable, Source
 
 pytestmark = pytest.mark.system_tools
 DEPLOY = Path(__file__).parents[1] / "deploy"
-SCRIPTS = Path(sys.executable).parent
 
 
 def tool(name: str) -> str:
@@ -32,6 +31,12 @@ def tool(name: str) -> str:
     if found is None:
         pytest.skip(f"there is no {name} here; .ci/run installs it where apt has it")
     return found
+
+
+def use(name: str, *arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end."""
+    command = [tool(name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
 
 
 def free_port() -> int:
@@ -59,12 +64,7 @@ def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_understands_each_unit(name: str, units: Path) -> None:
     """`systemd-analyze verify` finds nothing to say."""
-    done = subprocess.run(
-        [tool("systemd-analyze"), "verify", "--man=no", units / name],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = use("systemd-analyze", "verify", "--man=no", units / name)
     about_ours = [line for line in done.stderr.splitlines() if "licserver" in line]
     assert (done.returncode, about_ours) == (0, []), done.stderr
 
@@ -72,12 +72,7 @@ def test_systemd_understands_each_unit(name: str, units: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in UNITS if name.endswith(".service")])
 def test_each_service_can_do_little_harm(name: str, units: Path) -> None:
     """`systemd-analyze security` gives at most 1.5 of 10 points for what an intruder could reach."""
-    done = subprocess.run(
-        [tool("systemd-analyze"), "security", "--offline=true", "--threshold=15", units / name],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = use("systemd-analyze", "security", "--offline=true", "--threshold=15", units / name)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 
 
@@ -86,24 +81,19 @@ def test_each_service_can_do_little_harm(name: str, units: Path) -> None:
 
 def test_the_container_file_holds_to_good_practice() -> None:
     """Hadolint finds nothing."""
-    done = subprocess.run(
-        [tool("hadolint"), DEPLOY / "Containerfile"], capture_output=True, text=True, check=False
-    )
+    done = use("hadolint", DEPLOY / "Containerfile")
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_compose_file_is_one(tmp_path: Path) -> None:
     """docker-compose reads it, and refuses it without the settings that it needs."""
-    command: list[Any] = [tool("docker-compose"), "-f", DEPLOY / "compose.yaml", "--env-file"]
+    compose = ("docker-compose", "-f", DEPLOY / "compose.yaml", "--env-file")
     settings = tmp_path / "settings"
     settings.write_text("BASE_URL=https://l.example\nDATABASE_PASSWORD=hunter2\nSTORE_PASSWORD=hunter3\n")
-    done = subprocess.run([*command, settings, "config"], capture_output=True, text=True, check=False)
+    done = use(*compose, settings, "config")
     assert done.returncode == 0, done.stderr
     assert "postgresql://licserver:hunter2@database/licserver" in done.stdout
-    empty = subprocess.run(
-        [*command, DEPLOY / "compose.env", "config"], capture_output=True, text=True, check=False
-    )
-    assert empty.returncode != 0
+    assert use(*compose, DEPLOY / "compose.env", "config").returncode != 0
 
 
 def test_each_container_is_confined() -> None:
@@ -204,13 +194,7 @@ def test_the_proxies_read_their_files(tmp_path: Path, authority: trustme.CA) -> 
         PROXIES[name].configure(folder, here)
         command = PROXIES[name].command(folder)
         command = [*arguments, *(command[1:] if name == "caddy" else command)]
-        done = subprocess.run(
-            [tool(name), *command],
-            env=environment(tmp_path / "home"),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = use(name, *command, env=environment(tmp_path / "home"))
         assert done.returncode == 0, done.stderr
         assert "[warn]" not in done.stderr
 
@@ -271,15 +255,9 @@ def test_a_signed_verify_through_a_proxy(
     folder, home = tmp_path / name, tmp_path / "home"
     folder.mkdir()
     PROXIES[name].configure(folder, here)
-
-    def command(*arguments: str) -> str:
-        done = run([str(SCRIPTS / "licserver"), *arguments], home, None, **settings)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    command("product", "add", "app", "--name", "App")
-    pin = command("signing-key", "add").split()[-1]
-    key = command("license", "issue", "app", "--slots", "2")
+    licserver(home, "product", "add", "app", "--name", "App")
+    pin = licserver(home, "signing-key", "add", **settings).split()[-1]
+    key = licserver(home, "license", "issue", "app", "--slots", "2")
     with running([program, *PROXIES[name].command(folder)], folder, here["port"]) as printed:
         app: dict[str, Any] = {
             "slug": "app",
@@ -293,7 +271,7 @@ def test_a_signed_verify_through_a_proxy(
                 assert (found.source, found.authenticated) == (Source.SERVER, True)
                 assert client.check_for_update(key) is None
             assert _ask(base, authority, key, {"X-Forwarded-For": "198.51.100.9"}) == 200
-            shown = json.loads(command("license", "show", key, "--json"))
+            shown = json.loads(licserver(home, "license", "show", key, "--json"))
             assert [one["ip"] for one in shown["activations"]] == ["127.0.0.1", "127.0.0.1"]
             assert _ask(base, authority, key, {}, "/admin/api/v1/licenses") == 404
             assert _ask(base, authority, key, {}, "/console") == 404
@@ -368,20 +346,12 @@ def _ask(
     base: str, authority: trustme.CA, key: str, headers: dict[str, str], path: str = "/api/v1/licenses/verify"
 ) -> int:
     """Ask with plain means; returns the status. The key stands in the query of whatever is not a verify."""
-    import urllib.error  # noqa: PLC0415 - for this one
-    import urllib.request  # noqa: PLC0415
-
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    body = None
-    url = f"{base}{path}?license_key={key}&slug=app&current_version=1&domain=x"
     if path.endswith("verify"):
-        url = base + path
-        body = json.dumps({"license_key": key, "domain": "second.example", "ip": "192.0.2.1"}).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})  # noqa: S310 - ours
-    try:
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
-            return int(answer.status)
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code
+        body = {"license_key": key, "domain": "second.example", "ip": "192.0.2.1"}
+        answer = httpx.post(base + path, json=body, headers=headers, timeout=20, verify=context)
+    else:
+        query = {"license_key": key, "slug": "app", "current_version": "1", "domain": "x"}
+        answer = httpx.get(base + path, params=query, headers=headers, timeout=20, verify=context)
+    return answer.status_code

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.programs import SCRIPTS, run, serving_process
+from harness.programs import licserver, serving_process
 
 RESTARTS = int(os.environ.get("LICENSING_RESTARTS", "3"))  # `nox -s crash` asks for 20
 
@@ -57,15 +57,10 @@ class Caller(threading.Thread):
 @pytest.fixture
 def shop(tmp_path: Path) -> tuple[Path, str]:
     """A data folder with one product, and a key for it."""
-    data = tmp_path / "data"
-
-    def vendor(*arguments: str) -> str:
-        done = run([str(SCRIPTS / "licserver"), *arguments, "--data-dir", str(data)], tmp_path / "home")
-        assert done.returncode == 0, done
-        return done.stdout.strip()
-
-    vendor("product", "add", "app", "--name", "App", "--environment", "domain")
-    return data, vendor("license", "issue", "app")
+    home, data = tmp_path / "home", tmp_path / "data"
+    environ = {"LICSERVER_DATA_DIR": str(data)}
+    licserver(home, "product", "add", "app", "--name", "App", "--environment", "domain", **environ)
+    return data, licserver(home, "license", "issue", "app", **environ)
 
 
 def _workers(manager: subprocess.Popen[str]) -> set[int]:

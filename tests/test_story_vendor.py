@@ -1,37 +1,26 @@
 """The story of a vendor's day (issue 6), told through the command line, the API, HTTP and a browser."""
 
 import json
-import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from harness import chromium
 from harness.chromium import Visitor, browser, visiting
-from harness.programs import SCRIPTS, environment, serving_process
+from harness.programs import licserver, serving_process
 from licclient import LicenseClient, LicenseRefused, Reason
 
 PASSWORD = "four words of a sentence"
 
-Run = Callable[..., str]
-
 
 def _call(method: str, url: str, body: object = None, token: str | None = None) -> tuple[int, Any]:
     """Send a request as any program would; returns the status and what came, as JSON if it is that."""
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - our own loopback
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - the same
-            content = answer.read()
-            return answer.status, json.loads(content) if content.startswith(b"{") else content
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code, json.loads(refused.read())
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = httpx.request(method, url, json=body, headers=headers, timeout=30)
+    return answer.status_code, answer.json() if answer.content.startswith(b"{") else answer.content
 
 
 @pytest.fixture
@@ -40,31 +29,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture
-def licserver(home: Path) -> Run:
-    """The command line, as the operator uses it."""
-
-    def run(*arguments: str, stdin: str = "") -> str:
-        done = subprocess.run(
-            [str(SCRIPTS / "licserver"), *arguments],
-            env=environment(home),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
-
-
 @pytest.mark.browser
 @pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING)
-async def test_a_vendors_day(licserver: Run, home: Path, tmp_path: Path) -> None:
+async def test_a_vendors_day(home: Path, tmp_path: Path) -> None:
     """From the sale to the refund: two machines, a third one that support lets in, and the end of it."""
-    token = _open_shop(licserver, tmp_path)
+    token = _open_shop(home, tmp_path)
     with serving_process(["serve", "--port", "0"], home) as (_, printed):
         url = printed.rpartition(" ")[2]
         key, license_id = _sell(url, token)
@@ -95,7 +64,7 @@ async def test_a_vendors_day(licserver: Run, home: Path, tmp_path: Path) -> None
             rows = await support.page.locator("tbody tr").all_inner_texts()
         log = ["\t".join(row.split("\t")[1:3]) for row in rows]
         assert log == ["alice\tRevoked", "alice\tFreed a slot", "token: shop\tIssued"]
-    told = json.loads(licserver("audit", "--json"))
+    told = json.loads(licserver(home, "audit", "--json"))
     done = [(line["who"], line["action"]) for line in told][::-1]
     assert [action for _, action in done] == [
         "product.add",
@@ -109,14 +78,14 @@ async def test_a_vendors_day(licserver: Run, home: Path, tmp_path: Path) -> None
     ]
 
 
-def _open_shop(licserver: Run, folder: Path) -> str:
+def _open_shop(home: Path, folder: Path) -> str:
     """On the command line: a product, a version, somebody for support, and a token for the shop."""
     file = folder / "photo-lab-1.0.0.zip"
     file.write_bytes(b"the first version")
-    licserver("product", "add", "photo-lab", "--name", "Photo Lab", "--environment", "domain")
-    licserver("release", "publish", "photo-lab", "1.0.0", str(file))
-    licserver("user", "add", "alice", "--password-stdin", stdin=f"{PASSWORD}\n")
-    made = json.loads(licserver("token", "create", "shop", "--scope", "write", "--json"))
+    licserver(home, "product", "add", "photo-lab", "--name", "Photo Lab", "--environment", "domain")
+    licserver(home, "release", "publish", "photo-lab", "1.0.0", str(file))
+    licserver(home, "user", "add", "alice", "--password-stdin", stdin=f"{PASSWORD}\n")
+    made = json.loads(licserver(home, "token", "create", "shop", "--scope", "write", "--json"))
     token: str = made["token"]
     return token
 

@@ -1,8 +1,7 @@
 """The real client against the real server: verifying, with a clock that moves when told."""
 
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 from harness.engines import both_engines
 from harness.flavours import both_flavours
 from harness.shop import NAME, SLUG, Open
+from harness.threads import call_at_once
 from harness.world import MovableClock, Server, World
 from licclient import (
-    LicclientError,
     License,
     LicenseClient,
     LicenseRefused,
@@ -81,38 +80,7 @@ def test_a_slot_for_each_machine(shop: World, open_client: Open) -> None:
     assert machines[2].verify(key).source is Source.SERVER
 
 
-def test_an_installation_keeps_its_slot(
-    shop: World, open_client: Open, clock: MovableClock, tmp_path: Path
-) -> None:
-    """The installation id lasts: re-verifying for weeks takes no second slot."""
-    key = shop.new_key(SLUG, slots=1)
-    for _ in range(5):
-        assert open_client(state_dir=tmp_path / "one").verify(key).source is Source.SERVER
-        clock.forward(days=7)
-    assert len(shop.activations(key)) == 1
-
-
 # --- races (D-08) -----------------------------------------------------------------------------
-
-
-def _all_at_once(calls: list[Callable[[], License]]) -> list[License | LicclientError]:
-    """Make all calls in the same moment, each on a thread of its own."""
-    gate = threading.Barrier(len(calls))
-    results: list[License | LicclientError] = []
-
-    def call(one: Callable[[], License]) -> None:
-        gate.wait()
-        try:
-            results.append(one())
-        except LicclientError as problem:
-            results.append(problem)
-
-    threads = [threading.Thread(target=call, args=(one,)) for one in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 @both_engines
@@ -127,7 +95,7 @@ def test_many_machines_race_for_the_last_slots(
             stack.enter_context(LicenseClient(server.url, state_dir=tmp_path / f"{number}", clock=clock))
             for number in range(16)
         ]
-        results = _all_at_once([lambda machine=machine: machine.verify(key) for machine in machines])  # type: ignore[misc]
+        results = call_at_once([partial(machine.verify, key) for machine in machines])
     assert sum(isinstance(result, License) for result in results) == 5
     refusals = [result.reason for result in results if isinstance(result, LicenseRefused)]
     assert refusals == [Reason.ENVIRONMENT] * 11
@@ -145,6 +113,6 @@ def test_one_machine_calls_many_times_at_once(
             stack.enter_context(LicenseClient(server.url, state_dir=tmp_path / "shared", clock=clock))
             for _ in range(16)
         ]
-        results = _all_at_once([lambda one=one: one.verify(key) for one in processes])  # type: ignore[misc]
+        results = call_at_once([partial(one.verify, key) for one in processes])
     assert [type(result) for result in results] == [License] * 16
     assert len(shop.activations(key)) == 1

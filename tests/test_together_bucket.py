@@ -7,11 +7,10 @@ import obstore
 import pytest
 
 from harness.bucket import S3Server
-from harness.flavours import Client
 from harness.shop import Open
 from harness.sockets import Cable
 from harness.world import Server, World
-from licclient import ServiceUnavailable, Update
+from licclient import LicenseClient, ServiceUnavailable, Update
 from licserver.artifacts.bucket import ArtifactBucket
 
 SLUG = "photo-lab"
@@ -51,13 +50,13 @@ def server(world: World) -> Iterator[Server]:
 
 
 @pytest.fixture
-def client(open_client: Open) -> Client:
+def client(open_client: Open) -> LicenseClient:
     """An app's client."""
     return open_client()
 
 
 @pytest.fixture
-def update(world: World, client: Client) -> Update:
+def update(world: World, client: LicenseClient) -> Update:
     """The offer of the new version."""
     update = client.check_for_update(world.new_key(SLUG))
     assert update is not None
@@ -77,7 +76,7 @@ def _bucket(world: World) -> tuple[ArtifactBucket, str]:
 
 
 def test_a_download_out_of_a_bucket(
-    world: World, server: Server, client: Client, update: Update, tmp_path: Path
+    world: World, server: Server, client: LicenseClient, update: Update, tmp_path: Path
 ) -> None:
     """The customer gets the vendor's file under the vendor's name, whichever way it comes."""
     path = client.download(update, tmp_path / "downloads").path
@@ -87,7 +86,7 @@ def test_a_download_out_of_a_bucket(
 
 
 def test_a_cable_to_the_bucket_cut_half_way(
-    world: World, server: Server, cable: Cable, client: Client, update: Update, tmp_path: Path
+    world: World, server: Server, cable: Cable, client: LicenseClient, update: Update, tmp_path: Path
 ) -> None:
     """The download goes on where it stopped, and the file is the vendor's to the last byte."""
     cable.cut_after = [SIZE // 8]  # a piece is twice as long
@@ -103,7 +102,7 @@ def test_a_cable_to_the_bucket_cut_half_way(
 
 @pytest.mark.slow  # the client waits the five seconds of Retry-After
 def test_a_file_that_is_lost(
-    world: World, server: Server, client: Client, update: Update, tmp_path: Path
+    world: World, server: Server, client: LicenseClient, update: Update, tmp_path: Path
 ) -> None:
     """The customer's app is told to try later; when the file is back, it gets it."""
     bucket, key = _bucket(world)

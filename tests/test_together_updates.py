@@ -4,33 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.flavours import both_flavours, opened
-from harness.shop import MIB, NAME, PRODUCT, SLUG, Open
+from harness.shop import MIB, PRODUCT, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
-
-# --- updates ----------------------------------------------------------------------------------
-
-
-def test_one_check_in_twelve_hours(
-    shop: World, server: Server, open_client: Open, clock: MovableClock, tmp_path: Path
-) -> None:
-    """For twelve hours the offer is remembered, also by another process (D-46, D-48)."""
-    key = shop.new_key(SLUG)
-    update = open_client(state_dir=tmp_path / "one").check_for_update(key)
-    assert update is not None
-    assert (update.name, update.version, update.changelog) == (NAME, "1.1.0", "Export.")
-    shop.publish(SLUG, "1.2.0", "2026-11-20T12:00:00Z")
-    clock.forward(hours=11, minutes=59)
-    again = open_client(state_dir=tmp_path / "one").check_for_update(key)
-    assert again is not None
-    assert again.version == "1.1.0"
-    assert server.checks == 1
-    clock.forward(hours=1, minutes=30)  # beyond twelve hours and their jitter
-    later = open_client(state_dir=tmp_path / "one").check_for_update(key)
-    assert later is not None
-    assert later.version == "1.2.0"
-    assert server.checks == 2
-
 
 # --- downloads --------------------------------------------------------------------------------
 
@@ -79,20 +55,6 @@ def test_a_cable_pulled_half_way(
     assert rest is not None
     assert rest.startswith("bytes=")
     assert 0 < int(rest.removeprefix("bytes=").removesuffix("-")) < len(content)
-
-
-def test_a_link_that_ran_out(
-    shop: World, server: Server, open_client: Open, clock: MovableClock, tmp_path: Path
-) -> None:
-    """An offer remembered for hours still downloads: a fresh link is fetched first (D-48)."""
-    client, key = open_client(), shop.new_key(SLUG)
-    client.check_for_update(key)
-    clock.forward(hours=5)
-    update = client.check_for_update(key)
-    assert update is not None
-    assert client.download(update, tmp_path).path.read_bytes() == shop.files["1.1.0"]
-    assert server.downloads == [200]
-    assert server.checks == 2
 
 
 def test_replaced_before_the_download(shop: World, server: Server, open_client: Open, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 
-from harness.flavours import Client, both_flavours, opened
+from harness.flavours import both_flavours, opened
 from harness.oracle import Answered, Asked, Signer
 from harness.sockets import Replay
 from harness.vectors import LINK, Case, load, parameters
@@ -22,6 +22,7 @@ from licclient import (
     InvalidRequest,
     LicclientError,
     License,
+    LicenseClient,
     LicenseRefused,
     ServiceUnavailable,
     Source,
@@ -73,7 +74,7 @@ def _settings(case: Case, tmp_path: Path, clock: MovableClock) -> dict[str, Any]
     return settings
 
 
-def _call(client: Client, case: Case) -> Any:
+def _call(client: LicenseClient, case: Case) -> Any:
     """Make the case's call; an error is a result like others."""
     key = _asks(case)["license_key"]
     if not case.request["path"].endswith("/verify"):
@@ -138,7 +139,7 @@ def test_over_a_socket_it_is_the_same(case: Case, flavour: str, tmp_path: Path, 
     ):
         result = _call(client, case)
     assert _described(result) == _expected(case)
-    assert len(server.asked) == 1
+    assert server.count == 1
 
 
 def _expected(case: Case) -> dict[str, Any]:

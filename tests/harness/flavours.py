@@ -1,57 +1,31 @@
-"""Both clients behind one face, so that a story is told once and played twice."""
+"""Both clients behind one interface, so that a story is told once and played twice."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, cast
 
 import pytest
 
-from licclient import AsyncLicenseClient, Downloaded, License, LicenseClient, Update
+from licclient import AsyncLicenseClient, LicenseClient
 
 both_flavours = pytest.mark.parametrize("flavour", ["sync", "async"], indirect=True)
 
 
-class Client(Protocol):
-    """What the stories do with a client."""
-
-    def verify(self, key: str, recheck: bool = False) -> License:
-        """As `LicenseClient.verify`."""
-        ...
-
-    def check_for_update(self, key: str, force: bool = False) -> Update | None:
-        """As `LicenseClient.check_for_update`."""
-        ...
-
-    def download(self, update: Update, to: Path, progress: Any = None) -> Downloaded:
-        """As `LicenseClient.download`."""
-        ...
-
-
 class Awaited:
-    """The asynchronous client, each call run to its end on one event loop that lives on."""
+    """The asynchronous client; each call runs to its end on one event loop."""
 
     def __init__(self, runner: asyncio.Runner, client: AsyncLicenseClient) -> None:
-        self._runner = runner
-        self._client = client
+        self._runner, self._client = runner, client
 
-    def verify(self, key: str, recheck: bool = False) -> License:
-        """Await the twin."""
-        return self._runner.run(self._client.verify(key, recheck))
-
-    def check_for_update(self, key: str, force: bool = False) -> Update | None:
-        """Await the twin."""
-        return self._runner.run(self._client.check_for_update(key, force))
-
-    def download(self, update: Update, to: Path, progress: Any = None) -> Downloaded:
-        """Await the twin."""
-        return self._runner.run(self._client.download(update, to, progress))
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        return lambda *args, **named: self._runner.run(method(*args, **named))
 
 
 @contextmanager
-def opened(flavour: str, base_url: str, **settings: Any) -> Iterator[Client]:
-    """Open a client of a flavour, ``sync`` or ``async``, for a block."""
+def opened(flavour: str, base_url: str, **settings: Any) -> Iterator[LicenseClient]:
+    """Open a client of a flavour, ``sync`` or ``async``, for a block; both have the synchronous methods."""
     if flavour == "sync":
         with LicenseClient(base_url, **settings) as client:
             yield client
@@ -59,6 +33,6 @@ def opened(flavour: str, base_url: str, **settings: Any) -> Iterator[Client]:
     with asyncio.Runner() as runner:
         twin = AsyncLicenseClient(base_url, **settings)
         try:
-            yield Awaited(runner, twin)
+            yield cast("LicenseClient", Awaited(runner, twin))
         finally:
             runner.run(twin.aclose())

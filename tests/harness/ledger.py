@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -29,14 +30,12 @@ class Caller(threading.Thread):
         port: The server's, on loopback.
         keys: Whose slots.
         ledger: Where the answers are noted.
-        name: Of all its environments the beginning.
-        patience: Seconds in which it goes on in spite of being told that the service is not available.
+        name: The beginning of its environments' names.
     """
 
-    def __init__(self, port: int, keys: list[str], ledger: Ledger, name: str, patience: float = 0.0) -> None:
+    def __init__(self, port: int, keys: list[str], ledger: Ledger, name: str) -> None:
         super().__init__(name=name)
         self._port, self._keys, self._ledger = port, keys, ledger
-        self._until = time.monotonic() + patience
 
     def run(self) -> None:
         """Call until a call gets no answer."""
@@ -53,17 +52,28 @@ class Caller(threading.Thread):
                 break
             told = {200: self._ledger.admitted, 403: self._ledger.refused, 503: self._ledger.unknown}
             told[response.status][key].add(domain)
-            if response.status == HTTPStatus.SERVICE_UNAVAILABLE and time.monotonic() > self._until:
+            if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
                 break
         connection.close()
 
 
-def await_load(ledger: Ledger, callers: list[Caller], admissions: int) -> None:
-    """Wait until so many were told that they are in, or nobody calls any more."""
+def call_until_killed(
+    port: int, keys: list[str], name: str, admissions: int, kill: Callable[[], None]
+) -> Ledger:
+    """Let eight callers claim slots, and kill what answers them after so many admissions."""
+    ledger = Ledger()
+    callers = [Caller(port, keys, ledger, f"{name}-{number}") for number in range(8)]
+    for caller in callers:
+        caller.start()
     while sum(map(len, list(ledger.admitted.values()))) < admissions and any(
         caller.is_alive() for caller in callers
     ):
         time.sleep(0.001)
+    time.sleep(random.uniform(0, 0.02))  # the moment of the kill varies
+    kill()
+    for caller in callers:
+        caller.join()
+    return ledger
 
 
 def assert_promises_kept(ledger: Ledger, held: set[str], keys: list[str], slots: int) -> None:

@@ -19,18 +19,26 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def run(
-    command: list[str], home: Path, cwd: Path | None = None, **environ: str
+    command: list[str], home: Path, cwd: Path | None = None, *, stdin: str = "", **environ: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     return subprocess.run(
         command,
         env=environment(home, **environ),
         cwd=cwd,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def licserver(home: Path, *arguments: str, stdin: str = "", **environ: str) -> str:
+    """Run a command of ``licserver``, which must succeed; return what it printed."""
+    done = run([str(SCRIPTS / "licserver"), *arguments], home, None, stdin=stdin, **environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from harness.flavours import Client
+from licclient import LicenseClient
 
 SLUG, NAME = "photo-lab", "Photo Lab"
 MIB = 1 << 20
 
-Open = Callable[..., Client]
+Open = Callable[..., LicenseClient]
 """Opens a client; settings that differ from the stories' are given by name."""
 
 PRODUCT: dict[str, Any] = {
