@@ -1,11 +1,13 @@
 """Fixtures of the cross-package tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
 
 from harness import chromium
 from harness.flavours import opened
@@ -19,6 +21,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if chromium.PROGRAM is None:
         terminalreporter.section("no browser", sep="!", red=True, bold=True)
         terminalreporter.line(chromium.MISSING, red=True, bold=True)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def program() -> AsyncIterator[Browser]:
+    """One chromium for a module's tests; each opens a window of its own."""
+    async with chromium.browser() as running:
+        yield running
 
 
 @pytest.fixture

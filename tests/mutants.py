@@ -23,7 +23,7 @@ PACKAGES: Final = {
     "licserver": {
         "domain/decisions": _RULES,
         "domain/environments": _RULES,
-        "protocol/download_links": ("signing",),
+        "protocol/download_links": ("signing", "rotation"),
         "protocol/response_signatures": ("signatures",),
         "protocol/ed25519_keys": ("keys",),
         "protocol/release_manifests": ("manifest",),

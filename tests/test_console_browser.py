@@ -2,11 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from harness import chromium
@@ -36,13 +35,6 @@ class Shop(NamedTuple):
     server: Server
     pages: dict[str, str]
     alice: tuple[str, str]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def program() -> AsyncIterator[Browser]:
-    """One chromium for all of these tests; each opens a window of its own."""
-    async with chromium.browser() as running:
-        yield running
 
 
 @pytest.fixture

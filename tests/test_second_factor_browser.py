@@ -1,10 +1,9 @@
 """The second factor in a real browser (issue 12): enrolment, sign-in with a code and with a recovery code."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from harness import chromium
@@ -18,13 +17,6 @@ pytestmark = [
     pytest.mark.skipif(chromium.PROGRAM is None, reason=chromium.MISSING),
     pytest.mark.asyncio(loop_scope="module"),
 ]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def program() -> AsyncIterator[Browser]:
-    """One chromium for these tests; each opens a window of its own."""
-    async with chromium.browser() as running:
-        yield running
 
 
 async def _check(visitor: Visitor) -> None:

@@ -20,8 +20,6 @@ from licclient import (
     Source,
 )
 
-# --- verify, cache and grace ------------------------------------------------------------------
-
 
 @both_flavours
 def test_a_day_without_calls(shop: World, server: Server, open_client: Open, clock: MovableClock) -> None:
@@ -41,9 +39,6 @@ def test_a_day_without_calls(shop: World, server: Server, open_client: Open, clo
     clock.forward(minutes=2)
     assert client.verify(key).source is Source.SERVER
     assert server.verifies == 2
-
-
-# --- what the vendor does in between ----------------------------------------------------------
 
 
 def test_revoked_between_two_calls(
@@ -80,9 +75,6 @@ def test_a_slot_for_each_machine(shop: World, open_client: Open) -> None:
     assert machines[2].verify(key).source is Source.SERVER
 
 
-# --- races (D-08) -----------------------------------------------------------------------------
-
-
 @both_engines
 @pytest.mark.parametrize("repetition", range(2))
 def test_many_machines_race_for_the_last_slots(
@@ -100,19 +92,3 @@ def test_many_machines_race_for_the_last_slots(
     refusals = [result.reason for result in results if isinstance(result, LicenseRefused)]
     assert refusals == [Reason.ENVIRONMENT] * 11
     assert len(shop.activations(key)) == 5
-
-
-@pytest.mark.parametrize("repetition", range(2))
-def test_one_machine_calls_many_times_at_once(
-    shop: World, server: Server, tmp_path: Path, clock: MovableClock, repetition: int
-) -> None:
-    """Sixteen processes of one installation start at once: all are let in, on one slot."""
-    key = shop.new_key(SLUG, slots=1)
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(LicenseClient(server.url, state_dir=tmp_path / "shared", clock=clock))
-            for _ in range(16)
-        ]
-        results = call_at_once([partial(one.verify, key) for one in processes])
-    assert [type(result) for result in results] == [License] * 16
-    assert len(shop.activations(key)) == 1

@@ -3,7 +3,6 @@
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from joserfc import jws
 from joserfc.jwk import OKPKey
 
 from harness.shop import SLUG, Open
-from harness.world import MovableClock, World
-from licclient import UntrustedAnswer, Update
+from harness.world import World
+from licclient import Update
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Sealer, sealed_by_keys
 
@@ -58,19 +57,3 @@ def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publis
             json.loads(document), OKPKey.import_key(ALICE.to_pem()), algorithms=["EdDSA"]
         )
     assert b'"version":"2.0"' in found.payload
-
-
-def test_a_manifest_runs_out_and_is_renewed(
-    shop: World, open_client: Open, publish: Publish, clock: MovableClock, tmp_path: Path
-) -> None:
-    """Freeze: what runs out is offered no more, also from memory; the vendor renews it, and it is again."""
-    content = publish("2.0", sealed_by_keys([ALICE], timedelta(days=30)))
-    client, key = open_client(release_keys=[ALICES]), shop.new_key(SLUG)
-    update = check(client, key)
-    assert update is not None
-    clock.forward(days=30)
-    assert check(client, key) is None
-    with pytest.raises(UntrustedAnswer, match="signed this version until"):
-        client.download(update, tmp_path / "downloads")
-    shop.vendor.renew_manifest(SLUG, "2.0", sealed_by_keys([ALICE], timedelta(days=30)))
-    assert client.download(update, tmp_path / "downloads").path.read_bytes() == content

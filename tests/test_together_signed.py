@@ -27,11 +27,11 @@ def signing_key(clock: MovableClock) -> SigningKey:
 
 @pytest.fixture
 def make_shop(make_world: Callable[..., World], signing_key: SigningKey) -> Callable[..., World]:
-    """Make a shop that holds the key, and more if told."""
+    """Make a shop that holds the key."""
 
-    def make(*more: SigningKey, **settings: str) -> World:
-        keys = [write_signing_key(key) for key in (signing_key, *more)]
-        world = make_world(secrets=json.dumps({**new_secrets(), "signing_keys": keys}), **settings)
+    def make(**settings: str) -> World:
+        secrets = new_secrets() | {"signing_keys": [write_signing_key(signing_key)]}
+        world = make_world(secrets=json.dumps(secrets), **settings)
         world.stock({"products": [PRODUCT], "licenses": []})
         return world
 
@@ -72,21 +72,6 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
         with pytest.raises(LicenseRefused) as refused:
             client.verify(key)
         assert refused.value.reason is Reason.REVOKED
-
-
-def test_keys_rotate_without_a_flag_day(
-    make_shop: Callable[..., World], flavour: str, told: dict[str, Any], clock: MovableClock
-) -> None:
-    """Old apps know the old key, new ones both: all are served, until the old key retires."""
-    newer = SigningKey(PrivateKey.generate(), clock() + timedelta(days=1))
-    both = [told["public_keys"][0], newer.private.public.text]
-    apps = [told["public_keys"], both, both[1:]]
-    shop = make_shop(newer)
-    key = shop.new_key(SLUG)
-    with shop.serving() as server:
-        for pins in apps:
-            with opened(flavour, server.url, **{**told, "public_keys": pins}) as client:
-                assert client.verify(key, recheck=True).authenticated
 
 
 def test_a_retired_key_signs_no_more(

@@ -8,8 +8,6 @@ from harness.shop import MIB, PRODUCT, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
 
-# --- downloads --------------------------------------------------------------------------------
-
 
 @both_flavours
 def test_the_update_arrives(shop: World, open_client: Open, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from licclient import (
     LicenseRefused,
     MistypedKey,
     NotActivated,
-    Reason,
-    ServiceUnavailable,
     Source,
 )
 
@@ -43,15 +41,6 @@ async def test_what_cannot_be_a_key_is_said_before_any_call(client, service, key
         await client.activate(key[:-2])
     assert (caught.value.flaw, caught.value.detail) == (KeyFlaw.TOO_SHORT, "2")
     assert str(caught.value) == "The license key is incomplete. Characters missing: 2"
-    assert service.requests == []
-
-
-async def test_without_an_activation_there_is_no_license(client, service):
-    """`verify` and `require` without a key say that there is none; an update check finds nothing."""
-    for ask in (client.verify, client.require):
-        with pytest.raises(NotActivated):
-            await ask()
-    assert await client.check_for_update() is None
     assert service.requests == []
 
 
@@ -210,19 +199,3 @@ async def test_clicks_do_not_become_calls(make_client, service, clock, key, even
     for _ in range(100):
         assert (await client.require()).source is Source.GRACE
     await eventually(lambda: service.count() == before + 1)
-
-
-async def test_require_asks_first_when_nothing_holds(client, service, clock, key):
-    """After grace, or without a cache, there is nothing to answer with before the server has spoken."""
-    service.grants()
-    await client.activate(key)
-    clock.move(hours=24 + 72)
-    assert (await client.require()).source is Source.SERVER
-    clock.move(hours=24 + 72)
-    service.goes_down()
-    with pytest.raises(ServiceUnavailable):
-        await client.require()
-    service.refuses(403, "License expired.")
-    with pytest.raises(LicenseRefused) as caught:
-        await client.require()
-    assert caught.value.reason is Reason.EXPIRED

@@ -21,7 +21,7 @@ FILE = b"the new version" * 100
 def run(service, tmp_path, capsys):
     """Run the command line in this process; returns status, standard output and standard error."""
 
-    def run(*arguments: str, server=None, json_too=True):
+    def run(*arguments: str, server=None):
         argv = ["--server", server or service.url, "--state-dir", str(tmp_path / "state"), *arguments]
         status = main(argv)
         done = capsys.readouterr()
@@ -256,16 +256,7 @@ def test_apply_and_roll_back_need_no_server(run, tmp_path, capsys):
     root = tmp_path / "app"
     for version in ("1.0", "1.1"):
         told = downloaded(tmp_path, app(version), version)
-        apply = [
-            "apply",
-            str(told.path),
-            "--version",
-            version,
-            "--sha256",
-            told.sha256.upper(),
-            "--to",
-            str(root),
-        ]
+        apply = f"apply {told.path} --version {version} --sha256 {told.sha256.upper()} --to {root}".split()
         assert main(apply) == 0
     folder = Installation(root).current.folder
     assert capsys.readouterr().out.splitlines()[-1] == str(folder)
@@ -281,9 +272,8 @@ def test_what_cannot_be_applied_is_told_in_one_line(run, tmp_path):
     good, bad = downloaded(tmp_path, app("1.0"), "1.0"), downloaded(tmp_path, b"no zip", "1.0")
 
     def apply(path, sha256, version="1.0", *more: str):
-        return run(
-            "apply", str(path), "--version", version, "--sha256", sha256, "--to", str(tmp_path / "app"), *more
-        )
+        words = f"apply {path} --version {version} --sha256 {sha256} --to {tmp_path}/app"
+        return run(*words.split(), *more)
 
     assert apply(tmp_path / "nowhere", good.sha256)[0] == 2
     assert apply(good.path, good.sha256, "../1")[0] == 2

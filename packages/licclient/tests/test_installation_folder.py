@@ -15,7 +15,7 @@ from stage.archives import HOSTILE, content_of, downloaded, entry, names, pack, 
 from stage.damage import edits
 from stage.meters import bounded
 
-from licclient import Installation, Installed, UntrustedAnswer, UnusableArchive
+from licclient import Installation, UntrustedAnswer, UnusableArchive
 from licclient._unpack import unpack
 
 needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or signals of Unix")
@@ -304,10 +304,3 @@ def test_an_app_may_work_in_another_folder_later(root, lay, monkeypatch):
     installation = Installation(root.name)
     monkeypatch.chdir("/")
     assert installation.apply(lay("1.0.0")).folder.parent == root / "versions"
-
-
-def test_making_one_opens_nothing(root):
-    """No file, no folder; and its `repr` says where it is."""
-    assert repr(Installation(root)) == f"Installation({str(root)!r})"
-    assert not root.exists()
-    assert Installed("1.0", root).folder == root

@@ -266,26 +266,22 @@ def test_checks_are_due_by_the_clock(spread, later):
 
 
 @pytest.mark.parametrize(
-    ("later", "due"),
+    ("spread", "later", "due"),
     [
-        (-CLOCK_TOLERANCE - TICK, True),
-        (-CLOCK_TOLERANCE, False),
-        (13.2 * HOUR - TICK, False),
-        (13.2 * HOUR, True),
+        (1, -CLOCK_TOLERANCE - TICK, True),
+        (1, -CLOCK_TOLERANCE, False),
+        (1, 13.2 * HOUR - TICK, False),
+        (1, 13.2 * HOUR, True),
+        (0, 12 * HOUR - TICK, False),
+        (0, 12 * HOUR, True),
     ],
 )
-def test_a_check_is_due_to_the_instant(later, due):
+def test_a_check_is_due_to_the_instant(spread, later, due):
     """A tenth of the wait is the most that is added, and five minutes the most that a clock may be behind."""
-    last = begin_round(None, START, 1)
-    assert last == Round(START, 0.1, answered=False, listing=None)
+    last = begin_round(None, START, spread)
+    assert last == Round(START, 0.1 * spread, answered=False, listing=None)
     assert is_due(last, START + later, settings()) is due
-
-
-def test_a_wait_without_spread_is_twelve_hours():
-    """For who draws a zero."""
-    last = begin_round(None, START, 0)
-    assert not is_due(last, START + 12 * HOUR - TICK, settings())
-    assert is_due(last, START + 12 * HOUR, settings())
+    assert is_due(None, START, settings())
 
 
 @pytest.mark.parametrize(
@@ -319,11 +315,6 @@ def test_newer_is_what_pep_440_calls_newer(installed, offered, newer):
 def test_a_version_can_be_compared_or_not(text, is_one):
     """By PEP 440, like everything else about versions."""
     assert is_version(text) is is_one
-
-
-def test_the_first_check_is_due():
-    """Without a last check there is nothing to wait for."""
-    assert is_due(None, START, settings())
 
 
 VOUCHED = Manifest("notes", "2.0", 1, "0" * 64, START, START)

@@ -92,18 +92,6 @@ async def test_force_asks_now(client, service, key):
     assert (await client.check_for_update(key, force=True)).version == "2.0"
 
 
-async def test_an_outage_keeps_the_offer_and_a_no_forgets_it(client, service, clock, key):
-    """An answer that never came changes nothing that was known; the server's no does."""
-    service.offers()
-    await client.check_for_update(key)
-    service.goes_down()
-    assert await client.check_for_update(key, force=True) is None
-    assert (await client.check_for_update(key)).version == "2.0"
-    service.says(401, {"error": "license_expired", "message": "No."})
-    assert await client.check_for_update(key, force=True) is None
-    assert await client.check_for_update(key) is None
-
-
 async def test_a_check_is_due_after_the_first_success(client, service, key):
     """A key that was refused when the app started is checked again right after it is accepted (D-46)."""
     service.says(401, {"error": "invalid_license", "message": "No."})

@@ -1,12 +1,16 @@
 """`verify` over a real socket and a real disk, as an app calls it; the rules are in `test_policy`."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
+from functools import partial
 
 import pytest
+from stage.flavours import both
 
+from harness.threads import call_at_once
 from licclient import (
     InvalidRequest,
     License,
+    LicenseClient,
     LicenseRefused,
     LicenseState,
     Reason,
@@ -34,13 +38,6 @@ async def test_the_request_is_the_specified_one(make_client, service, key):
     assert asked.headers["user-agent"].startswith("licclient/")
 
 
-async def test_what_a_person_typed_is_repaired(client, service, key):
-    """White space and lower case never reach the server (D-02)."""
-    service.grants()
-    await client.verify(f"  {key[:9].lower()} {key[9:]}\r\n")
-    assert service.requests[0].json["license_key"] == key
-
-
 @pytest.mark.parametrize("typed", ["", "  \t\n", "\ud800"])
 async def test_no_key_means_no_call(client, service, typed):
     """An empty or unreadable key is an invalid request, without asking anybody."""
@@ -48,9 +45,6 @@ async def test_no_key_means_no_call(client, service, typed):
         await client.verify(typed)
     assert list(caught.value.errors) == ["license_key"]
     assert service.requests == []
-
-
-# --- the product (D-44) -----------------------------------------------------------------------
 
 
 async def test_a_settings_page_says_that_the_key_is_for_another_product(make_client, service, key):
@@ -66,21 +60,6 @@ async def test_a_settings_page_says_that_the_key_is_for_another_product(make_cli
     assert status.message == "This license is for Paint, not for Notes."
 
 
-# --- the cache (D-41) -------------------------------------------------------------------------
-
-
-async def test_a_success_is_asked_for_once_a_day(make_client, service, clock, key):
-    """Within 24 hours a restarted app answers from the cache; then the server is asked again."""
-    service.grants()
-    first = await make_client().verify(key)
-    clock.move(hours=23, minutes=59)
-    again = await make_client().verify(key)
-    assert (again.source, again.checked_at) == (Source.CACHE, first.checked_at)
-    clock.move(minutes=1)
-    assert (await make_client().verify(key)).source is Source.SERVER
-    assert service.count() == 2
-
-
 async def test_recheck_asks_although_the_cache_is_fresh(client, service, key):
     """`recheck` goes to the server, and its answer is the new cache."""
     service.grants("Old")
@@ -89,34 +68,6 @@ async def test_recheck_asks_although_the_cache_is_fresh(client, service, key):
     assert (await client.verify(key)).product == "Old"
     assert (await client.verify(key, recheck=True)).product == "New"
     assert (await client.verify(key)).product == "New"
-
-
-async def test_a_refusal_removes_the_success(client, service, key):
-    """After a no, an outage does not bring the old yes back."""
-    service.grants()
-    await client.verify(key)
-    service.refuses(403, "License has been revoked.")
-    with pytest.raises(LicenseRefused):
-        await client.verify(key, recheck=True)
-    service.goes_down()
-    with pytest.raises(ServiceUnavailable):
-        await client.verify(key)
-
-
-async def test_a_malformed_request_neither_grants_nor_removes(client, service, clock, key):
-    """A 422 says nothing about the key: the cache stays, and it does not open the grace period either."""
-    service.grants()
-    await client.verify(key)
-    service.says(422, {"message": "No.", "errors": {"domain": ["Bad."]}})
-    with pytest.raises(InvalidRequest):
-        await client.verify(key, recheck=True)
-    assert (await client.verify(key)).source is Source.CACHE
-    clock.move(hours=25)
-    with pytest.raises(InvalidRequest):
-        await client.verify(key)
-
-
-# --- outages (D-40, D-42) ---------------------------------------------------------------------
 
 
 async def test_the_grace_period_begins_when_the_cache_has_run_out(client, service, clock, key):
@@ -143,24 +94,6 @@ async def test_nobody_listens(make_client, dead_url, key):
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-# --- clocks (D-43) ----------------------------------------------------------------------------
-
-
-async def test_an_end_that_was_seen_does_not_come_back(make_client, service, clock, key):
-    """Once the end was crossed, no step within the tolerance, in a new process, goes back over it."""
-    service.grants()
-    await make_client(grace=timedelta(0)).verify(key)
-    clock.move(hours=23, minutes=58)
-    await make_client(grace=timedelta(0)).verify(key)
-    service.goes_down()
-    clock.move(minutes=2, seconds=1)
-    with pytest.raises(ServiceUnavailable):
-        await make_client(grace=timedelta(0)).verify(key)
-    clock.move(seconds=-2)
-    with pytest.raises(ServiceUnavailable):
-        await make_client(grace=timedelta(0)).verify(key)
-
-
 @pytest.mark.parametrize("now", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
 async def test_in_the_first_and_in_the_last_year_nothing_breaks(make_client, service, clock, key, now):
     """A clock without a battery, or a record that somebody forged: answers and our own errors, as ever."""
@@ -173,3 +106,42 @@ async def test_in_the_first_and_in_the_last_year_nothing_breaks(make_client, ser
     assert (await client.status()).source is Source.CACHE
     assert await client.check_for_update() is None
     assert await client.check_for_update() is None
+
+
+# --- the installation's id ----------------------------------------------------------------------
+
+
+async def test_an_installation_keeps_its_id_and_shows_another_to_each_server(make_client, service, key):
+    """The id outlives restarts; two vendors cannot recognise the same installation by it."""
+    service.grants()
+    await make_client().verify(key)
+    await make_client().verify(key, recheck=True)
+    await make_client(service.url + "/other").verify(key)
+    first, again, other = (request.json["domain"] for request in service.requests)
+    assert first == again != other
+    assert len(first) == 32
+    assert int(first, 16)
+
+
+async def test_threads_that_race_for_the_first_id_agree(service, clock, key, tmp_path):
+    """Sixteen clients that start at once, with a key each, tell the server one and the same id."""
+    service.grants()
+
+    def start(number):
+        with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
+            client.verify(f"{key[:-1]}{number:X}")
+
+    assert call_at_once([partial(start, number) for number in range(16)]) == [None] * 16
+    assert len({request.json["domain"] for request in service.requests}) == 1
+    assert service.count() == 16
+
+
+@both
+async def test_a_closed_client_opens_again(make_client, service, key):
+    """Closing twice, and calling after closing, are both fine."""
+    service.grants()
+    client = make_client()
+    await client.verify(key)
+    await client.close()
+    await client.close()
+    assert (await client.verify(key, recheck=True)).source is Source.SERVER

@@ -4,7 +4,7 @@ import gc
 import threading
 
 import pytest
-from stage.hands import Later, QtHands, TkHands
+from stage.hands import QtHands, TkHands
 
 from harness.screen import without
 from licclient import LicenseClient
@@ -287,15 +287,6 @@ def test_a_skipped_version_is_offered_no_more_unasked(hands, client, shop, folde
     assert hands.kit.offer_update(client, update, folder, hands.parent) is None, "no window: this would hang"
 
 
-def test_later_means_later(hands, client, shop, folder):
-    """Nothing is remembered, and nothing downloaded."""
-    update = _offer(hands, client, folder)
-    hands.escape()
-    hands.until(lambda: not hands.is_open())
-    assert not client.is_skipped(update)
-    assert not folder.exists()
-
-
 def test_an_update_without_words_shows_no_empty_box(hands, client, service, shop, folder):
     """There is no changelog to show."""
     listing = service.listing
@@ -333,20 +324,3 @@ def test_nothing_is_cut_off_in_any_language(hands, client, shop, folder, languag
         assert hands.cut_off() == []
         hands.close_window()
         hands.until(lambda: not hands.is_open())
-
-
-def test_the_functions_wait_for_the_person(hands, client, shop, folder):
-    """`ask_for_key` and `offer_update` come back with what came of it, while the app's loop goes on."""
-    later = Later(hands)
-    later.do(lambda: hands.paste(KEY), hands.enter, _until("✓ Thank", hands), hands.enter)
-    license_ = hands.kit.ask_for_key(client, hands.parent, **ENGLISH)
-    assert license_.checked_at == client.verify().checked_at
-    update = client.check_for_update(force=True)
-    client.skip_update(update)
-    later.do(hands.enter, _until("✓ Down", hands), hands.escape)
-    file = hands.kit.offer_update(client, update, folder, hands.parent, asked=True, **ENGLISH)
-    assert file.size == len(shop.content)
-
-
-def _until(message, hands):
-    return lambda: hands.message().startswith(message)

@@ -173,12 +173,8 @@ def test_calls_hide_the_key():
 
 def test_words_that_repeat_the_key_are_masked():
     """A server that echoes the key into its messages does not get it into our exceptions."""
-    refused = read_verify(
-        Reply(403, json.dumps({"valid": False, "reason": f"{KEY.lower()} is bad"}).encode()), KEY
-    )
-    invalid = read_verify(
-        Reply(422, json.dumps({"message": KEY, "errors": {KEY: [f"x {KEY}"]}}).encode()), KEY
-    )
+    refused = read_verify(reply(403, {"valid": False, "reason": f"{KEY.lower()} is bad"}), KEY)
+    invalid = read_verify(reply(422, {"message": KEY, "errors": {KEY: [f"x {KEY}"]}}), KEY)
     assert isinstance(refused, LicenseRefused)
     assert isinstance(invalid, InvalidRequest)
     assert refused.message == "… is bad"

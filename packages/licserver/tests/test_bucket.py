@@ -156,16 +156,6 @@ async def test_the_whole_file_comes(sites, method, content):
     assert headers["ETag"].startswith('"')
 
 
-@pytest.mark.parametrize(("asked", "start", "end"), [("bytes=0-9", 0, 10), ("bytes=10000-", 10000, SIZE)])
-async def test_a_part_comes_as_a_part(sites, asked, start, end):
-    """A broken download goes on where it stopped, with the tag that came with its beginning."""
-    site, link = sites
-    etag = (await get(site, link, "HEAD"))[1]["ETag"]
-    status, headers, body = await get(site, link, headers={"Range": asked, "If-Range": etag})
-    assert (status, body) == (206, CONTENT[start:end])
-    assert headers["Content-Range"] == f"bytes {start}-{end - 1}/{SIZE}"
-
-
 async def test_streamed_answers_are_those_of_the_folder(make_world, open_site, bucket):
     """Without redirects nobody can tell a bucket from a folder: head, parts, tags and all."""
     asked = [{}, {"Range": "bytes=5-"}, {"Range": "bytes=-1"}, {"Range": "bytes=99999-"}]

@@ -10,7 +10,6 @@ import pytest
 from harness.engines import sqlite_only
 from licserver.domain.records import LicenseTerms
 from licserver.errors import SettingsError
-from licserver.settings import load_settings
 from licserver.web import create_app, rate_limits
 from licserver.web.rate_limits import WINDOW, Counter, TokenBucket
 
@@ -333,13 +332,6 @@ def test_a_missing_extra_is_told(make_world, monkeypatch):
     monkeypatch.setitem(sys.modules, "limits", None)
     with pytest.raises(SettingsError, match=r"pip install 'licserver\[redis\]'"):
         create_app(make_world(redis_url="redis://localhost").vendor)
-
-
-def test_limits_are_checked_like_all_settings(monkeypatch):
-    """A limit below zero is refused by its name."""
-    monkeypatch.setenv("LICSERVER_MISS_LIMIT", "-1")
-    with pytest.raises(SettingsError, match="LICSERVER_MISS_LIMIT"):
-        load_settings()
 
 
 @sqlite_only

@@ -10,15 +10,11 @@ from hypothesis import strategies as st
 
 from licserver.domain.decisions import DownloadRefusal
 from licserver.protocol.download_links import (
-    CLOCKS_APART,
     LINK_LIFETIME,
     LinkSecret,
     LinkSubject,
-    believed_secrets,
     read_link,
-    retires_at,
     sign_link,
-    signing_secret,
 )
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -166,22 +162,3 @@ def test_a_link_cannot_be_passed_off_as_anothers():
     assert read_link(query(OLD).replace("old1", "new1"), [NEW, OLD], NOW) is INVALID
     same_id = LinkSecret("new1", b"x" * 32)
     assert read_link(query(NEW), [same_id], NOW) is INVALID
-
-
-def test_a_new_secret_signs_from_its_instant_and_retires_the_old_one():
-    """Believed at once, it signs from its instant; the old one is believed until its last link ends."""
-    new = LinkSecret("new1", b"n" * 32, signs_from=NOW)
-    middle = LinkSecret("mid1", b"m" * 32, signs_from=NOW - timedelta(days=1))
-    secrets = [new, middle, OLD]
-    assert signing_secret(secrets, NOW - TICK) is middle
-    assert signing_secret(secrets, NOW) is new
-    assert signing_secret([NEW, OLD], NOW) is NEW
-    assert signing_secret([new], NOW - TICK) is new  # there is no other
-
-    retired = NOW + LINK_LIFETIME + CLOCKS_APART
-    assert [retires_at(secrets, at) for at in range(3)] == [None, retired, retired - timedelta(days=1)]
-    assert retires_at([NEW, OLD], 1) is None
-    assert retires_at([new, middle], 0) is None
-    assert believed_secrets(secrets, NOW - timedelta(days=2)) == (new, middle, OLD)
-    assert believed_secrets(secrets, retired - TICK) == (new, middle)
-    assert believed_secrets(secrets, retired) == (new,)

@@ -118,21 +118,6 @@ def test_a_database_refuses_other_secrets(tmp_path):
     Vendor(settings).close()
 
 
-def test_new_link_secrets_are_no_other_vault(tmp_path):
-    """Link secrets can be rotated at will."""
-    settings = Settings(data_dir=tmp_path)
-    Vendor(settings).close()
-    file = tmp_path / "secrets.json"
-    held = json.loads(file.read_text())
-    held["link_secrets"] = new_secrets()["link_secrets"] + held["link_secrets"]
-    file.write_text(json.dumps(held))
-    vendor = Vendor(settings)
-    assert [secret.id for secret in vendor.vault.link_secrets] == [
-        link["id"] for link in held["link_secrets"]
-    ]
-    vendor.close()
-
-
 def test_a_sealed_key_opens_for_its_own_row_alone():
     """A key is bound to its row."""
     vault = a_vault()

@@ -131,6 +131,12 @@ NO_OBJECT = {
     "raw newline in text": TEXT.replace("A.", "A\n.").encode(),
     "NUL behind": TEXT.encode() + b"\x00",
     "gzip": b"\x1f\x8b\x08\x00",
+    "a comment": TEXT.replace("}", "/* */}").encode(),
+    "an escape that is none": TEXT.replace("A.", "A\\x.").encode(),
+    "two byte order marks": b"\xef\xbb\xbf" * 2 + TEXT.encode(),
+    "UTF-7": b"+ACI-" + TEXT.encode(),
+    "text of an object": json.dumps(TEXT).encode(),
+    "XML": b"<license_key>CP-X</license_key>",
 }
 
 
