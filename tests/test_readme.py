@@ -24,11 +24,7 @@ def _block(marker: str) -> str:
 def test_a_newcomer_gates_a_feature_with_the_ten_lines(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From an empty app to a gated feature: the README's code as it stands, a real server, and a real key.
-
-    Before a key is entered the feature is locked and says why; a slip of the pen is explained without a call;
-    the right key opens it, also after a restart; a revocation locks it again.
-    """
+    """The README's code gates a feature, also after a restart, and locks it after a revocation."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     monkeypatch.setenv("LANGUAGE", "en")

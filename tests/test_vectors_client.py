@@ -1,7 +1,4 @@
-"""The contract, second way: the client sends every request, and reads every answer.
-
-Every vector is played once, above an HTTP transport in memory; one of each kind over a real socket as well.
-"""
+"""The contract, second way: the client sends every request, and reads every answer, in memory."""
 
 import ipaddress
 import json

@@ -1,7 +1,4 @@
-"""An S3 server (moto) on loopback, as a process of its own.
-
-It checks no signatures and no policies: what can be asserted is what is sent and what comes.
-"""
+"""An S3 server (moto) on loopback. It checks no signatures and no policies."""
 
 import re
 import subprocess
@@ -15,16 +12,7 @@ import pytest
 
 
 class S3Server:
-    """A running S3 server.
-
-    Args:
-        log: File for what it writes.
-
-    Attributes:
-        process: It.
-        port, url: Where it listens.
-        environ: What finds it, and opens it.
-    """
+    """A process of its own; `environ` holds what a client needs to find and open it."""
 
     def __init__(self, log: Path) -> None:
         self._log, self._buckets = log, 0

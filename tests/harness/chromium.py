@@ -28,13 +28,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 class Visitor:
-    """Somebody at a browser, who notices everything that goes wrong in a page.
-
-    Args:
-        context: Cookies and size of the window.
-        page: The one tab.
-        url: Where the server is.
-    """
+    """Drive one tab of a browser, and collect everything that goes wrong in its pages."""
 
     def __init__(self, context: BrowserContext, page: Page, url: str) -> None:
         self.context, self.page, self.url = context, page, url

@@ -48,19 +48,7 @@ def example(program: str) -> list[str]:
 def running(
     command: Sequence[str], language: str, server: str, screen: Screen, home: Path, **environ: str
 ) -> Iterator[Path]:
-    """Run an example for a block; it must end in order, and complain of nothing.
-
-    Args:
-        command: What starts it, without arguments.
-        language: Of the person, as in `LANGUAGE`.
-        server: The address of the service.
-        screen: Where its windows go.
-        home: The person's home folder; empty.
-        **environ: What more stands in the environment.
-
-    Yields:
-        The folder of the app.
-    """
+    """Run an example for a block and yield the app's folder; it must exit without an error."""
     folder = home / "work"
     folder.mkdir(parents=True)
     more = {"LANGUAGE": language, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring", **screen.environ}
@@ -91,17 +79,7 @@ def eventually(holds: Callable[[], object], seconds: float = 20) -> None:
 
 
 class Customer:
-    """Somebody with an example on the screen.
-
-    Args:
-        screen: In front of them.
-        server: Behind the example.
-        look: Called with a window and a name wherever there is something to see.
-
-    Attributes:
-        activation, update: The titles of the dialogs, in the customer's language.
-        work: The folder of the app.
-    """
+    """Use an example on the screen; `look` is called with each window and its name."""
 
     def __init__(self, screen: Screen, server: Server, look: Callable[[str, str], None]) -> None:
         self.screen, self.server, self.look = screen, server, look

@@ -1,8 +1,4 @@
-"""Both database engines: SQLite files, and a real PostgreSQL that is started once a run.
-
-The tests of `licserver` stand on these fixtures as well (the root's `conftest.py` names them), so nothing
-here imports either package before it is asked to.
-"""
+"""Both database engines: SQLite files, and a PostgreSQL server that is started once a run."""
 
 import os
 import shutil
@@ -251,12 +247,7 @@ def create_sqlite(data: Path) -> None:
 
 
 class Meddler:
-    """Another program that has a database open, and does as it likes.
-
-    Args:
-        url: A PostgreSQL database's; None for a SQLite file.
-        file: The SQLite file.
-    """
+    """Another program that has the same database open: a PostgreSQL URL, or a SQLite file."""
 
     def __init__(self, url: str | None, file: Path) -> None:
         self._link: Any = (

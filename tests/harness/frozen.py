@@ -30,16 +30,7 @@ def freeze(folder: Path, *arguments: str) -> Path:
 
 @dataclass
 class Shop:
-    """A vendor behind TLS.
-
-    Attributes:
-        world: Its books.
-        server: What answers.
-        url: Its address.
-        key: A key that was sold.
-        pinned: What its apps pin.
-        authority: The file with the authority behind its certificate.
-    """
+    """A vendor behind TLS; `pinned` is the key that its apps pin, `authority` the file of its CA."""
 
     world: World
     server: Server

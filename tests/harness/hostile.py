@@ -43,12 +43,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Clients:
-    """Sends requests to one server, and counts what becomes of them.
-
-    Args:
-        port: The server's.
-        seconds: How long.
-    """
+    """Send requests to one server for some seconds, and count the responses."""
 
     def __init__(self, port: int, seconds: float) -> None:
         self.ends = time.monotonic() + seconds

@@ -24,14 +24,7 @@ class Ledger:
 
 
 class Caller(threading.Thread):
-    """Claims slots for new environments, one after the other, until the server is gone.
-
-    Args:
-        port: The server's, on loopback.
-        keys: Whose slots.
-        ledger: Where the answers are noted.
-        name: The beginning of its environments' names.
-    """
+    """Claim slots for new environments, one after the other, until the server is gone."""
 
     def __init__(self, port: int, keys: list[str], ledger: Ledger, name: str) -> None:
         super().__init__(name=name)

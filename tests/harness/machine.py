@@ -76,12 +76,7 @@ def wheelhouse(kept: Path) -> Path:
 
 
 class Machine:
-    """A machine.
-
-    Args:
-        tree: From `debian`; nothing in it changes.
-        folder: Empty; all that the machine writes.
-    """
+    """A machine on a read-only tree; all that it writes goes into an empty folder."""
 
     def __init__(self, tree: Path, folder: Path) -> None:
         for name in ("over", "work", "root"):

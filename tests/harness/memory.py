@@ -26,13 +26,7 @@ def peak_of(process: Popen[str]) -> int:
 
 
 def run_and_peak(program: Any, *arguments: str, check: bool = True) -> tuple[str, int]:
-    """Run a command of licserver to its end; what it printed, and its peak, which it prints as it ends.
-
-    Args:
-        program: A `harness.commands.Program`.
-        arguments: Its command line.
-        check: Whether it must succeed; of one that may fail, what it printed on standard error comes first.
-    """
+    """Run a licserver command; return its output (standard error first if it may fail) and its peak."""
     usual, program.command = program.command, [sys.executable, "-c", _TELLING]
     try:
         done = program.run(*arguments, check=check)

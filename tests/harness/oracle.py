@@ -130,16 +130,7 @@ def wish(nonce: str, **told: str) -> str:
 
 
 def verify(answered: Answered, public: Mapping[str, bytes], now: datetime) -> VerifyResult:
-    """Verify the one signature of an answer, its digest included.
-
-    Args:
-        answered: With the request as the *client* made it.
-        public: Key id → the key's 32 bytes.
-        now: When.
-
-    Raises:
-        InvalidSignature: There is none that holds.
-    """
+    """Verify the one signature of an answer and its digest; raise `InvalidSignature` if none holds."""
 
     class Verifier(HTTPMessageVerifier):
         def validate_created_and_expires(self, sig_input: Any, max_age: timedelta | None = None) -> None:

@@ -45,11 +45,7 @@ def licserver(home: Path, *arguments: str, stdin: str = "", **environ: str) -> s
 def serving_process(
     arguments: list[str], home: Path, cwd: Path | None = None, **environ: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run ``licserver`` with arguments that serve, for a block; it may be ended within.
-
-    Yields:
-        The process, and everything that it printed up to its address, which comes last.
-    """
+    """Run ``licserver`` for a block; yield the process, and what it printed up to its address."""
     process = subprocess.Popen(
         [str(SCRIPTS / "licserver"), *arguments],
         env=environment(home, **environ),
@@ -79,11 +75,7 @@ def serving_process(
 
 @contextmanager
 def serving(arguments: list[str], home: Path, cwd: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Run ``licserver`` with arguments that serve, for a block; it must end in order.
-
-    Yields:
-        Its address, and everything that it printed before it listened.
-    """
+    """Run ``licserver`` for a block; it must exit with 0. Yield its address and what it printed."""
     with serving_process(arguments, home, cwd) as (process, printed):
         yield printed.rpartition(" ")[2], printed
     assert process.returncode == 0

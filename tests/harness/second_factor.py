@@ -11,11 +11,7 @@ PAGE = "/console/account/second-factor"
 
 
 class App:
-    """An authenticator app.
-
-    Args:
-        secret: As the page shows it.
-    """
+    """An authenticator app, for the secret that the page shows."""
 
     def __init__(self, secret: str) -> None:
         self._totp = pyotp.TOTP(secret.replace(" ", ""))

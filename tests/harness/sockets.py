@@ -13,11 +13,7 @@ from harness.vectors import LINK
 
 
 class Replay:
-    """Answers every request with one answer of a vector, and counts them.
-
-    Args:
-        answer: The vector's.
-    """
+    """Answer every request with one answer of a vector, and count them."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.count = 0
@@ -59,11 +55,7 @@ class Replay:
 
 
 class Cable:
-    """A TCP connection to a port that is cut when a given number of bytes has come back through it.
-
-    Args:
-        port: Where it leads.
-    """
+    """A TCP connection to a port that is cut when a given number of bytes has come back through it."""
 
     def __init__(self, port: int) -> None:
         self._to = port

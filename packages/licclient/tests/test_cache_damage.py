@@ -55,10 +55,7 @@ def cached(kind, service, grants, at, key, tmp_path):
 
 
 def test_no_edit_is_believed(cached):
-    """A damaged cache is not read, never crashes the app, and never makes it wait (D-41).
-
-    Here every 13th byte, in a client; every byte in the test below, where the record is read.
-    """
+    """A damaged cache is not read, never crashes the app, and never delays it (D-41): every 13th byte."""
     never_granted(*cached, step=13)
 
 

@@ -1,7 +1,4 @@
-"""Did the vendor sign this version: the pure room, clause by clause (D-67, D-68).
-
-That clients offer and download nothing else, over sockets, is in `test_releases`.
-"""
+"""Whether the vendor signed a version: each clause (D-67, D-68). `test_releases` tests it over sockets."""
 
 import itertools
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,4 @@
-"""What a client with pinned keys remembers: believed only while its signature holds, at every read (D-62).
-
-What vandals do to it, who know nothing of sums, is in `test_cache_damage`.
-"""
+"""What a client with pinned keys remembers: valid only while its signature is, at every read (D-62)."""
 
 import json
 from base64 import b64decode, b64encode

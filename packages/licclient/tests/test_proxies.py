@@ -41,11 +41,7 @@ async def test_the_systems_proxy_is_used(make_client, service, proxied, key):
     ],
 )
 async def test_a_setting_for_something_else_is_in_nobodys_way(make_client, service, proxied, key, others):
-    """Networks that are not asked, and proxies for other schemes, may be written as they like.
-
-    A desktop that sets `all_proxy` to SOCKS beside the others, or a network with a length in `no_proxy`, is
-    common; httpx can read neither, and its client could then not be made at all.
-    """
+    """Settings that httpx cannot read, for other schemes or networks, do not matter: desktops set them."""
     service.grants()
     proxied(service.url, **others)
     assert (await make_client("http://store.invalid").verify(key)).product == "Notes"

@@ -1,7 +1,4 @@
-"""Is this answer signed, for this call, by a key that is pinned: the pure room, clause by clause.
-
-That clients act on what it says, over sockets, is in `test_pins`.
-"""
+"""Whether an answer is signed for a call by a pinned key: each clause. `test_pins` tests it over sockets."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -128,10 +128,7 @@ async def test_verify_and_check_do_not_disturb_each_other(client, service, key):
 
 
 async def test_a_version_is_skipped_for_this_app_alone(make_client, service, key):
-    """One version to the letter, for any key, after a restart, until another is skipped (D-87).
-
-    It changes nothing about what is offered: that is for windows which open unasked.
-    """
+    """One version to the letter, for any key, after a restart, until another is skipped (D-87)."""
     service.offers("2.0")
     client = make_client()
     first = await client.check_for_update(key)

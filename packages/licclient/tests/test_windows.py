@@ -143,10 +143,7 @@ def test_tab_goes_through_everything_and_back(hands, client):
 
 
 def test_the_window_lives_while_the_service_is_asked(hands, client, service, http_answer):
-    """The call is not on the windows' thread, the field is not changed meanwhile, and closing does not wait.
-
-    What the service said comes true also for who did not wait (D-85).
-    """
+    """The call runs on another thread; closing does not wait for it, and its result still counts (D-85)."""
     asked, answered = threading.Event(), threading.Event()
 
     def slow(_):

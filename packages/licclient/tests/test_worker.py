@@ -70,10 +70,7 @@ async def test_the_first_word_comes_from_the_disk(app, license_service, license_
 
 
 async def test_an_outage_from_beginning_to_end(app, license_service, license_clock, eventually, settled):
-    """71 hours without the service: it runs on grace and says so; 73: it says so and asks; back: it recovers.
-
-    The hours are counted from when the cache ran out, which is when an outage begins to be felt.
-    """
+    """72 hours of grace after the cache has run out; then unconfirmed, asking on; then valid again."""
     license_service.issue("Notes", activated=True)
     told = []
 

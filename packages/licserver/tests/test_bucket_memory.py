@@ -1,7 +1,4 @@
-"""A large file on its way into a bucket and out of it takes little memory (the folder: test_serve.py).
-
-Measured as the kernel does: the most that a process ever had resident (VmHWM).
-"""
+"""A large file on its way through a bucket takes little memory, measured by the kernel (VmHWM)."""
 
 import hashlib
 import re

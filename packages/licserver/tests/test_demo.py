@@ -55,10 +55,7 @@ def test_a_demo_that_is_ended_while_it_starts_leaves_nothing_behind(demo, tempor
 
 
 def test_a_demo_serves_its_keys_and_leaves_nothing_behind(demo, temporary, tmp_path):
-    """Whatever LICSERVER_* is set to, it prints commands with three keys, and removes its folder at the end.
-
-    That the commands work is tested in `tests/test_demo.py`.
-    """
+    """It prints commands (`tests/test_demo.py` runs them), uses no setting, and removes its folder."""
     own = {
         "LICSERVER_DATA_DIR": str(tmp_path / "own"),
         "LICSERVER_DATABASE_URL": "postgresql://nowhere/x",

@@ -1,7 +1,4 @@
-"""What a supervisor is told, and what it forbids.
-
-The units of `deploy/` themselves run under a real systemd in `nox -s deploy`.
-"""
+"""What a supervisor is told. `nox -s deploy` runs the units of `deploy/` under a real systemd."""
 
 import socket
 import sys

@@ -1,7 +1,4 @@
-"""A fuzzer of files: everything that can become of a record on a disk, and what may come of reading it.
-
-Reusable for any record: hand over its path and a way to ask. `MISS` is whatever stands for "no license".
-"""
+"""A fuzzer of files: everything that can happen to a record on a disk, and what reading it may return."""
 
 import os
 import socket
@@ -18,13 +15,7 @@ HANG_SECONDS = 2.0
 
 
 def edits(good: bytes, flips: tuple[int, ...] = (1,), step: int = 1) -> Iterator[tuple[str, bytes]]:
-    """Every truncation, every single byte changed, taken out or doubled, and some larger upheavals.
-
-    Args:
-        good: The record as it is.
-        flips: With what each byte is XORed; all of `range(1, 256)` for every value that it can have.
-        step: From one byte that is edited to the next.
-    """
+    """Yield each truncation, each `step`-th byte changed, removed or doubled, and larger changes."""
     for at in range(0, len(good), step):
         yield f"cut after {at} bytes", good[:at]
         yield f"without byte {at}", good[:at] + good[at + 1 :]
@@ -97,13 +88,7 @@ if sys.platform != "win32":  # there, links need rights, and the rest does not e
 
 
 def never_granted(record: Path, ask: Callable[[], object], *, step: int) -> None:
-    """Check that no edit of a record is believed, that none crashes or hangs, and that the record itself is.
-
-    Args:
-        record: Where it is, whole.
-        ask: Reads it anew, as a process does that has just begun; true when it grants something.
-        step: As for `edits`.
-    """
+    """Check that no edit of a record is accepted, crashes or hangs; `ask` reads it as a new process does."""
     good = record.read_bytes()
     assert ask(), "the record as it is must be believed"
     began, count = monotonic(), 0

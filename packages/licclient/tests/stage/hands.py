@@ -1,8 +1,4 @@
-"""A person in front of a dialog of either toolkit: types, presses keys, clicks, and reads what is there.
-
-Both use their toolkit's own events, which take the way of real ones; the programs in `examples` are used with
-the screen's real keyboard and mouse (`tests/test_examples.py`).
-"""
+"""A person in front of a dialog of either toolkit, whose own events take the way of real ones."""
 
 # ruff: noqa: D102 - what a hand does is in its name
 
@@ -16,11 +12,7 @@ _KEYSYMS = {"-": "minus", " ": "space", "\n": "Return"}
 
 
 def qt_app() -> Any:
-    """Return the one application that a process can have, on a screen of Qt's own.
-
-    Raises:
-        ImportError: PySide6, or a library of the system that it needs, is not there.
-    """
+    """Return the process's one application, on Qt's own screen; raise ImportError without PySide6."""
     from PySide6.QtWidgets import QApplication  # noqa: PLC0415 - an extra
 
     return QApplication.instance() or QApplication(["test", "-platform", "offscreen"])

@@ -18,12 +18,7 @@ _STATUS = Path("/proc/self/status")
 
 @contextmanager
 def bounded(timeout: float) -> Iterator[None]:
-    """See that a block ends in time, and holds little memory while it runs.
-
-    Args:
-        timeout: The client's, in seconds. With its default, ten, this is the twelve that a call may take: its
-            time limit, and what finding the own address may take on top.
-    """
+    """Check that a block ends within the client's time limit, and holds little memory while it runs."""
     before, began = _start(), monotonic()
     yield
     took, grown = monotonic() - began, _peak() - before
