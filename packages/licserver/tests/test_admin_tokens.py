@@ -35,7 +35,7 @@ async def test_a_token_that_may_read_changes_nothing(site, reader):
     """403 for whatever changes something, also for revealing a key; lists and lookups are fine."""
     key = site.world.key()
     id_ = site.world.vendor.license(key).id.hex()
-    before = site.world.vendor.audit().items
+    before = list(site.world.vendor.audit().items)
     for method, path in (
         ("POST", "/products"),
         ("PATCH", "/products/app"),
@@ -47,7 +47,8 @@ async def test_a_token_that_may_read_changes_nothing(site, reader):
         ("POST", "/subscriptions/s/resume"),
     ):
         assert (await reader(method, path, {}))[0] == 403, path
-    assert site.world.vendor.audit().items == before
+    done = [one for one in site.world.vendor.audit().items if one.action != "token.forbidden"]
+    assert done == before
     _, found = await reader("GET", "/licenses")
     assert key not in json.dumps(found)
     assert (await reader("POST", "/licenses/lookup", {"license_key": key}))[0] == 200

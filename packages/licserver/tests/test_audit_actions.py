@@ -109,6 +109,7 @@ BY_VENDOR = {
     "user.sign_in_throttled": lambda shop: shop.fail("user.sign_in_throttled"),
     "user.code_failed": lambda shop: shop.fail("user.code_failed"),
     "token.refused": lambda shop: shop.fail("token.refused", "shop"),
+    "token.forbidden": lambda shop: shop.fail("token.forbidden", "shop"),
 }
 ABOUT = {
     "product.add": ("product", "pro"),

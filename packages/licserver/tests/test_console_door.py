@@ -16,15 +16,15 @@ from licserver.services.logins import TRIES
 from licserver.services.users import SESSION_TIME
 from licserver.web.app import create_admin_app
 from licserver.web.connections import Runner
-from licserver.web.console.routes import ROUTES, UPLOADS
+from licserver.web.console.app import ROUTES, UPLOAD
 
-ADDRESSES = [path.format(id="0" * 32, slug="app", version="1.0") for path in ROUTES] + [
+ADDRESSES = [f"/console{path}".format(id="0" * 32, slug="app", version="1.0") for path in ROUTES] + [
     "/console/account/second-factor"
 ]
-ACTIONS = [f"{path}/{name}" for path, address in ROUTES.items() for name in address.posts]
+ACTIONS = [f"{path}/{name}" for path, route in ROUTES.items() for name in route.actions]
 FORMS = [
-    path.format(id="0" * 32, slug="app", version="1.0")
-    for path in (*ACTIONS, *UPLOADS, "/console/account/password", "/console/sign-out")
+    f"/console{path}".format(id="0" * 32, slug="app", version="1.0")
+    for path in (*ACTIONS, UPLOAD, "/account/password", "/sign-out")
 ] + [f"/console/account/second-factor/{act}" for act in ("begin", "confirm", "disable")]
 
 
@@ -83,7 +83,9 @@ async def test_a_session_after_sign_out(world, open_browser, alice):
     thief.session.cookie_jar.update_cookies({"licserver": token})
     assert "Overview" in await thief.get("/console")
     await alice.get("/console")
-    await alice.post("/console/sign-out")
+    await alice.send("POST", "/console/sign-out", data={"csrf": alice.csrf}, allow_redirects=False)
+    assert alice.headers["Clear-Site-Data"] == '"cache", "storage"'
+    await alice.get(alice.headers["Location"])
     assert alice.told == "You are signed out."
     assert "Sign in" in await thief.get("/console")
     assert count(world, session_rows) == 0

@@ -39,6 +39,9 @@ async def test_a_password_alone_opens_nothing(world, alice, open_browser):
     await thief.post(CODE, csrf=csrf, code=app.code(world.clock()))
     assert (thief.status, thief.path) == (200, "/console")
     assert actions(world)[:2] == ["user.sign_in", "user.second_factor_on"]
+    signed_in = [one.details for one in world.vendor.audit().items if one.action == "user.sign_in"]
+    assert [details["factors"] for details in signed_in] == ["password and code", "password"]
+    assert {details["address"] for details in signed_in} == {"127.0.0.1"}
 
 
 @both_engines

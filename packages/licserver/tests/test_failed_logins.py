@@ -61,6 +61,18 @@ async def test_refused_tokens_are_noted(world, site, caplog):
     assert "yyyy" not in caplog.text
 
 
+async def test_a_token_of_too_small_a_scope_is_noted(world, site, caplog):
+    """By its name, as often as it tries, in one line."""
+    _, text = world.vendor.add_token("shop", Scope.READ)
+    for _ in range(3):
+        assert (await Api(site, text)("POST", "/products", {"slug": "x", "name": "X"}))[0] == 403
+    await site.app[FAILURES].close()
+    assert lines(world, "token.forbidden") == [
+        ("token", "shop", {"attempts": 1, "address": "127.0.0.1"}),
+    ]
+    assert "of shop" in caplog.text
+
+
 async def test_a_flood_of_failures_is_few_lines(world, site):
     """A hundred thousand failures of a day are six lines in the audit log and one row beside it."""
     report = site.app[FAILURES]

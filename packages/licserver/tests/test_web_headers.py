@@ -39,12 +39,18 @@ async def test_no_answer_is_kept_guessed_at_or_led_elsewhere(make_world, open_si
             ("GET", {"Range": "bytes=9-"}),
         )
     ]
+    hsts = "max-age=31536000" if base_url and base_url.startswith("https") else None
+    broken = await site.raw(b"no HTTP\r\n\r\n")
+    assert broken.startswith(b"HTTP/1.1 400 ")
+    assert (b"\r\nStrict-Transport-Security: max-age=31536000\r\n" in broken) is bool(hsts)
     assert [status for status, _, _ in file] == [200, 200, 206, 416]
     assert {status for status, _, _ in answers} == {200, 403, 404, 405, 422}
+    vendor = [await site.call("GET", path) for path in ("/admin/api/v1/products", "/console/sign-in")]
+    for _, headers, _ in answers + file + vendor:
+        assert "Server" not in headers  # it would name versions
+        assert headers.get("Strict-Transport-Security") == hsts
     for _, headers, _ in answers + file:
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
-        hsts = "max-age=31536000" if base_url and base_url.startswith("https") else None
-        assert headers.get("Strict-Transport-Security") == hsts
     assert {headers["Cache-Control"] for _, headers, _ in answers} == {"no-store"}
     assert {headers["Cache-Control"] for _, headers, _ in file} == {"private"}

@@ -39,6 +39,7 @@ SIGN_IN_FAILED: Final = "user.sign_in_failed"
 SIGN_IN_THROTTLED: Final = "user.sign_in_throttled"
 CODE_FAILED: Final = "user.code_failed"
 TOKEN_REFUSED: Final = "token.refused"
+TOKEN_FORBIDDEN: Final = "token.forbidden"
 
 
 class Logins(Users):
@@ -165,7 +166,7 @@ class Logins(Users):
         """Count failed logins or refused tokens; the first, 10th, 100th … of a day are in the audit log.
 
         Args:
-            action: One of the four above.
+            action: One of the five above.
             subject: An existing user or token; None for any other.
             count: How many there were.
             address: Where the last one came from.
@@ -188,7 +189,9 @@ class Logins(Users):
             return begun
         if address is not None:
             books.remember_address(user.id, self._address_digest(address), self._clock(), _KNOWN_ADDRESSES)
-        self._acting(user)._note(books, "user.sign_in", ("user", user.name))  # noqa: SLF001 - our own
+        factors = "password and code" if is_verified else "password"
+        acting = self._acting(user)
+        acting._note(books, "user.sign_in", ("user", user.name), factors=factors, address=address)  # noqa: SLF001 - our own
         return begun
 
     def _begin_anew(self, books: Repositories, user: UserRow, *, is_verified: bool = True) -> SignedIn | None:

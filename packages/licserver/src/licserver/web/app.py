@@ -1,6 +1,5 @@
-"""Putting the application together."""
+"""The application: routes of the public endpoints, sub-applications of admin API and console, middlewares."""
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, cast
 
@@ -13,7 +12,7 @@ from licserver.protocol import public_api
 from licserver.security.rotation import open_ring
 from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.web import admin, console
+from licserver.web.admin import ROOT, create_admin_api
 from licserver.web.app_state import (
     ARTIFACTS,
     CLOCK,
@@ -31,10 +30,22 @@ from licserver.web.app_state import (
     Handler,
 )
 from licserver.web.client_addresses import ClientAddresses
-from licserver.web.errors import expect, guarded, not_allowed, not_found, refuse_path
+from licserver.web.console import create_console
+from licserver.web.errors import send_error
 from licserver.web.failed_requests import FailureReport
 from licserver.web.health import healthz, readyz
 from licserver.web.metric_counters import Meter
+from licserver.web.middlewares import (
+    ERRORS,
+    PUBLIC_ERRORS,
+    add_not_found,
+    add_route,
+    create_middlewares,
+    get,
+    measure,
+    refuse_ambiguous_paths,
+    wrap,
+)
 from licserver.web.public import download
 from licserver.web.public.endpoints import PublicEndpoints
 from licserver.web.public.signed_responses import AnswerSigner
@@ -45,19 +56,16 @@ from licserver.web.worker_threads import WorkerThreads
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-_AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
-"""What a proxy in front may read as another path than we do (D-155)."""
-
-_HSTS: Final = "max-age=31536000"  # a year
+HSTS: Final = "max-age=31536000"  # a year
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None = None) -> web.Application:
-    """Make the application that answers the specified endpoints.
+    """Create the application; the vendor's side is part of it unless the settings give that its own address.
 
     Args:
         vendor: The opened data folder; it stays the caller's to close, after the application.
         clock: Every decision's `now` comes from here.
-        meter: Counts what is answered; without one nothing is counted.
+        meter: Counts requests; without one nothing is counted.
 
     Returns:
         The application, ready for any aiohttp runner; `connections.Runner` is the one that bounds how
@@ -66,145 +74,126 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     Raises:
         SettingsError: when the settings name a Redis that cannot be used.
     """
-    app = web.Application(client_max_size=public_api.MAX_BODY_BYTES)
+    app = _create_root(vendor.settings, meter)
     app[LINKS] = links = open_ring(vendor.settings, vendor.vault)
     app[ARTIFACTS] = vendor.artifacts
-    app[QUERIES] = desk = PublicQueries(BatchStore(vendor.database))
+    app[QUERIES] = queries = PublicQueries(BatchStore(vendor.database))
     app[CLOCK] = clock
-    app[DRAIN] = Drain()
-    app[REQUEST_IDS] = RequestIds(vendor.settings)
-    if meter is not None:
-        app[METER] = meter
     app[SEND_TIMEOUT] = vendor.settings.send_timeout
+    app[STATISTICS] = statistics = StatisticsCounter(vendor.database, clock)
+    app.cleanup_ctx.append(statistics.running)
+    app.cleanup_ctx.append(_close_queries)
     callers = ClientAddresses(vendor.settings)
-    app[LIMITS] = limits = Limits(vendor.settings, callers)
-    app[STATISTICS] = tally = StatisticsCounter(vendor.database, clock)
-    app.cleanup_ctx.append(tally.running)
-    public = PublicEndpoints(desk, vendor.vault, links, vendor.settings, clock, callers, limits, tally)
+    public = PublicEndpoints(
+        queries, vendor.vault, links, vendor.settings, clock, callers, app[LIMITS], statistics
+    )
     signer = AnswerSigner(vendor.vault.signing_keys, clock, public.keep_body, public.base_url)
-    verify = _add(app, "POST", public_api.VERIFY_PATH, signer.signing(public.verify))
-    update_check = _add(app, "GET", public_api.UPDATE_CHECK_PATH, signer.signing(public.update_check))
+    verify, update_check = signer.signing(public.verify), signer.signing(public.update_check)
     app[SHORTCUTS] = {
-        ("POST", public_api.VERIFY_PATH): verify,
-        ("GET", public_api.UPDATE_CHECK_PATH): update_check,
+        ("POST", public_api.VERIFY_PATH): _hot(app, public_api.VERIFY_PATH, verify),
+        ("GET", public_api.UPDATE_CHECK_PATH): _hot(app, public_api.UPDATE_CHECK_PATH, update_check),
     }
-    _add(app, "GET", public_api.DOWNLOAD_PATH, download.update_download)
-    _add(app, "GET", public_api.MANIFEST_PATH, download.update_manifest)
-    _add(app, "GET", "/healthz", healthz)
-    _add(app, "GET", "/readyz", readyz)
+    add_route(app, public_api.VERIFY_PATH, {"POST": verify})
+    add_route(app, public_api.UPDATE_CHECK_PATH, get(update_check))
+    add_route(app, public_api.DOWNLOAD_PATH, get(download.update_download))
+    add_route(app, public_api.MANIFEST_PATH, get(download.update_manifest))
+    add_route(app, "/healthz", get(healthz))
+    add_route(app, "/readyz", get(readyz))
     if vendor.settings.admin_listen is None:
         _add_vendors_side(app, vendor, clock)
-    nowhere = not_found if meter is None else meter.measuring("", not_found)
-    app.router.add_route("*", "/{anything:.*}", nowhere, expect_handler=expect)
-    app.cleanup_ctx.append(_desk_closed)
-    if is_https(vendor.settings):
-        app.on_response_prepare.append(_only_https)
+    add_not_found(app, "/{anything:.*}")
     return app
 
 
 def create_admin_app(
     vendor: Vendor, clock: Clock = system_clock, meter: Meter | None = None
 ) -> web.Application:
-    """Make the application for the vendor's own side, where that has an address of its own.
+    """Create the application of the vendor's side, where that has an address of its own; as `create_app`."""
+    app = _create_root(vendor.settings, meter)
+    app[SHORTCUTS] = {}
+    add_route(app, "/healthz", get(healthz))
+    _add_vendors_side(app, vendor, clock)
+    add_not_found(app, "/{anything:.*}")
+    return app
 
-    Args and Raises: as `create_app`.
-    """
+
+def _create_root(settings: Settings, meter: Meter | None) -> web.Application:
+    """Create an application with what every request needs, and the middlewares around all of them."""
     app = web.Application(client_max_size=public_api.MAX_BODY_BYTES)
     app[DRAIN] = Drain()
-    app[REQUEST_IDS] = RequestIds(vendor.settings)
-    app[LIMITS] = Limits(vendor.settings, ClientAddresses(vendor.settings))
-    app[SHORTCUTS] = {}
+    app[REQUEST_IDS] = RequestIds(settings)
+    app[LIMITS] = Limits(settings, ClientAddresses(settings))
+    app[ERRORS] = PUBLIC_ERRORS
     if meter is not None:
         app[METER] = meter
-    _add_vendors_side(app, vendor, clock)
-    _add(app, "GET", "/healthz", healthz)
-    nowhere = not_found if meter is None else meter.measuring("", not_found)
-    app.router.add_route("*", "/{anything:.*}", nowhere, expect_handler=expect)
-    app.cleanup_ctx.append(_limits_closed)
-    if is_https(vendor.settings):
-        app.on_response_prepare.append(_only_https)
+    app.middlewares.extend([*measure(app), *create_middlewares(app), refuse_ambiguous_paths])
+    app.on_response_prepare.append(_set_common_headers(settings))
+    app.cleanup_ctx.append(_close_limits)
     return app
 
 
 def _add_vendors_side(app: web.Application, vendor: Vendor, clock: Clock) -> None:
-    """Add the admin API and the console; what takes every address must be added after this."""
-    off_loop = WorkerThreads()
-    app[FAILURES] = FailureReport(vendor, off_loop)
-    app.on_cleanup.append(app[FAILURES].close)
-    admin.mount(app, vendor, app[LIMITS], app[DRAIN], off_loop)
-    console.mount(app, vendor, clock, app[LIMITS], app[DRAIN], off_loop)
-    app.on_cleanup.append(off_loop.close)
+    """Add the admin API and the console as sub-applications."""
+    threads = WorkerThreads()
+    app[FAILURES] = failures = FailureReport(vendor, threads)
+    app.on_cleanup.append(failures.close)
+    app.add_subapp(ROOT, create_admin_api(vendor, app[LIMITS], failures, threads))
+    app.add_subapp("/console", create_console(vendor, clock, failures, threads))
+    app.on_cleanup.append(threads.close)
+
+
+def _hot(app: web.Application, path: str, handler: Handler) -> Handler:
+    """Put around a hot route what the router would: the same middlewares, once."""
+    handler = wrap(create_middlewares(app, PUBLIC_ERRORS), handler)
+    return app[METER].measuring(path, handler) if METER in app else handler
 
 
 def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: RequestHandler) -> RequestHandler:
-    """Make a request handler that lets a few addresses go past the router, and refuses ambiguous ones.
-
-    Routing costs as much as finding a license. Whatever is not plain goes the long way, to the same end.
+    """Make a request handler that lets the hot routes go past the router: routing costs as much as a lookup.
 
     Args:
-        shortcuts: Method and path, and their handler, which the router would find as well.
+        shortcuts: Handlers by method and path, which the router would find as well.
         router: Takes everything else.
     """
 
     def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         handler = shortcuts.get((request.method, request.rel_url.raw_path))
         if handler is None or hdrs.EXPECT in request.headers:
-            path = request.rel_url.raw_path
-            if _AMBIGUOUS.search(path):
-                handler = admin.refuse_path if path.startswith(admin.ROOT) else refuse_path
-            elif path.startswith("/"):
+            if request.rel_url.raw_path.startswith("/"):
                 return router(request)
-            else:
-                handler = not_found  # CONNECT, OPTIONS *: aiohttp would answer by itself
+            handler = _no_path  # CONNECT, OPTIONS *: aiohttp would answer by itself
         return handler(cast("web.Request", request))  # the application makes all requests
 
     return handle
 
 
-def _add(app: web.Application, method: str, path: str, handler: Handler) -> Handler:
-    """Answer one method at an address, and say 405 to all others."""
-    resource = app.router.add_resource(path)
-    answering = guarded(handler, app[DRAIN], app[LIMITS].flood_delay, app[REQUEST_IDS])
-    refusing = not_allowed("GET,HEAD" if method == "GET" else method)
-    if METER in app:
-        answering, refusing = (app[METER].measuring(path, one) for one in (answering, refusing))
-    for one in ("GET", "HEAD") if method == "GET" else (method,):
-        resource.add_route(one, answering, expect_handler=expect)
-    resource.add_route("*", refusing, expect_handler=expect)
-    return answering
+async def _no_path(_request: web.Request) -> web.StreamResponse:
+    return send_error(404)
 
 
-async def _desk_closed(app: web.Application) -> AsyncIterator[None]:
+async def _close_queries(app: web.Application) -> AsyncIterator[None]:
     yield
     await app[QUERIES].close()
-    await app[LIMITS].close()
 
 
-async def _limits_closed(app: web.Application) -> AsyncIterator[None]:
+async def _close_limits(app: web.Application) -> AsyncIterator[None]:
     yield
     await app[LIMITS].close()
 
 
 def is_https(settings: Settings) -> bool:
-    """Tell whether customers reach us by https."""
+    """Return whether customers reach us by https."""
     return (settings.base_url or "").startswith("https:")
 
 
-def only_https(handler: RequestHandler) -> RequestHandler:
-    """Let whoever was answered over https never come by http again (D-73).
+def _set_common_headers(
+    settings: Settings,
+) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Make the signal for responses that aiohttp writes; `connections` does it for all others."""
 
-    For answers that are sent when their handler is done; what is sent before, as files are, gets it
-    from the application's signal.
-    """
+    async def set_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.popall(hdrs.SERVER, None)  # it names versions
+        if is_https(settings):
+            response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = HSTS
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        response = await handler(request)
-        if not response.prepared:
-            response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = _HSTS
-        return response
-
-    return handle
-
-
-async def _only_https(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = _HSTS
+    return set_headers

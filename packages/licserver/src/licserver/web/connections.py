@@ -8,12 +8,12 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
-from licserver.web.app import is_https, only_https, take_shortcuts
+from licserver.web.app import HSTS, is_https, take_shortcuts
 from licserver.web.app_state import SHORTCUTS
 from licserver.web.errors import send_error, send_failure
 from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
@@ -83,6 +83,7 @@ class Connection(web.RequestHandler):
         held: Counts it.
         header_timeout: Seconds from the connection to the end of the first request's head.
         send_timeout: Seconds in which a caller must take some of what waits to be sent.
+        is_https: Whether customers reach us by https.
         more: aiohttp's own.
     """
 
@@ -92,6 +93,7 @@ class Connection(web.RequestHandler):
         "_head_size",
         "_header_timeout",
         "_held",
+        "_is_https",
         "_send_timeout",
         "_stalled",
     )
@@ -103,10 +105,11 @@ class Connection(web.RequestHandler):
         held: OpenConnections,
         header_timeout: float,
         send_timeout: float,
+        is_https: bool = False,
         **more: Any,
     ) -> None:
         super().__init__(server, **more)
-        self._held = held
+        self._held, self._is_https = held, is_https
         self._head_size = 0
         self._client: str | None = None
         self._header_timeout, self._send_timeout = header_timeout, send_timeout
@@ -176,6 +179,9 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Send a response; it is the last one if the request's body has not arrived whole."""
+        # Every response comes by here, also the one to what is no HTTP (D-73).
+        if self._is_https and not resp.prepared:
+            resp.headers[hdrs.STRICT_TRANSPORT_SECURITY] = HSTS
         sending = super().finish_response
         if request.content.is_eof():
             return sending(request, resp, start_time)
@@ -274,10 +280,10 @@ class Runner(web.AppRunner):
     ) -> None:
         super().__init__(app, shutdown_timeout=shutdown_timeout)
         self._held = held or OpenConnections(settings)
-        self._is_https = is_https(settings)
         self._arguments = {
             "header_timeout": settings.header_timeout,
             "send_timeout": settings.send_timeout,
+            "is_https": is_https(settings),
             "keepalive_timeout": IDLE_TIMEOUT,
             "lingering_time": 0,  # it would parse; `Connection.finish_response` discards
             "auto_decompress": False,  # a packed body is refused (D-153)
@@ -304,8 +310,6 @@ class Runner(web.AppRunner):
     async def _make_server(self) -> web.Server:  # the one hook that aiohttp leaves to its runners
         server = await super()._make_server()
         server.request_handler = take_shortcuts(self.app[SHORTCUTS], server.request_handler)
-        if self._is_https:
-            server.request_handler = only_https(server.request_handler)
         return ConnectionServer(server, asyncio.get_running_loop(), self._arguments)
 
 

@@ -1,52 +1,164 @@
-"""What goes wrong, as JSON: every answer of this server has one of the specified shapes."""
+"""Errors: every exception as one `ApiError`, and its JSON response on the public endpoints.
 
-import functools
-import logging
-from collections.abc import Callable, Mapping
+The admin API and the console write the same errors as problem details and as pages (`ErrorFormat`).
+"""
+
+import asyncio
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from aiohttp import HttpVersion11, hdrs, web
+from pydantic import ValidationError
 
-from licserver.errors import StoreUnavailable
+from licserver.errors import ArtifactsError, Conflict, LicserverError, StoreUnavailable, Unknown, WrongUse
 from licserver.protocol import public_api
-from licserver.web.app_state import Drain, Handler
-from licserver.web.request_ids import RequestIds
+from licserver.security.redaction import mask
 from licserver.web.responses import send
-
-_log = logging.getLogger("licserver.web")
-
-_CALLER_GONE = 499
-"""What proxies write into the access log when nobody is left to be answered."""
 
 NO_ENCODING: Final[Mapping[str, str]] = MappingProxyType({"Accept-Encoding": "identity"})
 """Headers of a 415 (RFC 9110, 12.5.3)."""
 
-BAD_PATH: Final = "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+MESSAGES: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
+    {
+        400: ("bad_request", "The request cannot be read."),
+        401: ("unauthorized", "Authentication is required."),
+        403: ("forbidden", "This is not allowed."),
+        404: ("not_found", "There is nothing at this address."),
+        405: ("method_not_allowed", "This address does not take this method."),
+        408: ("timeout", "The request's body did not arrive in time."),
+        413: ("too_large", f"The request's body is longer than {public_api.MAX_BODY_BYTES} bytes."),
+        415: ("unsupported_media_type", "Content-Encoding is not supported; send the body as it is."),
+        417: ("expectation_failed", "This expectation is not supported."),
+        429: ("too_many_requests", "Too many requests from this address; wait as long as Retry-After says."),
+        500: ("internal", "The service failed; the operator will find why in the log."),
+        503: ("unavailable", "The service is not available now; try again."),
+    }
+)
+"""Error code and message by status, where the code that raises has no better message."""
 
-_CODES = {
-    400: ("bad_request", "The request cannot be read."),
-    404: ("not_found", "There is nothing at this address."),
-    405: ("method_not_allowed", "This address does not take this method."),
-    408: ("timeout", "The request's body did not arrive in time."),
-    413: ("too_large", f"The request's body is longer than {public_api.MAX_BODY_BYTES} bytes."),
-    415: ("unsupported_media_type", "Content-Encoding is not supported; send the body as it is."),
-    417: ("expectation_failed", "This expectation is not supported."),
-    429: ("too_many_requests", "Too many requests from this address; wait as long as Retry-After says."),
-}
+_DEFAULT: Final = ("error", "The request was refused.")
+_RETRY_LATER: Final = MappingProxyType({"Retry-After": "5"})
 
 
-def send_error(status: int, headers: Mapping[str, str] = _NO_HEADERS) -> web.StreamResponse:
-    """Make the response of an error that the specification does not name."""
-    problem = _CODES.get(status, ("error", "The request was refused."))
-    return send(public_api.answer_error(status, *problem), headers)
+class TooLargeError(WrongUse):
+    """An upload is larger than the settings allow, or the disk has room for."""
+
+
+class ApiError(Exception):
+    """A request that fails.
+
+    Args:
+        status: HTTP status.
+        message: A sentence for the caller; the status's own if empty.
+        headers: Headers that the status requires.
+        errors: Messages by field.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
+        errors: Mapping[str, list[str]] | None = None,
+    ) -> None:
+        self.status, self.headers, self.errors = status, headers, errors
+        self.message = message or MESSAGES.get(status, _DEFAULT)[1]
+        super().__init__(self.message)
+
+
+def to_api_error(problem: Exception) -> ApiError:
+    """Return the error that an exception is; 500 for one that nobody foresaw."""
+    match problem:
+        case ApiError():
+            return problem
+        case web.HTTPException():
+            headers = {"Allow": problem.headers[hdrs.ALLOW]} if hdrs.ALLOW in problem.headers else {}
+            return ApiError(problem.status, headers=headers)
+        case web.RequestPayloadError():  # a body that breaks its own framing or encoding
+            return ApiError(400)
+        case ValidationError():
+            return ApiError(422, "Request validation failed.", errors=_by_field(problem))
+        case WrongUse():
+            return ApiError(_status_of(problem), to_sentence(problem))
+        case StoreUnavailable():
+            return ApiError(503, "The database cannot be reached; try again.", _RETRY_LATER)
+        case ArtifactsError():
+            return ApiError(503, to_sentence(problem), _RETRY_LATER)
+        case OSError():
+            return ApiError(503, "A file cannot be read or written; try again.", _RETRY_LATER)
+        case LicserverError():  # as of the key vault: a sentence for the vendor
+            return ApiError(503, to_sentence(problem))
+        case _:
+            return ApiError(500)
+
+
+def _status_of(wrong: WrongUse) -> int:
+    match wrong:
+        case TooLargeError():
+            return 413
+        case Unknown():
+            return 404
+        case Conflict():
+            return 409
+        case _:
+            return 422
+
+
+def to_sentence(problem: Exception | str) -> str:
+    """Write a message as a sentence, with keys masked; a field's name at its beginning stays as it is."""
+    text = mask(str(problem).strip())
+    is_field = "_" in text.partition(" ")[0]
+    text = text if is_field else text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _by_field(invalid: ValidationError) -> dict[str, list[str]]:
+    errors: dict[str, list[str]] = {}
+    for one in invalid.errors(include_input=False, include_url=False, include_context=False):
+        field = ".".join(str(part) for part in one["loc"][:2]) or "body"
+        name = mask(field)[:100].encode(errors="replace").decode()
+        errors.setdefault(name, []).append(one["msg"].removeprefix("Value error, "))
+    return errors
+
+
+def send_error(status: int, headers: Mapping[str, str] = NO_HEADERS) -> web.StreamResponse:
+    """Make the JSON response of an error that the specification does not name."""
+    return send(public_api.answer_error(status, *MESSAGES.get(status, _DEFAULT)), headers)
+
+
+def send_unavailable(what: str = "service") -> web.StreamResponse:
+    """Make the response of a service that cannot decide now; it is never a verdict."""
+    answer = public_api.answer_error(503, "unavailable", f"The {what} is not available now; try again.")
+    return send(answer, _RETRY_LATER)
+
+
+def send_too_many(delay: int) -> web.StreamResponse:
+    """Make the response to a client that calls too often; it may call again after `delay` seconds."""
+    return send_error(429, {hdrs.RETRY_AFTER: str(delay)})
+
+
+def send_failure() -> web.StreamResponse:
+    """Make the response of a fault of ours."""
+    return send_error(500)
+
+
+async def respond_as_json(_request: web.Request, error: ApiError) -> web.StreamResponse:
+    """Write an error for a public endpoint; of a fault of ours, nothing but its status."""
+    code, message = MESSAGES.get(error.status, _DEFAULT)
+    if error.status < 500:  # noqa: PLR2004 - the first status that means a fault of the server
+        message = error.message
+    return send(public_api.answer_error(error.status, code, message), error.headers)
+
+
+# --- reading a body ---------------------------------------------------------------------------
 
 
 async def expect(request: web.Request) -> web.StreamResponse | None:
     """Refuse an ``Expect`` header with anything but `100-continue`; aiohttp calls this before the handler."""
-    if request.version >= HttpVersion11 and request.headers["Expect"].lower() != "100-continue":
+    if request.version >= HttpVersion11 and request.headers[hdrs.EXPECT].lower() != "100-continue":
         return send_error(417)
     return None
 
@@ -56,93 +168,23 @@ async def send_continue(request: web.Request) -> None:
     if hdrs.EXPECT not in request.headers or request.version < HttpVersion11 or request.content.is_eof():
         return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # the answer has not begun
+    request.writer.output_size = 0  # the response has not begun
 
 
-def send_unavailable(what: str = "service") -> web.StreamResponse:
-    """Make the response of a service that cannot decide now; it is never a verdict."""
-    answer = public_api.answer_error(503, "unavailable", f"The {what} is not available now; try again.")
-    return send(answer, {"Retry-After": "5"})
+async def read_body(request: web.Request, limit: int, seconds: float) -> bytes:
+    """Read a body of at most `limit` bytes within `seconds`.
 
-
-def send_too_many(delay: int) -> web.StreamResponse:
-    """Make the response to a client that calls too often; it is never a verdict (D-70, D-71).
-
-    Args:
-        delay: Seconds after which it may call again.
+    Raises:
+        ApiError: 413 or 408.
     """
-    return send_error(429, {"Retry-After": str(delay)})
-
-
-def send_failure() -> web.StreamResponse:
-    """Make the response of a fault of ours."""
-    message = "The service failed; the operator will find why in the log."
-    return send(public_api.answer_error(500, "internal", message))
-
-
-def guarded(
-    handler: Handler, drain: Drain, flood_delay: Callable[[web.Request], int], request_ids: RequestIds
-) -> Handler:
-    """Answer whatever a handler raises, and keep the request's text out of the log.
-
-    Put on each handler by hand: aiohttp's middlewares cost as much a request as all the rules do.
-
-    Args:
-        handler: The one to guard.
-        drain: While it is active each answer is its connection's last.
-        flood_delay: Seconds to wait, of a request that is one too many; called before anything else (D-71).
-        request_ids: Names a request that something is written about.
-    """
-
-    @functools.wraps(handler)
-    async def guarded_handler(request: web.Request) -> web.StreamResponse:
-        try:
-            if delay := flood_delay(request):
-                response = send_too_many(delay)
-            elif hdrs.CONTENT_ENCODING in request.headers:
-                response = send_error(415, NO_ENCODING)
-            else:
-                response = await handler(request)
-        except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
-            response = _answer_problem(request, problem, request_ids)
-        if drain.active:
-            response.force_close()
-        return response
-
-    return guarded_handler
-
-
-def not_allowed(allow: str) -> Handler:
-    """Make the handler of an address for all methods but those that it takes."""
-
-    async def method_not_allowed(_request: web.Request) -> web.StreamResponse:
-        return send_error(405, {"Allow": allow})
-
-    return method_not_allowed
-
-
-async def not_found(_request: web.Request) -> web.StreamResponse:
-    """Answer at every address that is none."""
-    return send_error(404)
-
-
-async def refuse_path(_request: web.Request) -> web.StreamResponse:
-    """Refuse a path that a proxy may read as another one (D-155)."""
-    return send(public_api.answer_error(400, "bad_request", BAD_PATH))
-
-
-def _answer_problem(request: web.Request, problem: Exception, request_ids: RequestIds) -> web.StreamResponse:
-    """Put a problem into an answer, and into the log where the operator can do something about it."""
-    match problem:
-        case web.HTTPException():
-            return send_error(problem.status)
-        case web.RequestPayloadError():  # a body that breaks its own framing or encoding
-            return send_error(400)
-        case StoreUnavailable():
-            return request_ids.note(_log, request, send_unavailable(), ": %s", problem)
-        case ConnectionError():  # the caller has gone: no answer, and nothing for the log of errors
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=_CALLER_GONE)
-        case _:
-            return request_ids.note(_log, request, send_failure(), " failed", exc_info=problem)
+    body = bytearray()
+    await send_continue(request)
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > limit:
+                    raise ApiError(413, f"The request's body is longer than {limit} bytes.")
+    except TimeoutError:
+        raise ApiError(408) from None
+    return bytes(body)

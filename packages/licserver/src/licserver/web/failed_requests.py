@@ -20,6 +20,7 @@ _WORDS: Final = {
     "user.sign_in_throttled": "refused sign-in after too many attempts",
     "user.code_failed": "wrong code of a second factor",
     "token.refused": "refused token",
+    "token.forbidden": "insufficient token",
 }
 
 

@@ -6,7 +6,7 @@ Made when somebody first asks for it: a request of which nothing is written has 
 import logging
 import re
 import secrets
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -41,34 +41,19 @@ class RequestIds:
             known = request[_NAME] = self._told(request) or secrets.token_hex(8)
         return known
 
-    def note(
+    def log_error(
         self,
         log: logging.Logger,
-        request: web.Request,
+        request: web.BaseRequest,
         response: web.StreamResponse,
         what: str,
-        *more: object,
-        **how: Any,
-    ) -> web.StreamResponse:
-        """Log what became of a request, under the name that its caller is told: who reports it can name it.
-
-        Args:
-            log: Where it is written, as an error.
-            request: Which one.
-            response: Its answer; gets the name.
-            what: What stands behind method and path, with a place for each of `more`.
-            more: As of `logging`.
-            how: The same.
-
-        Returns:
-            The response.
-        """
+        exc_info: Exception | None = None,
+    ) -> None:
+        """Log a failed request, and put its id into the response: a report can name it."""
         method, path, name = request.method, request.rel_url.raw_path, self.of(request)
         extra = {"request_id": name, "method": method, "path": path, "status": response.status}
-        line = f"%s %s{what} (%s)"
-        log.error(line, method, path, *more, name, extra=extra, **how)
+        log.error("%s %s%s (%s)", method, path, what, name, extra=extra, exc_info=exc_info)
         response.headers[HEADER] = name
-        return response
 
     def _told(self, request: web.BaseRequest) -> str | None:
         told = request.headers.get(HEADER)

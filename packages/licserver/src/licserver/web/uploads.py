@@ -17,7 +17,7 @@ from multipart import MultipartError, MultipartSegment, PushMultipartParser, par
 from licserver.errors import WrongUse
 from licserver.security.private_files import checked_name
 from licserver.settings import Settings
-from licserver.web.errors import send_continue
+from licserver.web.errors import ApiError, TooLargeError, send_continue
 from licserver.web.worker_threads import WorkerThreads
 
 MAX_FIELD: Final = 1 << 20
@@ -41,10 +41,6 @@ _SPARE: Final = 64 << 20
 
 _INCOMING: Final = ".upload-"
 _ABANDONED_SECONDS: Final = 24 * 3600
-
-
-class TooLarge(WrongUse):
-    """The file is larger than the settings allow, or the disk has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +85,12 @@ async def received(
 
     Raises:
         WrongUse: for a form that is none, without a file or with an unknown field.
-        TooLarge: as soon as it is known.
-        TimeoutError: when nothing comes for too long.
+        TooLargeError: as soon as it is known.
+        ApiError: 408 when nothing comes for too long.
     """
     boundary = _find_boundary(request.headers.get(hdrs.CONTENT_TYPE, ""))
     if (request.content_length or 0) > settings.upload_limit + 2 * MAX_FIELD:
-        raise TooLarge(_too_large(settings))
+        raise TooLargeError(_too_large(settings))
     folder = settings.data_dir / "uploads"
     path = await off_loop.run(_new_file, folder)
     try:
@@ -170,11 +166,11 @@ class _Form:
         if self._part != "file":
             self._fields_left -= len(piece)
             if self._fields_left < 0:
-                raise TooLarge(f"the form's fields have more than {MAX_FIELD} bytes")
+                raise TooLargeError(f"the form's fields have more than {MAX_FIELD} bytes")
             return
         self._size += len(piece)
         if self._size > self._settings.upload_limit:
-            raise TooLarge(_too_large(self._settings))
+            raise TooLargeError(_too_large(self._settings))
         if len(self._held) >= _WRITE_SIZE:
             await self._write()
 
@@ -194,14 +190,17 @@ class _Form:
 
     def _keep(self, piece: bytes) -> None:
         if shutil.disk_usage(self._path.parent).free < len(piece) + _SPARE:
-            raise TooLarge("the disk has no room for this file")
+            raise TooLargeError("the disk has no room for this file")
         self._digest.update(piece)
         self._target.write(piece)
 
     async def _read_piece(self, request: web.Request) -> bytes:
         """Wait for the next bytes, but not for ever."""
-        async with asyncio.timeout(self._settings.send_timeout):
-            return await request.content.read(_READ_SIZE)
+        try:
+            async with asyncio.timeout(self._settings.send_timeout):
+                return await request.content.read(_READ_SIZE)
+        except TimeoutError:
+            raise ApiError(408) from None
 
 
 def _find_boundary(content_type: str) -> str:

@@ -1,5 +1,5 @@
 """The admin API: the vendor's operations for programs, behind tokens."""
 
-from licserver.web.admin.handlers import ROOT, mount, refuse_path
+from licserver.web.admin.app import ROOT, create_admin_api
 
-__all__ = ["ROOT", "mount", "refuse_path"]
+__all__ = ["ROOT", "create_admin_api"]

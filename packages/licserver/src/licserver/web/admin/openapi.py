@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from licserver.web.admin import schemas
-from licserver.web.admin.handlers import RELEASES, ROOT
+from licserver.web.admin.app import RELEASES, ROOT
 from licserver.web.admin.operations import OPERATIONS, Operation
 
 _REF: Final = "#/components/schemas/{model}"

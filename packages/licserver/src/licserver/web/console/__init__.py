@@ -4,6 +4,6 @@
 it asks `vendor` and holds no rule. It runs on a thread, as everything does here that waits for the database.
 """
 
-from licserver.web.console.app import mount
+from licserver.web.console.app import create_console
 
-__all__ = ["mount"]
+__all__ = ["create_console"]

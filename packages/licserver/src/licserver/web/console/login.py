@@ -1,22 +1,24 @@
-"""Signing in and out, and another password: what happens around a session."""
+"""Sign-in, sign-out and password: the handlers around a session."""
 
 import contextlib
-from collections.abc import Awaitable
-from http import HTTPStatus
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
+from licserver.domain.records import Actor, ActorKind
 from licserver.errors import WrongUse
 from licserver.services import Vendor
 from licserver.services.logins import SIGN_IN_FAILED, SIGN_IN_THROTTLED
-from licserver.services.users import SESSION_TIME, Needs
+from licserver.services.users import SESSION_TIME, Needs, SignedIn
 from licserver.web.client_addresses import ClientAddresses
-from licserver.web.console import headers, messages, sessions
-from licserver.web.console.handlers import SIGN_IN, PageHandlers, go, is_own, sentence, to_sign_in
-from licserver.web.console.login_throttle import LoginThrottle, TooManyTriesError
+from licserver.web.console import messages, sessions
+from licserver.web.console.handlers import SIGN_IN, Console
+from licserver.web.console.login_throttle import LoginThrottle, TooManyAttemptsError
 from licserver.web.console.pages import account
+from licserver.web.console.responses import redirect
+from licserver.web.errors import to_sentence
 from licserver.web.failed_requests import FailureReport
 
 R = TypeVar("R")
@@ -26,150 +28,140 @@ CODE: Final = f"{SIGN_IN}/code"
 SECOND_FACTOR: Final = f"{ACCOUNT}/second-factor"
 
 TOO_MANY: Final = "Too many attempts. Wait a minute, and try again."
+WRONG_PASSWORD: Final = "This is not your password."
 _NO_COOKIE: Final = (
     "This page came by http, and the server is set up for https (LICSERVER_BASE_URL), so your browser would "
     "not stay signed in. Open the console by https, or through a tunnel at http://localhost."
 )
 
 
-class SignInPages:
-    """The addresses that make and end sessions.
+class Login:
+    """Handlers that create and end sessions.
 
     Args:
-        edge: What all addresses do.
-        vendor: Knows the users.
-        failures: Takes what fails.
+        console: Reads sessions and forms, and renders pages.
+        vendor: Has the users.
+        failures: Reports failed attempts.
     """
 
-    def __init__(self, edge: PageHandlers, vendor: Vendor, failures: FailureReport) -> None:
-        self._edge, self._vendor, self._failures = edge, vendor, failures
-        self._callers = ClientAddresses(vendor.settings)
-        self.door = LoginThrottle(vendor, edge.off_loop)
+    def __init__(self, console: Console, vendor: Vendor, failures: FailureReport) -> None:
+        self._console, self._vendor, self._failures = console, vendor, failures
+        self._clients = ClientAddresses(vendor.settings)
+        self._throttle = LoginThrottle(vendor, console.threads)
 
-    def close(self) -> None:
-        """Let the door's threads end."""
-        self.door.close()
+    async def close(self, _app: web.Application) -> None:
+        """Let the throttle's threads end."""
+        self._throttle.close()
 
     async def show_sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Show the form, or lead on who is signed in already."""
-        who = await self._edge.session(request)
-        if who is not None:
-            return go(request, _next_page(who.needs, request.query.get("next", "")))
+        """Show the form; redirect a user who is signed in already."""
+        session = await self._console.find_session(request)
+        if session is not None:
+            return redirect(request, _next_page(session.needs, request.query.get("next", "")))
         return await self._sign_in_page(request, 200, request.query.get("next", ""))
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Begin a session."""
-        form = await self._edge.form(request)
-        goal, name = form.get("next", ""), form.get("name", "")
-        if not sessions.is_from_here(request.headers, request.host):
-            return await self._sign_in_page(request, 403, goal, "This form came from another site.")
-        if sessions.loses_cookies(request.headers, self._edge.settings.base_url):
+        """Create a session."""
+        form = await self._console.read_form(request)
+        goal, name, password = form.get("next", ""), form.get("name", ""), form.get("password", "")
+        if sessions.loses_cookies(request.headers, self._console.settings.base_url):
             return await self._sign_in_page(request, 403, goal, _NO_COOKIE, name)
-        attempt = self.door.sign_in(self.address(request), name, form.get("password", ""))
+        address = self.address(request)
         try:
-            who = await self.throttled(request, attempt)
-        except TooManyTriesError:
+            session = await self.attempt(
+                request, name, lambda _: self._vendor.sign_in(name, password, address)
+            )
+        except TooManyAttemptsError:
             return await self._sign_in_page(request, 429, goal, TOO_MANY, name)
-        if who is None:
-            await self.failed(request, SIGN_IN_FAILED, name)
+        if session is None:
+            await self.report_failure(request, SIGN_IN_FAILED, name)
             return await self._sign_in_page(request, 401, goal, "This name and password do not match.", name)
-        await self._end_session(request)  # whoever had signed in here before
-        # Not known yet whether the user must enrol: the page that is asked for next finds out.
-        return go(request, _next_page(who.needs, goal), self.cookie(request, who.token))
+        await self._end_session(request)  # of whoever had signed in here before
+        # Not known yet whether the user must enrol: the next page finds out.
+        headers = {"Set-Cookie": self.cookie(request, session.token)}
+        return redirect(request, _next_page(session.needs, goal), **headers)
 
     async def _sign_in_page(
         self, request: web.Request, status: int, goal: str, problem: str | None = None, name: str = ""
     ) -> web.StreamResponse:
-        has_users = bool(await self._edge.off_loop.run(self._vendor.users))
+        has_users = bool(await self._console.threads.run(self._vendor.users))
         done = messages.DONE.get(request.query.get("done", ""))
-        content = await self._edge.off_loop.run(
-            self._edge.frame.write,
-            "sign_in.html",
-            who=None,
-            has_users=has_users,
-            goal=goal,
-            name=name,
-            problem=problem,
-            done=done,
+        return await self._console.render(
+            "sign_in.html", status, None, problem, done, has_users=has_users, goal=goal, name=name
         )
-        more = {"Retry-After": "61"} if status == HTTPStatus.TOO_MANY_REQUESTS else {}
-        return web.Response(status=status, body=content, headers={**headers.PAGE, **more})
 
-    async def sign_out(self, request: web.Request) -> web.StreamResponse:
+    async def sign_out(
+        self, request: web.Request, _session: SignedIn, _form: Mapping[str, str]
+    ) -> web.StreamResponse:
         """End a session, also one that still needs something."""
-        who = await self._edge.session(request)
-        if who is None:
-            return to_sign_in(request)
-        if not is_own(request, who, await self._edge.form(request)):
-            return await self._edge.forged(request, who if who.needs is Needs.NOTHING else None)
         await self._end_session(request)
-        return go(request, f"{SIGN_IN}?done=signed-out", self.cookie(request, ""))
+        # No cookies: those of other programs on this host are not ours.
+        headers = {"Set-Cookie": self.cookie(request, ""), "Clear-Site-Data": '"cache", "storage"'}
+        return redirect(request, f"{SIGN_IN}?done=signed-out", **headers)
 
-    async def change_password(self, request: web.Request) -> web.StreamResponse:
-        """Change one's own password."""
-        who = await self._edge.who(request)
-        if who is None:
-            return to_sign_in(request)
-        form = await self._edge.form(request)
-        if not is_own(request, who, form):
-            return await self._edge.forged(request, who)
-        problem, anew = None, None
+    async def change_password(
+        self, request: web.Request, user: SignedIn, form: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Change one's own password, which ends all other sessions."""
+        old, new = form.get("old", ""), form.get("new", "")
+        vendor = self._vendor.acting_as(Actor(ActorKind.USER, user.name))
+        problem, session = None, None
         try:
-            if form.get("new", "") != form.get("again", ""):
+            if new != form.get("again", ""):
                 problem = "The new password was not typed the same twice."
             else:
-                change = self.door.change_password(
-                    self.address(request), who, form.get("old", ""), form.get("new", "")
+                session = await self.attempt(
+                    request, user.name, lambda _: vendor.change_password(user, old, new)
                 )
-                anew = await self.throttled(request, change)
-                if anew is None:
-                    problem = "This is not your password."
-                    await self.failed(request, SIGN_IN_FAILED, who.name)
+                if session is None:
+                    problem = WRONG_PASSWORD
+                    await self.report_failure(request, SIGN_IN_FAILED, user.name)
         except WrongUse as wrong:
-            problem = sentence(wrong)
-        except TooManyTriesError:
+            problem = to_sentence(wrong)
+        except TooManyAttemptsError:
             problem = TOO_MANY
-        if anew is not None:
-            return go(request, f"{ACCOUNT}?done=password", self.cookie(request, anew.token))
-        visit = self._edge.visit(request, who)._replace(problem=problem)
-        return await self._edge.reply(request, visit, await self._edge.run(account.show, visit))
+        if session is not None:
+            cookie = self.cookie(request, session.token)
+            return redirect(request, f"{ACCOUNT}?done=password", **{"Set-Cookie": cookie})
+        context = self._console.context(request, user)._replace(problem=problem)
+        return await self._console.respond(request, context, await self._console.run(account.show, context))
 
     # --- shared with the second factor --------------------------------------------------------
 
     def address(self, request: web.Request) -> str:
         """Return the address whose attempts are counted."""
-        return self._callers.find(request).counted
+        return self._clients.find(request).counted
 
-    async def throttled(self, request: web.Request, attempt: Awaitable[R]) -> R:
-        """Wait for an attempt, and report it if it is refused.
+    async def attempt(self, request: web.Request, name: str, compare: Callable[[bool], R]) -> R:
+        """Run a comparison of a password or code within the limits of `LoginThrottle`; report if refused.
 
         Raises:
-            TooManyTriesError: when it is; and whatever the attempt raises.
+            TooManyAttemptsError: when it is refused; and whatever the comparison raises.
         """
         try:
-            return await attempt
-        except TooManyTriesError:
+            return await self._throttle.attempt(self.address(request), name, compare)
+        except TooManyAttemptsError:
             self._failures.add(SIGN_IN_THROTTLED, None, self.address(request))
             raise
 
-    async def failed(self, request: web.Request, action: str, name: str) -> None:
+    async def report_failure(self, request: web.Request, action: str, name: str) -> None:
         """Report a failed attempt, with the name only if it is a user's."""
         with contextlib.suppress(Exception):  # the caller gets the same page, whatever becomes of the report
-            subject = await self._edge.off_loop.run(self._vendor.find_login_name, name)
+            subject = await self._console.threads.run(self._vendor.find_login_name, name)
             self._failures.add(action, subject, self.address(request))
 
     def cookie(self, request: web.Request, token: str) -> str:
-        """Write the session's cookie; without a token, take it back."""
+        """Write the session's cookie; an empty token removes it."""
         seconds = int(SESSION_TIME.total_seconds()) if token else 0
-        is_https = sessions.is_https_url(self._edge.settings.base_url) or sessions.is_https_url(
+        is_https = sessions.is_https_url(self._console.settings.base_url) or sessions.is_https_url(
             request.headers.get("Origin")
         )
         return sessions.write_cookie(token, is_https=is_https, seconds=seconds)
 
     async def _end_session(self, request: web.Request) -> None:
-        token = self._edge.token(request)
+        token = self._console.token(request)
         if token is not None:
-            await self._edge.off_loop.run(self._vendor.sign_out, token)
+            await self._console.threads.run(self._vendor.sign_out, token)
 
 
 def _next_page(needs: Needs, goal: str) -> str:

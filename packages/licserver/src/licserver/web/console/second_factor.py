@@ -1,6 +1,6 @@
-"""The pages of the second factor: a code at the sign-in, enrolment, and its end (D-167)."""
+"""The second factor: a code at the sign-in, enrolment, and removal (D-167)."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -9,170 +9,138 @@ from markupsafe import Markup
 from licserver.errors import WrongUse
 from licserver.services import Vendor
 from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED
-from licserver.services.users import Needs, SignedIn
-from licserver.web.app_state import Handler
-from licserver.web.console import headers, sessions
-from licserver.web.console.handlers import PageHandlers, go, is_own, sentence, to_sign_in
-from licserver.web.console.login import ACCOUNT, CODE, SECOND_FACTOR, TOO_MANY, SignInPages
-from licserver.web.console.login_throttle import TooManyTriesError
+from licserver.services.users import SignedIn
+from licserver.web.console import sessions
+from licserver.web.console.handlers import Console
+from licserver.web.console.login import ACCOUNT, SECOND_FACTOR, TOO_MANY, WRONG_PASSWORD, Login
+from licserver.web.console.login_throttle import TooManyAttemptsError
+from licserver.web.console.responses import redirect
+from licserver.web.errors import to_sentence
 
 _WRONG_CODE = "This code is wrong, or was used already. Your app shows a new one every 30 seconds."
+_WRONG_EITHER = "The password or the code is wrong, or the code was used already."
 
 
-class SecondFactorPages:
-    """The addresses of the second factor.
+class SecondFactor:
+    """Handlers of the second factor.
 
     Args:
-        edge: What all addresses do.
-        entrance: Throttles attempts, and writes cookies.
-        vendor: Knows the users.
+        console: Renders pages.
+        login: Bounds attempts, and writes cookies.
+        vendor: Has the users.
     """
 
-    def __init__(self, edge: PageHandlers, entrance: SignInPages, vendor: Vendor) -> None:
-        self._edge, self._entrance, self._vendor = edge, entrance, vendor
+    def __init__(self, console: Console, login: Login, vendor: Vendor) -> None:
+        self._console, self._login, self._vendor = console, login, vendor
 
-    def add_to(self, add: Callable[[str, str, Handler], None]) -> None:
-        """Name every address."""
-        add("GET", CODE, self.show_code)
-        add("POST", CODE, self.sign_in)
-        add("GET", SECOND_FACTOR, self.show)
-        add("POST", f"{SECOND_FACTOR}/begin", self.begin)
-        add("POST", f"{SECOND_FACTOR}/confirm", self.confirm)
-        add("POST", f"{SECOND_FACTOR}/disable", self.disable)
-
-    # --- signing in ---------------------------------------------------------------------------
-
-    async def show_code(self, request: web.Request) -> web.StreamResponse:
+    async def show_code(self, request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show the form for a code."""
-        who = await self._edge.session(request)
-        if who is None or who.needs is not Needs.CODE:
-            return to_sign_in(request)
-        return self._write("sign_in_code.html", 200, who, goal=request.query.get("next", ""))
+        return await self._code_page(200, session, request.query.get("next", ""))
 
-    async def sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Begin a session in place of one that needs a code."""
-        who = await self._edge.session(request)
-        if who is None or who.needs is not Needs.CODE:
-            return to_sign_in(request)
-        form = await self._edge.form(request)
-        if not is_own(request, who, form):
-            return await self._edge.forged(request, None)
-        goal, address = form.get("next", ""), self._entrance.address(request)
-        status, problem = 401, _WRONG_CODE
+    async def sign_in(
+        self, request: web.Request, session: SignedIn, form: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Create a session in place of one that needs a code."""
+        goal, code, address = form.get("next", ""), form.get("code", ""), self._login.address(request)
+
+        def compare(is_known: bool) -> SignedIn | None:
+            return self._vendor.sign_in_with_code(session, code, address, is_known=is_known)
+
         try:
-            attempt = self._entrance.door.sign_in_with_code(address, who, form.get("code", ""))
-            anew = await self._entrance.throttled(request, attempt)
-            if anew is not None:
-                return go(request, sessions.own_path(goal), self._entrance.cookie(request, anew.token))
-            await self._entrance.failed(request, CODE_FAILED, who.name)
-        except TooManyTriesError:
-            status, problem = 429, TOO_MANY
-        except WrongUse as wrong:
-            status, problem = 429, sentence(wrong)
-        return self._write("sign_in_code.html", status, who, goal=goal, problem=problem)
+            signed_in = await self._login.attempt(request, session.name, compare)
+        except TooManyAttemptsError:
+            return await self._code_page(429, session, goal, TOO_MANY)
+        except WrongUse as wrong:  # too many wrong codes
+            return await self._code_page(429, session, goal, to_sentence(wrong))
+        if signed_in is None:
+            await self._login.report_failure(request, CODE_FAILED, session.name)
+            return await self._code_page(401, session, goal, _WRONG_CODE)
+        return self._redirect(request, sessions.own_path(goal), signed_in)
 
-    # --- enrolment ----------------------------------------------------------------------------
-
-    async def show(self, request: web.Request) -> web.StreamResponse:
+    async def show(self, _request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show what can be done: set a second factor up, confirm it, or remove it."""
-        who = await self._enrolling(request)
-        return to_sign_in(request) if who is None else await self._page(200, who)
+        return await self._page(200, session)
 
-    async def begin(self, request: web.Request) -> web.StreamResponse:
+    async def begin(
+        self, request: web.Request, session: SignedIn, form: Mapping[str, str]
+    ) -> web.StreamResponse:
         """Draw a secret, after the password."""
-        who, form = await self._enrolling(request), await self._edge.form(request)
-        if who is None or not is_own(request, who, form):
-            return await self._refuse(request, who)
+        password = form.get("password", "")
         try:
-            attempt = self._entrance.door.begin_enrolment(
-                self._entrance.address(request), who, form.get("password", "")
+            is_right = await self._login.attempt(
+                request, session.name, lambda _: self._vendor.begin_enrolment(session, password)
             )
-            if await self._entrance.throttled(request, attempt):
-                return go(request, SECOND_FACTOR)
-            await self._entrance.failed(request, SIGN_IN_FAILED, who.name)
-            return await self._page(422, who, "This is not your password.")
-        except TooManyTriesError:
-            return await self._page(429, who, TOO_MANY)
-        except WrongUse as wrong:
-            return await self._page(422, who, sentence(wrong))
+        except (TooManyAttemptsError, WrongUse) as problem:
+            return await self._refused(session, problem)
+        if not is_right:
+            await self._login.report_failure(request, SIGN_IN_FAILED, session.name)
+            return await self._page(422, session, WRONG_PASSWORD)
+        return redirect(request, SECOND_FACTOR)
 
-    async def confirm(self, request: web.Request) -> web.StreamResponse:
+    async def confirm(
+        self, request: web.Request, session: SignedIn, form: Mapping[str, str]
+    ) -> web.StreamResponse:
         """Confirm a secret by its first code, and show the recovery codes this once."""
-        who, form = await self._enrolling(request), await self._edge.form(request)
-        if who is None or not is_own(request, who, form):
-            return await self._refuse(request, who)
         try:
-            done = await self._edge.off_loop.run(self._vendor.confirm_enrolment, who, form.get("code", ""))
+            done = await self._console.threads.run(
+                self._vendor.confirm_enrolment, session, form.get("code", "")
+            )
         except WrongUse as wrong:
-            return await self._page(422, who, sentence(wrong))
+            return await self._refused(session, wrong)
         if done is None:
-            return await self._page(422, who, _WRONG_CODE)
-        page = self._write("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
-        page.headers["Set-Cookie"] = self._entrance.cookie(request, done.who.token)
+            return await self._page(422, session, _WRONG_CODE)
+        page = await self._render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
+        page.headers["Set-Cookie"] = self._login.cookie(request, done.who.token)
         return page
 
-    async def disable(self, request: web.Request) -> web.StreamResponse:
+    async def disable(
+        self, request: web.Request, user: SignedIn, form: Mapping[str, str]
+    ) -> web.StreamResponse:
         """Remove the second factor, after the password and a code."""
-        who, form = await self._edge.who(request), await self._edge.form(request)
-        if who is None or not is_own(request, who, form):
-            return await self._refuse(request, who)
+        password, code = form.get("password", ""), form.get("code", "")
+
+        def compare(is_known: bool) -> SignedIn | None:
+            return self._vendor.disable_second_factor(user, password, code, is_known=is_known)
+
         try:
-            attempt = self._entrance.door.disable_second_factor(
-                self._entrance.address(request), who, form.get("password", ""), form.get("code", "")
-            )
-            anew = await self._entrance.throttled(request, attempt)
-        except TooManyTriesError:
-            return await self._page(429, who, TOO_MANY)
-        except WrongUse as wrong:
-            return await self._page(422, who, sentence(wrong))
-        if anew is None:
-            await self._entrance.failed(request, CODE_FAILED, who.name)
-            return await self._page(
-                422, who, "The password or the code is wrong, or the code was used already."
-            )
-        return go(request, f"{ACCOUNT}?done=second-factor-off", self._entrance.cookie(request, anew.token))
+            session = await self._login.attempt(request, user.name, compare)
+        except (TooManyAttemptsError, WrongUse) as problem:
+            return await self._refused(user, problem)
+        if session is None:
+            await self._login.report_failure(request, CODE_FAILED, user.name)
+            return await self._page(422, user, _WRONG_EITHER)
+        return self._redirect(request, f"{ACCOUNT}?done=second-factor-off", session)
 
-    async def _enrolling(self, request: web.Request) -> SignedIn | None:
-        """Find who is signed in, with or without the second factor that is required."""
-        who = await self._edge.session(request)
-        return None if who is None or who.needs is Needs.CODE else who
+    def _redirect(self, request: web.Request, path: str, session: SignedIn) -> web.StreamResponse:
+        return redirect(request, path, **{"Set-Cookie": self._login.cookie(request, session.token)})
 
-    async def _refuse(self, request: web.Request, who: SignedIn | None) -> web.StreamResponse:
-        return to_sign_in(request) if who is None else await self._edge.forged(request, _inside(who))
+    async def _code_page(
+        self, status: int, session: SignedIn, goal: str, problem: str | None = None
+    ) -> web.Response:
+        return await self._render("sign_in_code.html", status, session, problem, goal=goal)
 
-    async def _page(self, status: int, who: SignedIn, problem: str | None = None) -> web.Response:
-        enrolment = await self._edge.off_loop.run(self._vendor.enrolment, who)
-        left = await self._edge.off_loop.run(self._vendor.count_recovery_codes, who)
-        return self._write(
+    async def _refused(self, session: SignedIn, problem: Exception) -> web.Response:
+        if isinstance(problem, TooManyAttemptsError):
+            return await self._page(429, session, TOO_MANY)
+        return await self._page(422, session, to_sentence(problem))
+
+    async def _page(self, status: int, session: SignedIn, problem: str | None = None) -> web.Response:
+        enrolment = await self._console.threads.run(self._vendor.enrolment, session)
+        return await self._render(
             "second_factor.html",
             status,
-            who,
-            problem=problem,
+            session,
+            problem,
             secret=None if enrolment is None else _in_groups(enrolment.secret),
-            code=None if enrolment is None else await self._edge.off_loop.run(_draw_code, enrolment.uri),
-            left=left,
-            is_required=self._edge.settings.second_factor_required,
+            code=None if enrolment is None else await self._console.threads.run(_draw_code, enrolment.uri),
+            left=await self._console.threads.run(self._vendor.count_recovery_codes, session),
+            is_required=self._console.settings.second_factor_required,
         )
 
-    def _write(
-        self, template: str, status: int, who: SignedIn, problem: str | None = None, **context: Any
+    async def _render(
+        self, template: str, status: int, session: SignedIn, problem: str | None = None, **context: Any
     ) -> web.Response:
-        content = self._edge.frame.write(
-            template,
-            who=_inside(who),
-            user=who.name,
-            csrf=sessions.csrf_token(who.token),
-            problem=problem,
-            done=None,
-            **context,
-        )
-        more = {"Retry-After": "61"} if status == 429 else {}  # noqa: PLR2004 - as `http.HTTPStatus` has it
-        return web.Response(status=status, body=content, headers={**headers.PAGE, **more})
-
-
-def _inside(who: SignedIn) -> SignedIn | None:
-    """Return who may see the console's own frame, with its links."""
-    return who if who.needs is Needs.NOTHING else None
+        return await self._console.render(template, status, session, problem, user=session.name, **context)
 
 
 def _in_groups(secret: str) -> str:

@@ -1,21 +1,51 @@
-"""Templates: loaded from the package, escaping everything, and failing on what they do not know."""
+"""Templates and assets. Templates escape everything and fail on a name that they do not know."""
 
+import hashlib
 from collections.abc import Mapping
 from datetime import date, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from licserver import __version__
 from licserver.web.console import messages
-from licserver.web.console.assets import Asset
 from licserver.web.console.charts import share_bar
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_TYPES: Final = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml; charset=utf-8",
+}
+_NAMES: Final = ("vendored/pico.min.css", "console.css", "vendored/htmx.min.js", "console.js", "icon.svg")
+
+PREFIX: Final = "/console/assets/"
+
+
+class Asset(NamedTuple):
+    """One file, with where it is and what it is."""
+
+    path: str
+    content_type: str
+    content: bytes
+
+
+def load_assets() -> Mapping[str, Asset]:
+    """Read the styles and scripts, each under a path with its digest, so that browsers keep them."""
+    folder = files("licserver.web.console") / "assets"
+    found = {}
+    for name in _NAMES:
+        content = (folder / name).read_bytes()
+        short = name.rpartition("/")[2]
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        found[short] = Asset(f"{PREFIX}{digest}/{short}", _TYPES[short.rpartition(".")[2]], content)
+    return found
+
 
 class Templates:
-    """Writes pages; used by several threads at once.
+    """Renders pages; used by several threads at once.
 
     Args:
         assets: From `load_assets`.
@@ -48,8 +78,8 @@ class Templates:
         )
         return templates
 
-    def write(self, template: str, **context: Any) -> bytes:
-        """Write a page."""
+    def render(self, template: str, **context: Any) -> bytes:
+        """Render a page."""
         return self._templates.get_template(template).render(context).encode()
 
 

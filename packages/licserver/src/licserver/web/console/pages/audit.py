@@ -38,6 +38,7 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "user.password": "Changed the password",
         "user.remove": "Removed the user",
         "token.refused": "Refused an API token",
+        "token.forbidden": "Refused a change by an API token that may only read",
         "user.sign_in": "Signed in",
         "user.sign_in_failed": "Wrong password",
         "user.sign_in_throttled": "Refused sign-ins after too many attempts",

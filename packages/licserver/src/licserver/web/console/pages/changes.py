@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from licserver.domain.records import Environment
-from licserver.web.console.fields import is_touched, read_day, read_slots
+from licserver.web.console.forms import is_touched, read_day, read_slots
 from licserver.web.console.page_context import Page, PageContext, Redirect, Reply
 from licserver.web.console.pages import licenses
 

@@ -11,7 +11,7 @@ from licserver.errors import WrongUse
 from licserver.security.redaction import holds_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
 from licserver.services import Page as Some
-from licserver.web.console.fields import is_touched, read_day, read_slots
+from licserver.web.console.forms import is_touched, read_day, read_slots
 from licserver.web.console.page_context import Csv, Page, PageContext, Redirect, in_pages
 from licserver.web.console.pages.audit import draw_entry
 from licserver.web.console.status_labels import describe, describe_updates

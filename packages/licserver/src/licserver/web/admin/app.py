@@ -1,0 +1,211 @@
+"""The admin API as a sub-application: authentication, operations, uploads, problem details (RFC 9457).
+
+A request passes the middlewares of `web.middlewares`, then `_authenticate`, then its operation on a thread.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+from pydantic import BaseModel
+
+from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.repositories.tokens import Token
+from licserver.domain.environments import is_printable
+from licserver.domain.records import Actor, ActorKind, Scope
+from licserver.protocol import release_manifests
+from licserver.protocol.public_api import NOT_A_PAGE
+from licserver.services import Vendor
+from licserver.services.idempotency import Answer
+from licserver.services.logins import TOKEN_FORBIDDEN, TOKEN_REFUSED
+from licserver.web.admin import licenses as _licenses  # noqa: F401 - they add themselves to the list
+from licserver.web.admin import products as _products  # noqa: F401 - the same
+from licserver.web.admin import serialization
+from licserver.web.admin import subscriptions as _others  # noqa: F401 - the same
+from licserver.web.admin.operations import OPERATIONS, Call, Operation
+from licserver.web.app_state import Handler
+from licserver.web.errors import ApiError, read_body
+from licserver.web.failed_requests import FailureReport
+from licserver.web.metric_counters import ADMIN
+from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
+from licserver.web.rate_limits import MISS_DELAY, Limits
+from licserver.web.uploads import received
+from licserver.web.worker_threads import WorkerThreads
+
+MAX_BODY: Final = 1 << 20
+"""Bytes of a body of JSON: an allow-list of a thousand entries, and more than room for all else."""
+
+ROOT: Final = "/admin/api/v1"
+
+RELEASES: Final = "/products/{slug}/releases"
+"""Where a file is received, which is no operation as the others are."""
+
+_MAX_IDEMPOTENCY_KEY: Final = 255
+_BEARER: Final = {"WWW-Authenticate": 'Bearer realm="licserver"'}
+_INSUFFICIENT: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="insufficient_scope"'}
+_UPLOAD_FIELDS: Final = frozenset({"version", "changelog", "manifest"})
+
+Authenticated = Callable[[web.Request, Token], Awaitable[web.StreamResponse]]
+Work = Callable[[Vendor], BaseModel]
+"""What is done within a transaction; returns the body of the response."""
+
+
+def create_admin_api(
+    vendor: Vendor, limits: Limits, failures: FailureReport, threads: WorkerThreads
+) -> web.Application:
+    """Create the sub-application.
+
+    Args:
+        vendor: The opened data folder.
+        limits: Bounds how often a client may guess at tokens.
+        failures: Reports refused tokens.
+        threads: Run the operations.
+    """
+    app = web.Application()
+    app[ERRORS] = ErrorFormat(logging.getLogger("licserver.admin"), respond_with_problem)
+    app[ENDPOINT] = ADMIN
+    api = _AdminApi(vendor, limits, failures, threads)
+    routes: dict[str, dict[str, Handler]] = {}
+    for operation in OPERATIONS:
+        handler = api.authenticated(operation.scope, api.running(operation))
+        routes.setdefault(operation.path, {})[operation.method] = handler
+    routes[RELEASES]["POST"] = api.authenticated(Scope.WRITE, api.publish)
+    for path, handlers in routes.items():
+        add_route(app, path, handlers)
+    add_not_found(app, "", "/{anything:.*}")
+    return app
+
+
+class _AdminApi:
+    """Makes the handlers; arguments as `create_admin_api`."""
+
+    def __init__(
+        self, vendor: Vendor, limits: Limits, failures: FailureReport, threads: WorkerThreads
+    ) -> None:
+        self._vendor, self._limits, self._failures, self._threads = vendor, limits, failures, threads
+
+    def authenticated(self, scope: Scope, handler: Authenticated) -> Handler:
+        """Call a handler with the token of a request whose scope is sufficient (D-91)."""
+
+        async def authenticated_handler(request: web.Request) -> web.StreamResponse:
+            return await handler(request, await self._authenticate(request, scope))
+
+        return authenticated_handler
+
+    async def _authenticate(self, request: web.Request, scope: Scope) -> Token:
+        """Return the token of a request.
+
+        Raises:
+            ApiError: 401 without a valid token, 429 after too many of these, 403 if its scope is too small.
+        """
+        kind, _, text = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        is_bearer = kind.lower() == "bearer"
+        token = await self._threads.run(self._vendor.recognise, text.strip()) if is_bearer else None
+        if token is None:
+            if not await self._limits.may_miss(request):
+                raise ApiError(429, headers={hdrs.RETRY_AFTER: str(MISS_DELAY)})
+            if is_bearer:  # logged by its name if it has expired or was revoked (D-168)
+                name = await self._threads.run(self._vendor.find_refused_token, text.strip())
+                self._failures.add(TOKEN_REFUSED, name, self._limits.address(request))
+            raise ApiError(401, "Missing or invalid bearer token.", _BEARER)
+        if scope is Scope.WRITE and token.scope is not Scope.WRITE:
+            self._failures.add(TOKEN_FORBIDDEN, token.name, self._limits.address(request))
+            raise ApiError(403, "This token may only read.", _INSUFFICIENT)
+        return token
+
+    def running(self, operation: Operation) -> Authenticated:
+        """Make the handler of an operation that takes JSON or nothing."""
+
+        async def run(request: web.Request, token: Token) -> web.StreamResponse:
+            query = operation.query.model_validate_strings(_read_query(request), strict=True)
+            raw = await read_body(request, MAX_BODY, self._vendor.settings.body_timeout)
+            body = None if operation.body is None else operation.body.model_validate_json(raw or b"{}")
+            path = dict(request.match_info)
+
+            def begin() -> Work:
+                return lambda vendor: operation.run(Call(vendor, path, query, body))
+
+            key = _idempotency_key(request, token, raw) if operation.creates else None
+            status = 201 if operation.creates else 200
+            answer = await self._threads.run(_run_once, self._acting(token), begin, key, status)
+            return _send(answer.status, answer.body)
+
+        return run
+
+    async def publish(self, request: web.Request, token: Token) -> web.StreamResponse:
+        """Publish an uploaded file as a version."""
+        if request.query:
+            raise ApiError(422, "This address takes no query parameters.")
+        slug = request.match_info["slug"]
+        await self._threads.run(self._vendor.product, slug)  # an unknown product costs no upload
+        async with received(request, self._vendor.settings, self._threads, _UPLOAD_FIELDS) as form:
+            version, changelog = form.fields.get("version", ""), form.fields.get("changelog", "")
+            signed = form.fields.get("manifest", "").strip()
+            content = f"{version}\n{changelog}\n{signed}\n{form.file_name}\n{form.sha256.hex()}"
+            key = _idempotency_key(request, token, content.encode())
+            manifest = release_manifests.sealed_before(signed) if signed else None
+            vendor = self._acting(token)
+
+            def begin() -> Work:
+                staged = vendor.stage(slug, version, form.path, changelog, manifest, file_name=form.file_name)
+                return lambda bound: serialization.release(bound.add_release(staged))
+
+            answer = await self._threads.run_with_file(_run_once, vendor, begin, key, 201)
+        return _send(answer.status, answer.body)
+
+    def _acting(self, token: Token) -> Vendor:
+        return self._vendor.acting_as(Actor(ActorKind.TOKEN, token.name))
+
+
+def _run_once(vendor: Vendor, begin: Callable[[], Work], key: IdempotencyKey | None, status: int) -> Answer:
+    """Run an operation; with an idempotency key once, and replay its response (D-93).
+
+    `begin` does what takes long, and returns what is to be done within a transaction.
+    """
+
+    def begin_answer() -> Callable[[Vendor], Answer]:
+        work = begin()
+        return lambda bound: Answer(status, work(bound).model_dump_json().encode())
+
+    return begin_answer()(vendor) if key is None else vendor.once(key, begin_answer).answer
+
+
+def _read_query(request: web.Request) -> dict[str, str]:
+    query = request.query
+    if len(query) != len(set(query)):
+        raise ApiError(422, "Each query parameter may be given once.")
+    return dict(query)
+
+
+def _idempotency_key(request: web.Request, token: Token, content: bytes) -> IdempotencyKey | None:
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if not key or len(key) > _MAX_IDEMPOTENCY_KEY or not is_printable(key):
+        raise ApiError(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
+    digest = hashlib.sha256(f"{request.method} {request.rel_url.raw_path}\n".encode() + content).digest()
+    return IdempotencyKey(ActorKind.TOKEN, token.id, key, digest)
+
+
+async def respond_with_problem(_request: web.Request, error: ApiError) -> web.StreamResponse:
+    """Write an error as problem details."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(error.status).phrase,
+        "status": error.status,
+        "detail": error.message,
+    }
+    if error.errors:
+        body["errors"] = error.errors
+    return _send(error.status, json.dumps(body).encode(), "application/problem+json", **error.headers)
+
+
+def _send(
+    status: int, body: bytes, content_type: str = "application/json", **headers: str
+) -> web.StreamResponse:
+    common = {"Content-Type": content_type, "Cache-Control": "no-store", **NOT_A_PAGE}
+    return web.Response(status=status, body=body, headers={**common, **headers})
