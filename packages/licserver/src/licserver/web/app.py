@@ -1,5 +1,6 @@
 """The application: routes of the public endpoints, sub-applications of admin API and console, middlewares."""
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, cast
 
@@ -12,7 +13,7 @@ from licserver.protocol import public_api
 from licserver.security.rotation import open_ring
 from licserver.services import Vendor
 from licserver.settings import Settings
-from licserver.web.admin import ROOT, create_admin_api
+from licserver.web.admin import ROOT, create_admin_api, respond_with_problem
 from licserver.web.app_state import (
     ARTIFACTS,
     CLOCK,
@@ -31,7 +32,7 @@ from licserver.web.app_state import (
 )
 from licserver.web.client_addresses import ClientAddresses
 from licserver.web.console import create_console
-from licserver.web.errors import send_error
+from licserver.web.errors import ApiError, respond_as_json, send_error
 from licserver.web.failed_requests import FailureReport
 from licserver.web.health import healthz, readyz
 from licserver.web.metric_counters import Meter
@@ -43,7 +44,6 @@ from licserver.web.middlewares import (
     create_middlewares,
     get,
     measure,
-    refuse_ambiguous_paths,
     wrap,
 )
 from licserver.web.public import download
@@ -57,6 +57,13 @@ from licserver.web.worker_threads import WorkerThreads
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 HSTS: Final = "max-age=31536000"  # a year
+
+_AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+"""What a proxy in front may read as another path than we do (D-155)."""
+
+_BAD_PATH: Final = ApiError(
+    400, "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
+)
 
 
 def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None = None) -> web.Application:
@@ -126,7 +133,7 @@ def _create_root(settings: Settings, meter: Meter | None) -> web.Application:
     app[ERRORS] = PUBLIC_ERRORS
     if meter is not None:
         app[METER] = meter
-    app.middlewares.extend([*measure(app), *create_middlewares(app), refuse_ambiguous_paths])
+    app.middlewares.extend([*measure(app), *create_middlewares(app)])
     app.on_response_prepare.append(_set_common_headers(settings))
     app.cleanup_ctx.append(_close_limits)
     return app
@@ -149,7 +156,9 @@ def _hot(app: web.Application, path: str, handler: Handler) -> Handler:
 
 
 def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: RequestHandler) -> RequestHandler:
-    """Make a request handler that lets the hot routes go past the router: routing costs as much as a lookup.
+    """Make a request handler that refuses ambiguous paths, and lets the hot routes go past the router.
+
+    Routing costs as much as a lookup.
 
     Args:
         shortcuts: Handlers by method and path, which the router would find as well.
@@ -159,12 +168,21 @@ def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: Request
     def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         handler = shortcuts.get((request.method, request.rel_url.raw_path))
         if handler is None or hdrs.EXPECT in request.headers:
-            if request.rel_url.raw_path.startswith("/"):
+            path = request.rel_url.raw_path
+            if _AMBIGUOUS.search(path):
+                handler = _refuse_path
+            elif path.startswith("/"):
                 return router(request)
-            handler = _no_path  # CONNECT, OPTIONS *: aiohttp would answer by itself
+            else:
+                handler = _no_path  # CONNECT, OPTIONS *: aiohttp would answer by itself
         return handler(cast("web.Request", request))  # the application makes all requests
 
     return handle
+
+
+async def _refuse_path(request: web.Request) -> web.StreamResponse:
+    respond = respond_with_problem if request.rel_url.raw_path.startswith(ROOT) else respond_as_json
+    return await respond(request, _BAD_PATH)
 
 
 async def _no_path(_request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""What runs around every request: metrics, draining, errors, flood limits, ambiguous paths.
+"""What runs around every request: metrics, draining, errors, flood limits.
 
 One list for the public endpoints, the admin API and the console. Each of them names the shape of its errors
 (`ERRORS`) and what its requests are counted as (`ENDPOINT`). The two hot routes go past the router and have
@@ -6,7 +6,6 @@ the same list around them (`wrap`).
 """
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -21,9 +20,6 @@ from licserver.web.request_ids import RequestIds
 
 _CLIENT_GONE: Final = 499
 """What proxies write into the access log when nobody is left to be answered."""
-
-_AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
-"""What a proxy in front may read as another path than we do (D-155)."""
 
 
 class ErrorFormat(NamedTuple):
@@ -90,16 +86,6 @@ async def _answer_error(
     elif error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         request_ids.log_error(errors.log, request, response, " failed", problem)
     return response
-
-
-@web.middleware
-async def refuse_ambiguous_paths(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a path that a proxy in front may read as another one (D-155)."""
-    if _AMBIGUOUS.search(request.rel_url.raw_path):
-        raise ApiError(
-            400, "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
-        )
-    return await handler(request)
 
 
 def measure(app: web.Application) -> list[Middleware]:
