@@ -30,7 +30,7 @@ from bench.databases import Stocked
 from bench.servers import Target, product
 from bench.steady import Watched
 from bench.stock import DOMAIN, SLUG
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import StandaloneSettings
 
 PASSWORD: Final = "four words of a sentence"
@@ -123,15 +123,15 @@ def _options() -> argparse.Namespace:
 
 def _measure(stocked: Stocked, folder: Path, options: argparse.Namespace) -> list[Pair]:
     url = stocked.environ.get("LICSERVER_DATABASE_URL")
-    vendor = Vendor(
+    services = open_services(
         StandaloneSettings(data_dir=stocked.data_dir, database_url=None if url is None else SecretStr(url))
     )
     name = f"bench-{time.time_ns()}"  # the folder may have been used before
-    vendor.add_user(name, PASSWORD)
-    signed_in = vendor.sign_in(name, PASSWORD)
+    services.users.add(name, PASSWORD)
+    signed_in = services.logins.sign_in(name, PASSWORD)
     assert signed_in is not None
-    license_id = vendor.find_licenses(limit=1).items[0].id.hex()
-    vendor.close()
+    license_id = services.licenses.search(limit=1).items[0].id.hex()
+    services.close()
     pages = [page.format(license=license_id) for page in PAGES]
     cookie = f"licserver={signed_in.token}"
     pairs = []

@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.lists import TIMES, served
 from bench.shops import RARE, shops
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.web import create_app
 
 PASSWORD: Final = "four words of a sentence"
@@ -57,17 +57,17 @@ MORE: Final = {
 """Pages on which something can be asked for: what, and the query."""
 
 
-def addresses(vendor: Vendor) -> Iterator[tuple[str, str]]:
+def addresses(services: Services) -> Iterator[tuple[str, str]]:
     """Find every page: what the table calls it, and its address.
 
     Raises:
         KeyError: for a page whose address has a part that is not known here.
     """
-    (license_,) = vendor.find_licenses(limit=1).items
+    (license_,) = services.licenses.search(limit=1).items
     parts = {"id": license_.id.hex(), "slug": "p3", "version": "1.9.0"}
     paths = {
         route.resource.canonical
-        for route in create_app(vendor).router.routes()
+        for route in create_app(services).router.routes()
         if route.method == "GET" and route.resource is not None
     }
     for path in sorted(path for path in paths if path.startswith("/console") and path not in NO_PAGES):
@@ -76,17 +76,17 @@ def addresses(vendor: Vendor) -> Iterator[tuple[str, str]]:
             yield f"`{path}`: {what}", f"{path}?{query}".format(**parts)
 
 
-def measure(vendor: Vendor) -> dict[str, float]:
+def measure(services: Services) -> dict[str, float]:
     """Open each page several times; milliseconds, the median."""
     user = f"bench-{time.time_ns()}"  # the shop may have been measured before
-    vendor.add_user(user, PASSWORD)
-    signed = vendor.sign_in(user, PASSWORD)
+    services.users.add(user, PASSWORD)
+    signed = services.logins.sign_in(user, PASSWORD)
     assert signed is not None
-    with served(vendor) as port:
+    with served(services) as port:
         cookie = f"licserver={signed.token}"
         return {
             name: statistics.median(_open(port, path, cookie) for _ in range(TIMES))
-            for name, path in addresses(vendor)
+            for name, path in addresses(services)
         }
 
 
@@ -122,8 +122,8 @@ def main() -> None:
         place or nullcontext(str(options.folder)) as folder,
         shops(Path(folder), options.count, options.engines) as all_,
     ):
-        for engine, vendor in all_:
-            columns[engine] = measure(vendor)
+        for engine, services in all_:
+            columns[engine] = measure(services)
     page = _table(columns)
     print(page)
     if options.write:

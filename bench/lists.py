@@ -26,11 +26,10 @@ from bench import databases
 from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.repositories.licenses import NewLicense
-from licserver.database.repositories.repository import Repositories
 from licserver.database.tables import activations
 from licserver.domain.decisions import draw_key
 from licserver.domain.records import LicenseTerms, Scope
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings
 from licserver.web import create_app
 from licserver.web.admin import ROOT
@@ -70,18 +69,18 @@ PATHS: Final = (
 )
 
 
-def fill(vendor: Vendor, count: int) -> None:
+def fill(services: Services, count: int) -> None:
     """Sell keys of all kinds for ten products, each with a customer and an activation."""
-    chance, today = random.Random(1), vendor.now().date()  # noqa: S311 - no cryptography in test data
+    chance, today = random.Random(1), services.now().date()  # noqa: S311 - no cryptography in test data
     for number in range(10):
-        vendor.add_product(f"p{number}", f"Product {number}")
+        services.products.add(f"p{number}", f"Product {number}")
     for batch in range(count // BATCH):
-        agreed = vendor.agree(f"p{batch % 10}", LicenseTerms())
-        issued_at = vendor.now() - timedelta(hours=count // BATCH - batch)
+        valid = services.licenses.validate(f"p{batch % 10}", LicenseTerms())
+        issued_at = services.now() - timedelta(hours=count // BATCH - batch)
         new: list[NewLicense] = []
         for at in range(BATCH):
             number, kind = batch * BATCH + at, chance.random()
-            terms = agreed.terms._replace(
+            terms = valid.terms._replace(
                 slots=3,
                 expires_on=today + timedelta(days=chance.randint(-300, 600)) if kind < 0.7 else None,
                 lifetime=kind > 0.95,
@@ -89,15 +88,14 @@ def fill(vendor: Vendor, count: int) -> None:
                 customer_email=f"user{number}.x@shop{number % 50_000}.example",
                 note=f"invoice {2020 + number % 6}-{number}" if number % 2 else None,
             )
-            new.append(vendor.prepare(agreed._replace(terms=terms), draw_key(), issued_at))
-        _write(vendor, new, batch)
+            new.append(services.licenses.prepare(valid._replace(terms=terms), draw_key(), issued_at))
+        _write(services, new, batch)
     for number in range(500):
-        vendor.change_product("p0", name=f"Product {number}")
+        services.products.change("p0", name=f"Product {number}")
 
 
-def _write(vendor: Vendor, new: list[NewLicense], batch: int) -> None:
-    books = Repositories(vendor.database)
-    books.issue(new)
+def _write(services: Services, new: list[NewLicense], batch: int) -> None:
+    services.repositories.licenses.add_all(new)
     rows = [
         {
             "license_id": one.id,
@@ -108,19 +106,19 @@ def _write(vendor: Vendor, new: list[NewLicense], batch: int) -> None:
         }
         for at, one in enumerate(new)
     ]
-    with vendor.database.writing() as connection:
+    with services.database.writing() as connection:
         connection.execute(insert(activations), rows)
     for one in new[: BATCH // 500]:
-        books.revoke(one.id, "refund", vendor.now())
+        services.repositories.licenses.revoke(one.id, "refund", services.now())
 
 
 @contextmanager
-def served(vendor: Vendor) -> Iterator[int]:
+def served(services: Services) -> Iterator[int]:
     """Serve the vendor on a free port, in a thread."""
     ready, found = threading.Event(), {}
 
     async def run() -> None:
-        runner = Runner(create_app(vendor), vendor.settings, shutdown_timeout=1)
+        runner = Runner(create_app(services), services.settings, shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         stop = asyncio.Event()
@@ -139,17 +137,17 @@ def served(vendor: Vendor) -> Iterator[int]:
         thread.join()
 
 
-def measure(vendor: Vendor) -> dict[str, float]:
+def measure(services: Services) -> dict[str, float]:
     """Ask for each page several times; milliseconds, the median."""
-    _, token = vendor.add_token("bench", Scope.WRITE)
-    today = vendor.now().date()
+    _, token = services.tokens.create("bench", Scope.WRITE)
+    today = services.now().date()
     names = {
         "today": today,
         "later": today + timedelta(days=30),
-        "license": vendor.find_licenses(limit=1).items[0].id.hex(),
+        "license": services.licenses.search(limit=1).items[0].id.hex(),
     }
     took = {}
-    with served(vendor) as port:
+    with served(services) as port:
         link = http.client.HTTPConnection("127.0.0.1", port)
         for path in PATHS:
             times = []
@@ -177,12 +175,14 @@ def main(count: int) -> None:
         migrate.upgrade(database)
         database.close()
         for name, database_url in (("SQLite", None), ("PostgreSQL", SecretStr(url))):
-            vendor = Vendor(StandaloneSettings(data_dir=Path(folder) / name, database_url=database_url))
-            fill(vendor, count)
-            if vendor.database.is_remote:
+            services = open_services(
+                StandaloneSettings(data_dir=Path(folder) / name, database_url=database_url)
+            )
+            fill(services, count)
+            if services.database.is_remote:
                 server.settle(f"lists_{count}")
-            columns[name] = measure(vendor)
-            vendor.close()
+            columns[name] = measure(services)
+            services.close()
     print("| | SQLite | PostgreSQL |\n|---|---|---|")
     for path in PATHS:
         print(f"| `{path}` | {columns['SQLite'][path]:.0f} ms | {columns['PostgreSQL'][path]:.0f} ms |")

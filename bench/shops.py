@@ -18,10 +18,9 @@ from bench import databases
 from bench.lists import fill
 from licserver.database import migrate
 from licserver.database.engine import connect
-from licserver.database.repositories.repository import Repositories
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.database.tables import audit, licenses
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings
 
 _BATCH: Final = 20_000
@@ -31,7 +30,7 @@ RARE: Final = "former-colleague"
 
 
 @contextmanager
-def shops(folder: Path, count: int, engines: Sequence[str]) -> Iterator[Iterator[tuple[str, Vendor]]]:
+def shops(folder: Path, count: int, engines: Sequence[str]) -> Iterator[Iterator[tuple[str, Services]]]:
     """Open a shop on each engine, one after the other, filled unless that was done before.
 
     Args:
@@ -41,7 +40,7 @@ def shops(folder: Path, count: int, engines: Sequence[str]) -> Iterator[Iterator
     """
     with ExitStack() as stack:
 
-        def open_() -> Iterator[tuple[str, Vendor]]:
+        def open_() -> Iterator[tuple[str, Services]]:
             for engine in engines:
                 where = folder / f"{engine}-{count}"
                 url, server = None, None
@@ -50,17 +49,17 @@ def shops(folder: Path, count: int, engines: Sequence[str]) -> Iterator[Iterator
                     url = SecretStr(server.url(f"shop_{count}"))
                     if not where.exists():
                         _set_up(server.empty(f"shop_{count}"))
-                vendor = Vendor(StandaloneSettings(data_dir=where, database_url=url))
+                services = open_services(StandaloneSettings(data_dir=where, database_url=url))
                 filled = where / "filled"
                 if not filled.exists():
-                    _fill(vendor, count)
+                    _fill(services, count)
                     filled.touch()
                 if server is not None:
                     server.settle(f"shop_{count}")
                 try:
-                    yield engine, vendor
+                    yield engine, services
                 finally:
-                    vendor.close()
+                    services.close()
 
         yield open_()
 
@@ -71,26 +70,28 @@ def _set_up(url: str) -> None:
     database.close()
 
 
-def _fill(vendor: Vendor, count: int) -> None:
-    fill(vendor, count)
+def _fill(services: Services, count: int) -> None:
+    fill(services, count)
     for number in range(10):
-        product, books = vendor.product(f"p{number}"), Repositories(vendor.database)
+        product = services.products.get(f"p{number}")
         for minor in range(10):
             version = f"1.{minor}.0"
-            artifact = vendor.artifacts.store(io.BytesIO(b"zip"), f"p{number}-{version}.zip")
+            artifact = services.artifacts.store(io.BytesIO(b"zip"), f"p{number}-{version}.zip")
             changelog = "<ul>" + "<li>Faster, and kinder.</li>" * 20 + "</ul>"
-            books.add_release(product.id, version, version, changelog, artifact, vendor.now())
-    today = vendor.now().date()
+            services.repositories.releases.add(
+                product.id, version, version, changelog, artifact, services.now()
+            )
+    today = services.now().date()
     for back in range(30):
         for label in ("valid", "unknown", "expired"):
-            add_counts(vendor.database, today - timedelta(days=back), {CountKey("verify", "", label): 100})
-    _write_audit(vendor, count)
+            add_counts(services.database, today - timedelta(days=back), {CountKey("verify", "", label): 100})
+    _write_audit(services, count)
 
 
-def _write_audit(vendor: Vendor, count: int) -> None:
+def _write_audit(services: Services, count: int) -> None:
     """Write a line for each license, by a few of each kind of actor; most of them by the shop's back end."""
-    chance, now = random.Random(2), vendor.now()  # noqa: S311 - no cryptography in test data
-    with vendor.database.reading() as connection:
+    chance, now = random.Random(2), services.now()  # noqa: S311 - no cryptography in test data
+    with services.database.reading() as connection:
         ids = [row.hex() for row in connection.scalars(select(licenses.c.id).limit(100_000))]
     actors = [("token", "shop")] * 20 + [
         ("user", "ada"),
@@ -113,5 +114,5 @@ def _write_audit(vendor: Vendor, count: int) -> None:
                     "details": '{"slots":[1,3]}',
                 }
             )
-        with vendor.database.writing() as connection:
+        with services.database.writing() as connection:
             connection.execute(insert(audit), rows)

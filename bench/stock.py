@@ -10,14 +10,13 @@ from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
 from licserver.database.repositories.licenses import NewLicense
-from licserver.database.repositories.repository import Repositories
 from licserver.database.tables import activations
 from licserver.domain.decisions import draw_key
 from licserver.domain.records import EnvironmentPolicy
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.response_signatures import newest_first
 from licserver.security.signing_keys import add_signing_key, signing_keys
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.settings import Settings
 
 SLUG: Final = "bench-notes"
@@ -43,37 +42,37 @@ def stock(settings: Settings, count: int) -> list[str]:
     if sample_file.exists():
         keys: list[str] = json.loads(sample_file.read_text())
         return keys
-    vendor = Vendor(settings)
+    services = open_services(settings)
     try:
-        vendor.add_product(SLUG, "Bench Notes", EnvironmentPolicy.STRICT)
+        services.products.add(SLUG, "Bench Notes", EnvironmentPolicy.STRICT)
         for version in ("1.0.0", "1.1.0"):
-            _publish(vendor, version)
+            _publish(services, version)
         keys = []
-        for batch in _issue(vendor, count):
+        for batch in _issue(services, count):
             keys += random.sample(batch, max(1, len(batch) * SAMPLE // max(count, SAMPLE)))
     finally:
-        vendor.close()
+        services.close()
     sample_file.write_text(json.dumps(keys))
     return keys
 
 
-def _publish(vendor: Vendor, version: str) -> None:
-    artifact = vendor.artifacts.store(io.BytesIO(b"zip"), f"{SLUG}-{version}.zip")
-    product = vendor.product(SLUG)
-    Repositories(vendor.database).add_release(
+def _publish(services: Services, version: str) -> None:
+    artifact = services.artifacts.store(io.BytesIO(b"zip"), f"{SLUG}-{version}.zip")
+    product = services.products.get(SLUG)
+    services.repositories.releases.add(
         product.id, version, version, "<ul><li>Faster.</li></ul>", artifact, system_clock()
     )
 
 
-def _issue(vendor: Vendor, count: int) -> Iterator[list[str]]:
-    product, records = vendor.product(SLUG), Repositories(vendor.database)
+def _issue(services: Services, count: int) -> Iterator[list[str]]:
+    product = services.products.get(SLUG)
     for done in range(0, count, _BATCH):
         now = system_clock()
         keys = [draw_key() for _ in range(min(_BATCH, count - done))]
         new = [
             NewLicense(
-                id=vendor.vault.license_id(key),
-                sealed_key=vendor.vault.seal(key),
+                id=services.vault.license_id(key),
+                sealed_key=services.vault.seal(key),
                 product_id=product.id,
                 product_name=product.name,
                 issued_at=now,
@@ -87,16 +86,16 @@ def _issue(vendor: Vendor, count: int) -> Iterator[list[str]]:
             )
             for key in keys
         ]
-        records.issue(new)
+        services.repositories.licenses.add_all(new)
         rows: list[dict[str, Any]] = [
             {"license_id": one.id, "domain": DOMAIN, "ip": PEER, "activated_at": now} for one in new
         ]
-        with vendor.database.writing() as connection:
+        with services.database.writing() as connection:
             connection.execute(insert(activations), sorted(rows, key=lambda row: row["license_id"]))
         yield keys
 
 
-def count_activations(vendor: Vendor) -> int:
+def count_activations(services: Services) -> int:
     """How many activations the books hold, to see that a round of new ones really wrote them."""
-    with vendor.database.reading() as connection:
+    with services.database.reading() as connection:
         return connection.scalar(select(func.count()).select_from(activations)) or 0

@@ -194,12 +194,12 @@ async def test_a_double_click_issues_one_license(shop: Shop, program: Browser, *
         await button.scroll_into_view_if_needed()
         place = await button.bounding_box()
         assert place is not None
-        with shop.world.vendor.together():  # while somebody else writes, the first click is not answered
+        with shop.world.services.transaction():  # while somebody else writes, the first click is not answered
             for _ in range(2):
                 async with page.expect_request("**/issue/new"):
                     await page.mouse.click(place["x"] + 5, place["y"] + 5)
         await page.wait_for_url(re.compile("/console/licenses/[0-9a-f]{32}"))
-        (issued,) = shop.world.vendor.find_licenses(LicenseFilter(query="kim@studio.example")).items
+        (issued,) = shop.world.services.licenses.search(LicenseFilter(query="kim@studio.example")).items
         assert issued.id.hex() in page.url
 
 
@@ -245,8 +245,8 @@ async def test_search_as_you_type(shop: Shop, program: Browser) -> None:
         await expect(page.locator("#results")).to_contain_text("sam@example.net")
         await expect(page.locator("#results tbody tr")).to_have_count(1)
         assert await page.evaluate("window.same")
-        (license_,) = shop.world.vendor.find_licenses(LicenseFilter("mia@example.org")).items
-        key = shop.world.vendor.key(license_)
+        (license_,) = shop.world.services.licenses.search(LicenseFilter("mia@example.org")).items
+        key = shop.world.services.licenses.decrypt_key(license_)
         await page.get_by_label("State").select_option("")
         await expect(page.locator("#results tbody tr")).to_have_count(5)
         asked: list[str] = []
@@ -281,10 +281,10 @@ async def test_an_upload_shows_how_far_it_is(shop: Shop, program: Browser) -> No
 async def test_script_in_every_text_field(shop: Shop, program: Browser) -> None:
     """A real browser shows it as what was typed: no dialog, no error, no request for a picture."""
     world = shop.world
-    world.vendor.change_product("photo-lab", name=EVIL)
+    world.services.products.change("photo-lab", name=EVIL)
     key = world.new_key("photo-lab", customer_email="<i>x</i>@evil.example", note=EVIL)
-    world.vendor.revoke(key, EVIL)
-    evil = f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"
+    world.services.licenses.revoke(key, EVIL)
+    evil = f"/console/licenses/{world.services.vault.license_id(key).hex()}"
     async with visiting(program, shop.server.url) as visitor:
         await visitor.sign_in(*shop.alice)
         for path in (

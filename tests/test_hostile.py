@@ -21,7 +21,7 @@ from licserver.clock import system_clock
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.signing_keys import add_signing_key
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import StandaloneSettings
 
 SECONDS = float(os.environ.get("LICENSING_HOSTILE_SECONDS", "20"))
@@ -97,15 +97,15 @@ def _milliseconds(seconds: float) -> float:
 
 def _set_up(data: Path) -> list[str]:
     """Set up a vendor with 100 sold keys, a signing key and a user; returns the keys."""
-    vendor = Vendor(StandaloneSettings(data_dir=data))
+    services = open_services(StandaloneSettings(data_dir=data))
     try:
-        vendor.add_product("app", "App", EnvironmentPolicy.DOMAIN)
-        vendor.add_user("ann", "four words of a sentence")
-        (keys,) = vendor.issue("app", LicenseTerms(), 100)
-        add_signing_key(vendor.settings, PrivateKey.generate(), system_clock())
+        services.products.add("app", "App", EnvironmentPolicy.DOMAIN)
+        services.users.add("ann", "four words of a sentence")
+        (keys,) = services.licenses.issue_batches("app", LicenseTerms(), 100)
+        add_signing_key(services.settings, PrivateKey.generate(), system_clock())
         return keys
     finally:
-        vendor.close()
+        services.close()
 
 
 def _play(home: Path, seconds: float, *roles: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:

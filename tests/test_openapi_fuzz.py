@@ -66,12 +66,12 @@ def good(make_world: Callable[..., World]) -> tuple[World, dict[str, str]]:
     world = make_world(miss_limit=0, flood_limit=0)
     world.stock({"products": [PRODUCT, {**PRODUCT, "slug": "empty", "releases": []}], "licenses": []})
     key = world.new_key(SLUG, slots=None, subscription_id="s-1")
-    _, token = world.vendor.add_token("fuzz", Scope.WRITE)
+    _, token = world.services.tokens.create("fuzz", Scope.WRITE)
     return world, {
         "license_key": key,
         "slug": SLUG,
         "product": SLUG,
-        "id": world.vendor.license(key).id.hex(),
+        "id": world.services.licenses.get(key).id.hex(),
         "version": "1.0",
         "token": token,
     }

@@ -48,7 +48,7 @@ def test_a_newcomer_gates_a_feature_with_the_ten_lines(
         app = start()
         assert app["export"]("a.png") == "a.png exported"
         assert server.verifies == 1
-        world.vendor.revoke(key)
+        world.services.licenses.revoke(key)
         with pytest.raises(LicenseRefused):
             app["client"].verify(recheck=True)
         assert app["export"]("a.png") == "This license has been revoked."

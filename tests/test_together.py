@@ -48,7 +48,7 @@ def test_revoked_between_two_calls(
     key = shop.new_key(SLUG)
     client = open_client()
     client.verify(key)
-    shop.vendor.revoke(key)
+    shop.services.licenses.revoke(key)
     assert client.verify(key).source is Source.CACHE  # not asked yet
     with pytest.raises(LicenseRefused) as refused:
         client.verify(key, recheck=True)
@@ -56,7 +56,7 @@ def test_revoked_between_two_calls(
     server.stop()
     with pytest.raises(ServiceUnavailable):  # and not "valid by grace"
         client.verify(key)
-    shop.vendor.reinstate(key)
+    shop.services.licenses.reinstate(key)
     server.start()
     assert client.verify(key).source is Source.SERVER
 
@@ -71,7 +71,7 @@ def test_a_slot_for_each_machine(shop: World, open_client: Open) -> None:
         machines[2].verify(key)
     assert refused.value.reason is Reason.ENVIRONMENT
     (domain, _), _ = shop.activations(key)
-    assert shop.vendor.deactivate(key, domain) == 1
+    assert shop.services.licenses.deactivate(key, domain) == 1
     assert machines[2].verify(key).source is Source.SERVER
 
 

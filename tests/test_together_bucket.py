@@ -64,12 +64,12 @@ def update(world: World, client: LicenseClient) -> Update:
 
 
 def _status(world: World) -> int:
-    return 307 if world.vendor.settings.artifacts_redirect else 200
+    return 307 if world.services.settings.artifacts_redirect else 200
 
 
 def _bucket(world: World) -> tuple[ArtifactBucket, str]:
     """The bucket, and the key of the only object in it."""
-    bucket = world.vendor.artifacts
+    bucket = world.services.artifacts
     assert isinstance(bucket, ArtifactBucket)
     ((found,),) = obstore.list(bucket._writer)
     return bucket, found["path"]

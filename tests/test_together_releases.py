@@ -29,7 +29,7 @@ def publish(shop: World, tmp_path: Path) -> Publish:
     def run(version: str, seal: Sealer | None, content: bytes = b"new" * 1000) -> bytes:
         file = tmp_path / f"photo-lab-{version}.zip"
         file.write_bytes(content)
-        shop.vendor.publish(SLUG, version, file, "<p>New.</p>", seal)
+        shop.services.releases.publish(SLUG, version, file, "<p>New.</p>", seal)
         return content
 
     return run

@@ -67,7 +67,7 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
         clock.forward(hours=30)
         found = client.verify(key)
         assert (found.source, found.authenticated) == (Source.GRACE, True)
-        shop.vendor.revoke(key)
+        shop.services.licenses.revoke(key)
         server.start()
         with pytest.raises(LicenseRefused) as refused:
             client.verify(key)

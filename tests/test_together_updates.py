@@ -60,7 +60,7 @@ def test_replaced_before_the_download(shop: World, server: Server, open_client: 
     client, key = open_client(), shop.new_key(SLUG)
     update = client.check_for_update(key)
     assert update is not None
-    shop.vendor.withdraw(SLUG, "1.1.0")
+    shop.services.releases.withdraw(SLUG, "1.1.0")
     content = shop.publish(SLUG, "1.1.1", "2026-11-20T12:00:00Z")
     done = client.download(update, tmp_path / "downloads")
     assert (done.path.read_bytes(), done.version) == (content, "1.1.1")

@@ -79,7 +79,7 @@ def running(case: Case, shared: Running, tmp_path: Path) -> Iterator[Running]:
             _stock(own.world, case)
             yield own
         return
-    with closing(sqlite3.connect(shared.world.vendor.settings.data_dir / "licserver.sqlite3")) as database:
+    with closing(sqlite3.connect(shared.world.services.settings.data_dir / "licserver.sqlite3")) as database:
         database.executescript(SET_ASIDE)
     _stock(shared.world, case)
     yield shared
@@ -190,9 +190,9 @@ def _query(server: Server, world: World, case: Case) -> dict[str, str]:
     parts = dict(parse_qsl(urlsplit(json.loads(body)["download_url"]).query)) | link.get("change", {})
     meanwhile = case.raw.get("meanwhile", {})
     if "revoke" in meanwhile:
-        world.vendor.revoke(meanwhile["revoke"])
+        world.services.licenses.revoke(meanwhile["revoke"])
     if "withdraw" in meanwhile:
-        world.vendor.withdraw(link["slug"], meanwhile["withdraw"])
+        world.services.releases.withdraw(link["slug"], meanwhile["withdraw"])
     world.clock.now = case.now
     return {name: value for name, value in parts.items() if value is not None}
 

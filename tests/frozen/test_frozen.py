@@ -129,7 +129,7 @@ def test_an_app_in_a_folder_replaces_itself(built: Path, shop: Shop, run: Run, t
         (built / "one-folder" / "_internal" / "version.txt").write_text(version)
         packed = shutil.make_archive(str(tmp_path / f"photo-lab-{version}"), "zip", built / "one-folder")
         zips[version] = Path(packed)
-        shop.world.vendor.publish(SLUG, version, zips[version])
+        shop.world.services.releases.publish(SLUG, version, zips[version])
     root = tmp_path / "Photo Lab"
     digest = sha256(zips["1.0.0"].read_bytes()).hexdigest()
     told = ["--version", "1.0.0", "--sha256", digest, "--to", str(root)]

@@ -36,13 +36,13 @@ class Api:
 @pytest.fixture
 def api(site: Any) -> Api:
     """A program that may do everything."""
-    return Api(site, site.world.vendor.add_token("shop", Scope.WRITE)[1])
+    return Api(site, site.world.services.tokens.create("shop", Scope.WRITE)[1])
 
 
 @pytest.fixture
 def reader(site: Any) -> Api:
     """A program that may only read."""
-    return Api(site, site.world.vendor.add_token("reader", Scope.READ)[1])
+    return Api(site, site.world.services.tokens.create("reader", Scope.READ)[1])
 
 
 def form(**parts: Any) -> dict[str, Any]:

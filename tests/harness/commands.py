@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from harness.engines import create_sqlite
 from licserver.cli import main
 from licserver.domain.records import EnvironmentPolicy
-from licserver.services import LicenseTerms, Vendor
+from licserver.services import LicenseTerms, open_services
 from licserver.settings import Settings
 
 
@@ -101,11 +101,15 @@ class Program:
         settings = Settings(data_dir=self.folder, database_url=SecretStr(url) if url else None)
         if settings.database_url is None:
             create_sqlite(self.folder)
-        with closing(Vendor(settings)) as vendor:
-            vendor.add_product("app", "App", EnvironmentPolicy(policy))
+        with closing(open_services(settings)) as services:
+            services.products.add("app", "App", EnvironmentPolicy(policy))
             if file is not None:
-                vendor.publish("app", "1.0", file)
-            return [key for batch in vendor.issue("app", LicenseTerms(**terms), count) for key in batch]
+                services.releases.publish("app", "1.0", file)
+            return [
+                key
+                for batch in services.licenses.issue_batches("app", LicenseTerms(**terms), count)
+                for key in batch
+            ]
 
     @contextmanager
     def start(self, *arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:

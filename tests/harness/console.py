@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from licserver.services import Vendor
+from licserver.services import Services
 
 NAME, PASSWORD = "alice", "four words of a sentence"
 
@@ -105,11 +105,11 @@ class Browser:
 
 
 @pytest.fixture
-def users(world: Any) -> Vendor:
+def users(world: Any) -> Services:
     """Who knows the console's users: alice."""
-    vendor: Vendor = world.vendor
-    vendor.add_user(NAME, PASSWORD)
-    return vendor
+    services: Services = world.services
+    services.users.add(NAME, PASSWORD)
+    return services
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def open_browser(site: Any) -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-async def alice(users: Vendor, open_browser: Callable[..., Any]) -> Browser:
+async def alice(users: Services, open_browser: Callable[..., Any]) -> Browser:
     """Alice's browser; she is signed in, and looks at the overview."""
     browser: Browser = await open_browser()
     await browser.sign_in()
@@ -141,4 +141,4 @@ def sold(world: Any, activate: Callable[[str, str, str], Any]) -> tuple[str, str
     """A license of a customer on one machine; its key and its page."""
     key = world.key(slots=2, customer_email="jo@studio.example", note="Order 4711")
     activate(key, "a.example", "192.0.2.1")
-    return key, f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"
+    return key, f"/console/licenses/{world.services.vault.license_id(key).hex()}"

@@ -14,7 +14,8 @@ def said(world: Any, page: str) -> list[tuple[str, str, str]]:
     """What the audit log holds of a license: who, by which way, and what; the latest first."""
     about = AuditFilter(object=("license", page.rpartition("/")[2]))
     return [
-        (entry.actor.kind.value, entry.actor.name, entry.action) for entry in world.vendor.audit(about).items
+        (entry.actor.kind.value, entry.actor.name, entry.action)
+        for entry in world.services.audit.list_page(about).items
     ]
 
 

@@ -43,20 +43,20 @@ def stock_shop(world: World) -> dict[str, str]:
     university = {"customer_email": "it@university.example", "note": "Campus license"}
     sell("photo-lab", activations=campus, slots=None, lifetime=True, **university)
     revoked = sell("sound-lab", customer_email="sam@example.net")
-    support = world.vendor.acting_as(Actor(ActorKind.USER, NAME))
-    support.revoke(revoked, "Refund, order 4712")
-    support.change(full, slots=2)
-    support.free(full, Environment("old.example", "192.0.2.5"))
+    support = world.services.acting_as(Actor(ActorKind.USER, NAME))
+    support.licenses.revoke(revoked, "Refund, order 4712")
+    support.licenses.change(full, slots=2)
+    support.licenses.free_slot(full, Environment("old.example", "192.0.2.5"))
     sell("sound-lab", slots=5, expires_on=past, customer_email="kim@band.example")
     world.clock.forward(days=3)
     _count(world)
-    license_id = world.vendor.vault.license_id(full).hex()
+    license_id = world.services.vault.license_id(full).hex()
     return {
         "overview": "/console",
         "licenses": "/console/licenses",
         "issue": "/console/licenses/issue",
         "license": f"/console/licenses/{license_id}",
-        "revoked": f"/console/licenses/{world.vendor.vault.license_id(revoked).hex()}",
+        "revoked": f"/console/licenses/{world.services.vault.license_id(revoked).hex()}",
         "products": "/console/products",
         "product": "/console/products/photo-lab",
         "release": "/console/products/photo-lab/releases/1.4.0",
@@ -74,7 +74,7 @@ def stock_long_names(world: World) -> dict[str, str]:
         "a-slug-" * 8 + "long",
         "2027.1+" + ".".join(["local"] * 9),
     )
-    world.vendor.add_product(slug, word, has_support_policy=True)
+    world.services.products.add(slug, word, has_support_policy=True)
     world.publish(slug, version, "2026-11-01T09:00:00Z", f"<table><tr><td>{word}</td></tr></table>")
     terms = LicenseTerms(
         slots=2**31 - 1,
@@ -83,12 +83,12 @@ def stock_long_names(world: World) -> dict[str, str]:
         subscription_id="s" * 255,
         allowed=(f"*.{'long-' * 10}.example.org", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
     )
-    issued, _ = world.vendor.issue_one(slug, terms)
+    issued, _ = world.services.licenses.issue(slug, terms)
     world.activate(issued.id, Environment("0123456789abcdef" * 15, "2001:db8:ffff:ffff:ffff:ffff:ffff:1"))
-    revoked, _ = world.vendor.issue_one(slug, LicenseTerms())
-    world.vendor.revoke(revoked.id.hex(), word)
+    revoked, _ = world.services.licenses.issue(slug, LicenseTerms())
+    world.services.licenses.revoke(revoked.id.hex(), word)
     busy = {CountKey("verify", "", "valid"): 123_456_789, CountKey("update", slug, version): 98_765_432}
-    add_counts(world.vendor.database, world.clock().date(), busy)
+    add_counts(world.services.database, world.clock().date(), busy)
     return {
         "overview": "/console",
         "licenses": "/console/licenses",
@@ -106,15 +106,15 @@ class _Till:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._shop = world.vendor.acting_as(Actor(ActorKind.TOKEN, "shop"))
+        self._shop = world.services.acting_as(Actor(ActorKind.TOKEN, "shop"))
 
     def __call__(self, slug: str, *, activations: list[list[str]] = [], **terms: Any) -> str:  # noqa: B006 - not kept
-        issued, key = self._shop.issue_one(slug, LicenseTerms(**terms))
+        issued, key = self._shop.licenses.issue(slug, LicenseTerms(**terms))
         for domain, ip in activations:
             self._world.activate(issued.id, Environment(domain, ip))
         if activations:
             seen = [Seen(issued.id, Environment(*one), self._world.clock()) for one in activations]
-            note_seen(self._world.vendor.database, seen)
+            note_seen(self._world.services.database, seen)
         return key
 
 
@@ -159,10 +159,10 @@ def _count(world: World) -> None:
             CountKey("update", "photo-lab", "1.3.0"): draw.randint(190, 230),
             CountKey("update", "photo-lab", "other"): draw.randint(20, 40),
         }
-        add_counts(world.vendor.database, day, {what: int(count * busy) for what, count in counts.items()})
+        add_counts(world.services.database, day, {what: int(count * busy) for what, count in counts.items()})
 
 
 def add_alice(world: World) -> tuple[str, str]:
     """Add the user alice; returns name and password."""
-    world.vendor.add_user(NAME, PASSWORD)
+    world.services.users.add(NAME, PASSWORD)
     return NAME, PASSWORD

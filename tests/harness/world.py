@@ -16,12 +16,12 @@ from aiohttp import web
 from harness.engines import create_sqlite
 from harness.vectors import instant
 from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
+from licserver.database.repositories import Repositories
 from licserver.database.repositories.licenses import NewLicense
-from licserver.database.repositories.repository import Repositories
 from licserver.domain.decisions import Valid, draw_key, parse_version, version_key
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.protocol import public_api
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web import create_app
 from licserver.web.app import RequestHandler
@@ -61,20 +61,20 @@ class World:
             create_sqlite(folder / "data")
         # Secrets that come from elsewhere create no database by themselves (D-158).
         new = "secrets" in settings
-        self.vendor = Vendor(Settings(data_dir=folder / "data", **settings), clock, new_database=new)
-        self.records = Repositories(self.vendor.database)
+        self.services = open_services(Settings(data_dir=folder / "data", **settings), clock, new_database=new)
+        self.repositories = Repositories(self.services.database)
         self.files: dict[str, bytes] = {}
 
     def close(self) -> None:
         """Close the vendor's database."""
-        self.vendor.close()
+        self.services.close()
 
     # --- stocking -----------------------------------------------------------------------------
 
     def stock(self, given: dict[str, Any]) -> None:
         """Write a vector's records into the books."""
         for product in given["products"]:
-            self.records.add_product(
+            self.repositories.products.add(
                 product["slug"],
                 product["name"],
                 EnvironmentPolicy(product["environment"]),
@@ -98,19 +98,19 @@ class World:
         manifest: dict[str, Any] | None = None,
     ) -> bytes:
         """Publish a file of our making, with what somebody signed about it; returns its bytes."""
-        product = self.vendor.product(slug)
+        product = self.services.products.get(slug)
         content = f"{slug} {version}\n".encode() * max(1, size // 16)
         self.files[version] = content
-        artifact = self.vendor.artifacts.store(io.BytesIO(content), f"{slug}-{version}.zip")
+        artifact = self.services.artifacts.store(io.BytesIO(content), f"{slug}-{version}.zip")
         parsed = parse_version(version)
         assert parsed is not None
         key = version_key(parsed)
         document = None if manifest is None else json.dumps(manifest, separators=(",", ":"))
-        assert self.records.add_release(
+        assert self.repositories.releases.add(
             product.id, version, key, changelog, artifact, instant(published_at), document
         )
         if withdrawn:
-            self.vendor.withdraw(slug, version)
+            self.services.releases.withdraw(slug, version)
         return content
 
     def sell(
@@ -132,11 +132,11 @@ class World:
         note: str | None = None,
     ) -> str:
         """Write one license into the books; returns its key."""
-        sold = self.vendor.product(product)
-        license_id = self.vendor.vault.license_id(key)
+        sold = self.services.products.get(product)
+        license_id = self.services.vault.license_id(key)
         new = NewLicense(
             id=license_id,
-            sealed_key=self.vendor.vault.seal(key),
+            sealed_key=self.services.vault.seal(key),
             product_id=sold.id,
             product_name=product_name or sold.name,
             issued_at=self.clock(),
@@ -150,11 +150,11 @@ class World:
             customer_email=customer_email,
             note=note,
         )
-        self.records.issue([new])
+        self.repositories.licenses.add_all([new])
         for domain, ip in activations or ():
             self.activate(license_id, Environment(domain, ip))
         if revoked:
-            self.vendor.revoke(key)
+            self.services.licenses.revoke(key)
         return key
 
     def activate(self, license_id: bytes, environment: Environment) -> None:
@@ -164,14 +164,14 @@ class World:
             lambda license_: Valid(license_, takes_slot=True) if license_ else _missing(),
             self.clock(),
         )
-        store = BatchStore(self.vendor.database)
+        store = BatchStore(self.services.database)
         (verdict,) = store.admit([claim])
         store.close()
         assert isinstance(verdict, Valid), verdict
 
     def activations(self, key: str) -> list[list[str]]:
         """What a license holds, as `[domain, ip]`, sorted."""
-        held = self.records.activations(self.vendor.vault.license_id(key))
+        held = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
         return sorted([environment.domain, environment.ip] for environment, _ in held)
 
     def new_key(self, product: str, **terms: Any) -> str:
@@ -264,9 +264,9 @@ class Server:
 
     async def _run(self, ready: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        app = create_app(self._world.vendor, self._world.clock)
+        app = create_app(self._world.services, self._world.clock)
         app.on_response_prepare.append(self._note)
-        runner = Runner(app, self._world.vendor.settings, access_log=None, shutdown_timeout=1)
+        runner = Runner(app, self._world.services.settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
         assert runner.server is not None
         runner.server.request_handler = self._noting(runner.server.request_handler)

@@ -21,11 +21,11 @@ from argon2 import PasswordHasher
 
 from harness.engines import Meddler, create_sqlite
 from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
-from licserver.database.repositories.repository import Repositories
+from licserver.database.repositories import Repositories
 from licserver.domain.decisions import draw_key, judge_verify, version_key
 from licserver.domain.environments import parse_ip
 from licserver.domain.records import Environment, EnvironmentPolicy, Release
-from licserver.services import LicenseTerms, Vendor
+from licserver.services import LicenseTerms, open_services
 from licserver.settings import Settings
 from licserver.web import create_app
 from licserver.web.connections import Runner
@@ -80,31 +80,31 @@ class World:
         if settings.get("database_url") is None:
             create_sqlite(self.settings.data_dir)
         # Secrets that come from elsewhere create no database by themselves (D-158).
-        self.vendor = Vendor(self.settings, clock, new_database="secrets" in settings)
-        self.records = Repositories(self.vendor.database)
+        self.services = open_services(self.settings, clock, new_database="secrets" in settings)
+        self.repositories = Repositories(self.services.database)
 
     def product(self, slug: str = "app", policy: str = "strict", **more: Any) -> str:
         """Add a product."""
-        self.vendor.add_product(slug, slug.title(), EnvironmentPolicy(policy), **more)
+        self.services.products.add(slug, slug.title(), EnvironmentPolicy(policy), **more)
         return slug
 
     def key(self, slug: str = "app", **terms: Any) -> str:
         """Sell one key."""
-        ((key,),) = self.vendor.issue(slug, LicenseTerms(**terms))
+        ((key,),) = self.services.licenses.issue_batches(slug, LicenseTerms(**terms))
         return key
 
     def publish(self, version: str, content: bytes = b"zip", slug: str = "app", **more: Any) -> Release:
         """Publish a file whose bytes the test knows."""
-        product, name = self.vendor.product(slug), more.pop("name", f"{slug}-{version}.zip")
-        artifact = self.vendor.artifacts.store(io.BytesIO(content), name)
+        product, name = self.services.products.get(slug), more.pop("name", f"{slug}-{version}.zip")
+        artifact = self.services.artifacts.store(io.BytesIO(content), name)
         changelog = more.get("changelog", "")
         key = version_key(version)
-        assert self.records.add_release(product.id, version, key, changelog, artifact, self.clock())
-        return next(found for found in self.vendor.releases(slug) if found.version == version)
+        assert self.repositories.releases.add(product.id, version, key, changelog, artifact, self.clock())
+        return next(found for found in self.services.releases.list_all(slug) if found.version == version)
 
     def held(self, key: str) -> list[tuple[str, str]]:
         """The activations of a key, as (domain, ip), sorted."""
-        found = self.records.activations(self.vendor.vault.license_id(key))
+        found = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
         return sorted((environment.domain, environment.ip) for environment, _ in found)
 
 
@@ -129,7 +129,7 @@ def make_world(
 
     yield make
     for world in made:
-        world.vendor.close()
+        world.services.close()
 
 
 @pytest.fixture
@@ -144,13 +144,13 @@ def activate(world: World) -> Iterator[Callable[[str, str, str], Any]]:
 
     def take(key: str, domain: str, ip: str) -> Any:
         here = Environment(domain, str(parse_ip(ip)))
-        sighting = Lookup(world.vendor.vault.license_id(key), here)
+        sighting = Lookup(world.services.vault.license_id(key), here)
         claim = ActivationRequest(
             sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock()
         )
         return store.admit([claim])[0]
 
-    store = BatchStore(world.vendor.database)
+    store = BatchStore(world.services.database)
     yield take
     store.close()
 
@@ -238,7 +238,7 @@ async def open_site(make_world: Callable[..., World]) -> AsyncIterator[Callable[
     async with AsyncExitStack() as stack:
 
         async def start(world: World) -> Site:
-            app = create_app(world.vendor, world.clock)
+            app = create_app(world.services, world.clock)
             runner = Runner(app, world.settings, access_log_class=AccessLogger, shutdown_timeout=2)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)

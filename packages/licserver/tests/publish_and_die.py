@@ -17,7 +17,7 @@ from pathlib import Path
 import licserver
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import sealed_by_keys
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import load_settings
 
 _STATEMENTS = {"commit", "execute"}
@@ -26,8 +26,8 @@ _OURS = str(Path(licserver.__file__).parent)  # whatever folder the environment 
 
 def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
     """Publish once, in this process."""
-    vendor = Vendor(load_settings(data_dir=folder))
-    vendor.add_product(slug, slug.title())
+    services = open_services(load_settings(data_dir=folder))
+    services.products.add(slug, slug.title())
     left = die_at
 
     def count(frame, event, called) -> None:
@@ -42,7 +42,7 @@ def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
 
     if die_at is not None:
         sys.setprofile(count)
-    vendor.publish(slug, "1.0", file, "New.", sealed_by_keys([PrivateKey(bytes(32))]))
+    services.releases.publish(slug, "1.0", file, "New.", sealed_by_keys([PrivateKey(bytes(32))]))
     sys.setprofile(None)
 
 

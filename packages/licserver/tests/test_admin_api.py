@@ -117,14 +117,14 @@ async def test_a_creation_with_a_key_happens_once(api, site):
     assert [one for one in answers if one != (201, sold)] == []
     await api("PATCH", f"/licenses/{sold['id']}", {"slots": 7})
     assert await api("POST", "/licenses", body, headers=again) == (201, sold)
-    assert len(list(site.world.vendor.licenses())) == 1
+    assert len(list(site.world.services.licenses.list_all())) == 1
     status, problem = await api("POST", "/licenses", {**body, "slots": 2}, headers=again)
     assert status == 409
     assert "another request" in problem["detail"]
     assert (await api("POST", "/products", {"slug": "pro", "name": "P"}, headers=again))[0] == 409
     for bad in ("", "x" * 256):
         assert (await api("POST", "/licenses", body, headers={"Idempotency-Key": bad}))[0] == 422
-    other = Api(site, site.world.vendor.add_token("other", Scope.WRITE)[1])
+    other = Api(site, site.world.services.tokens.create("other", Scope.WRITE)[1])
     assert (await other("POST", "/licenses", body, headers=again))[1]["id"] != sold["id"]
 
 
@@ -154,7 +154,7 @@ async def test_what_must_be_unique_is_made_once_by_all_who_ask_at_once(api, site
     sent = {**sent, "headers": {**sent.get("headers", {}), **BOUNDARY, "Idempotency-Key": "build-1"}}
     built = await asyncio.gather(*(api("POST", "/products/pro/releases", **sent) for _ in range(6)))
     assert [one for one in built if one != built[0] or one[0] != 201] == []
-    log = [one.action for one in site.world.vendor.audit().items]
+    log = [one.action for one in site.world.services.audit.list_page().items]
     assert (log.count("product.add"), log.count("release.publish")) == (2, 1)  # `app` is there before
 
 
@@ -173,7 +173,7 @@ async def test_without_a_database_it_says_so(api, meddler):
 async def test_with_an_address_of_its_own_it_is_not_at_the_public_one(make_world, open_site):
     """What need not face the internet does not."""
     site = await open_site(make_world(admin_listen="127.0.0.1:0"))
-    text = site.world.vendor.add_token("shop", Scope.READ)[1]
+    text = site.world.services.tokens.create("shop", Scope.READ)[1]
     status, headers, _ = await site.call(
         "GET", f"{ROOT}/products", headers={"Authorization": f"Bearer {text}"}
     )

@@ -53,6 +53,6 @@ async def test_what_is_no_day_is_refused(api, site):
         for name in ("expires_on", "support_until"):
             status, told = await api("POST", "/licenses", {"product": "app", name: day})
             assert (status, *told["errors"]) == (422, name), day
-    assert list(site.world.vendor.licenses()) == []
+    assert list(site.world.services.licenses.list_all()) == []
     assert (await api("GET", "/licenses", params={"expires_from": "2026-06-15"}))[0] == 200
     assert (await api("POST", "/licenses", {"product": "app", "expires_on": "2027-01-31"}))[0] == 201

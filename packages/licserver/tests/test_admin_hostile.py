@@ -101,14 +101,14 @@ WRONG = [
 
 async def test_what_cannot_be_is_told_and_changes_nothing(api, site):
     """Malformed, oversized, half characters, names that are not there: a problem, and never a 5xx."""
-    before = site.world.vendor.audit().items
+    before = site.world.services.audit.list_page().items
     for method, path, body, expected in WRONG:
         url = URL(ROOT + path, encoded=True)
         headers = {"Authorization": f"Bearer {api.text}"}
         status, told, content = await site.call(method, url, data=io.BytesIO(body), headers=headers)
         assert status == expected, (method, path, body[:80], content)
         assert told["Content-Type"] == "application/problem+json"
-    assert site.world.vendor.audit().items == before
+    assert site.world.services.audit.list_page().items == before
 
 
 FILE = b'Content-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\nzip'
@@ -134,9 +134,9 @@ FORMS = [
 async def test_a_broken_form_publishes_nothing(make_world, open_site):
     """Cut off, twice, too large, of unknown parts: refused, and nothing is left on the disk."""
     site = await open_site(make_world(upload_limit=4000))
-    api = Api(site, site.world.vendor.add_token("shop", Scope.WRITE)[1])
+    api = Api(site, site.world.services.tokens.create("shop", Scope.WRITE)[1])
     for body, expected in FORMS:
         status, told = await api("POST", "/products/app/releases", data=io.BytesIO(body), headers=BOUNDARY)
         assert status == expected, (body[:200], told)
         assert list((site.world.settings.data_dir / "uploads").iterdir()) == []
-    assert len(site.world.vendor.releases("app")) == 1
+    assert len(site.world.services.releases.list_all("app")) == 1

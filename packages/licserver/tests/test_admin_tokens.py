@@ -9,9 +9,11 @@ from licserver.domain.records import Scope
 
 async def test_who_shows_no_good_token_gets_nothing(site, api, reader):
     """None, another scheme, a changed, an expired, a revoked one: 401; and every operation is behind it."""
-    vendor = site.world.vendor
-    expired, revoked = (vendor.add_token(name, Scope.WRITE, date(2026, 6, 15))[1] for name in ("e", "r"))
-    vendor.revoke_token("r")
+    services = site.world.services
+    expired, revoked = (
+        services.tokens.create(name, Scope.WRITE, date(2026, 6, 15))[1] for name in ("e", "r")
+    )
+    services.tokens.revoke("r")
     assert (await Api(site, expired)("GET", "/products"))[0] == 200
     site.world.clock.forward(days=1)
     for text in (expired, revoked, api.text[:-1] + "_", "", "é", "x" * 5000):
@@ -34,8 +36,8 @@ async def test_who_shows_no_good_token_gets_nothing(site, api, reader):
 async def test_a_token_that_may_read_changes_nothing(site, reader):
     """403 for whatever changes something, also for revealing a key; lists and lookups are fine."""
     key = site.world.key()
-    id_ = site.world.vendor.license(key).id.hex()
-    before = list(site.world.vendor.audit().items)
+    id_ = site.world.services.licenses.get(key).id.hex()
+    before = list(site.world.services.audit.list_page().items)
     for method, path in (
         ("POST", "/products"),
         ("PATCH", "/products/app"),
@@ -47,7 +49,7 @@ async def test_a_token_that_may_read_changes_nothing(site, reader):
         ("POST", "/subscriptions/s/resume"),
     ):
         assert (await reader(method, path, {}))[0] == 403, path
-    done = [one for one in site.world.vendor.audit().items if one.action != "token.forbidden"]
+    done = [one for one in site.world.services.audit.list_page().items if one.action != "token.forbidden"]
     assert done == before
     _, found = await reader("GET", "/licenses")
     assert key not in json.dumps(found)
@@ -57,7 +59,7 @@ async def test_a_token_that_may_read_changes_nothing(site, reader):
 async def test_who_guesses_tokens_is_turned_away(make_world, open_site):
     """As who guesses keys is: 429 after so many; who has a good one is not kept out."""
     site = await open_site(make_world(miss_limit=6))
-    good = Api(site, site.world.vendor.add_token("shop", Scope.READ)[1])
+    good = Api(site, site.world.services.tokens.create("shop", Scope.READ)[1])
     statuses = [(await Api(site, f"lsv_{n}")("GET", "/products"))[0] for n in range(5)]
     assert statuses == [401, 401, 401, 429, 429]
     assert (await good("GET", "/products"))[0] == 200

@@ -82,7 +82,7 @@ def digest_of_zeros(size):
 
 async def test_files_that_are_being_stored_keep_no_other_call_waiting(api, site, monkeypatch):
     """While a slow bucket takes four files other calls are answered, and in the end all are published."""
-    artifacts, go, begun = site.world.vendor.artifacts, threading.Event(), threading.Event()
+    artifacts, go, begun = site.world.services.artifacts, threading.Event(), threading.Event()
     store = artifacts.store
 
     def slow_store(*args: object):

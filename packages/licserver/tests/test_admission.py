@@ -23,7 +23,7 @@ from licserver.errors import StoreUnavailable
 @pytest.fixture
 def store(world):
     """The batch side of the default world's database."""
-    store = BatchStore(world.vendor.database)
+    store = BatchStore(world.services.database)
     yield store
     store.close()
 
@@ -35,7 +35,7 @@ def claim(world) -> Callable[[str, int], ActivationRequest]:
     def make(key, number):
         environment = Environment(f"{number}.example", "192.0.2.1")
         return ActivationRequest(
-            Lookup(world.vendor.vault.license_id(key), environment),
+            Lookup(world.services.vault.license_id(key), environment),
             lambda license_: judge_verify(key, license_, environment, world.clock()),
             world.clock(),
         )
@@ -73,7 +73,7 @@ def test_who_cannot_begin_holds_nothing(world, store, claim):
     store.admit([claim(world.key(), 1)])
     driver = store._claim_lane._connection.connection.driver_connection
     driver.execute("PRAGMA busy_timeout = 10")
-    with world.vendor.database.writing() as connection:
+    with world.services.database.writing() as connection:
         connection.exec_driver_sql("SELECT 1")
         admission = store.admission()
         with pytest.raises(StoreUnavailable, match="locked"):
@@ -85,7 +85,7 @@ def test_who_cannot_begin_holds_nothing(world, store, claim):
 @pytest.fixture
 async def desk(world):
     """A desk before the default world's database."""
-    desk = PublicQueries(BatchStore(world.vendor.database))
+    desk = PublicQueries(BatchStore(world.services.database))
     yield desk
     await desk.close()
 
@@ -150,7 +150,7 @@ async def test_whoever_writes_is_waited_for_beside_the_loop(world, desk, claim, 
     known = claim(key, 1)
     await desk.admit(known)
     del steps[:]
-    with world.vendor.database.writing() as connection:
+    with world.services.database.writing() as connection:
         connection.exec_driver_sql("SELECT 1")
         waits = desk.admit(claim(key, 2))
         await asyncio.sleep(0.05)
@@ -184,7 +184,7 @@ async def test_nobody_sees_a_slot_that_the_disk_has_not_confirmed(world, desk, c
 async def test_the_log_is_moved_beside_the_loop_and_does_not_grow(world, desk, claim, monkeypatch):
     """No commit moves SQLite's log; it is done now and then by itself, and the log begins anew."""
     monkeypatch.setattr("licserver.database.hot_path.batch_store.MOVE_LOG_AFTER", 20)
-    log = world.vendor.settings.data_dir / "licserver.sqlite3-wal"
+    log = world.services.settings.data_dir / "licserver.sqlite3-wal"
     key = world.key(slots=None)
     sizes = []
     for round_ in range(30):
@@ -232,7 +232,7 @@ async def test_a_step_that_fails_grants_nobody_anything(world, claim, desk, step
 async def test_closing_lets_an_admission_come_to_its_end(world, claim):
     """A desk that closes while a slot is being taken has taken it when it is closed."""
     key = world.key(slots=5)
-    desk = PublicQueries(BatchStore(world.vendor.database))
+    desk = PublicQueries(BatchStore(world.services.database))
     asked = desk.admit(claim(key, 1))
     await asyncio.sleep(0)
     await desk.close()

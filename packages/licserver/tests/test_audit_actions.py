@@ -4,6 +4,7 @@ import getpass
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.license_files import read_rows
 from licserver.protocol.release_manifests import sealed_by_keys
+from licserver.services import Services
 from licserver.web.console.pages.audit import ACTIONS
 
 ANN = Actor(ActorKind.USER, "ann")
@@ -25,85 +27,91 @@ class Shop:
     """A vendor in ann's hands, with a version, a sold key with a subscription, a token and a user."""
 
     def __init__(self, world, activate, tmp_path) -> None:
-        self.world, self.vendor = world, world.vendor.acting_as(ANN)
+        self.world, self.services = world, world.services.acting_as(ANN)
         self.file = tmp_path / "app.zip"
         self.file.write_bytes(b"zip")
         world.publish("1.0")
         self.key = world.key(slots=None, subscription_id="s")
-        self.id = world.vendor.license(self.key).id.hex()
-        world.vendor.add_token("shop", Scope.READ)
-        world.vendor.add_user("bob", PASSWORD)
+        self.id = world.services.licenses.get(self.key).id.hex()
+        world.services.tokens.create("shop", Scope.READ)
+        world.services.users.add("bob", PASSWORD)
         activate(self.key, "a.example", "192.0.2.1")
 
     def take_in(self):
         """Import a line."""
         rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app"})))
-        with self.vendor.importing() as incoming:
+        with self.services.transfer.start_import() as incoming:
             incoming.read(rows)
             incoming.commit()
 
     def sweep(self):
         """Free what was not seen for long."""
-        self.vendor.settings = self.world.settings.model_copy(update={"activation_days": 40})
-        self.vendor.sweep()
+        settings = self.world.settings.model_copy(update={"activation_days": 40})
+        retention = Services(replace(self.services.context, settings=settings)).retention
+        retention.sweep()
         self.world.clock.forward(days=41)
-        self.vendor.sweep()
+        retention.sweep()
 
     def sign_in(self):
         """Sign bob in."""
-        return self.vendor.sign_in("bob", PASSWORD)
+        return self.services.logins.sign_in("bob", PASSWORD)
 
     def enrol(self):
         """Set bob's second factor up."""
         bob = self.sign_in()
-        self.vendor.begin_enrolment(bob, PASSWORD)
-        code = pyotp.TOTP(self.vendor.enrolment(bob).secret).at(self.world.clock())
-        return self.vendor.confirm_enrolment(bob, code)
+        self.services.second_factors.begin_enrolment(bob, PASSWORD)
+        code = pyotp.TOTP(self.services.second_factors.find_enrolment(bob).secret).at(self.world.clock())
+        return self.services.second_factors.confirm_enrolment(bob, code)
 
     def fail(self, action, subject="bob"):
         """Report a failed login."""
-        self.vendor.note_failed_logins(action, subject, 1, "192.0.2.1")
+        self.services.logins.record_failures(action, subject, 1, "192.0.2.1")
 
 
 BY_VENDOR = {
-    "product.add": lambda shop: shop.vendor.add_product("pro", "Pro"),
-    "product.change": lambda shop: shop.vendor.rename_product("app", "App 2"),
-    "release.publish": lambda shop: shop.vendor.publish("app", "2.0", shop.file),
-    "release.renew": lambda shop: shop.vendor.renew_manifest(
+    "product.add": lambda shop: shop.services.products.add("pro", "Pro"),
+    "product.change": lambda shop: shop.services.products.rename("app", "App 2"),
+    "release.publish": lambda shop: shop.services.releases.publish("app", "2.0", shop.file),
+    "release.renew": lambda shop: shop.services.releases.renew_manifest(
         "app", "1.0", sealed_by_keys([PrivateKey.generate()], timedelta(days=1))
     ),
-    "release.withdraw": lambda shop: shop.vendor.withdraw("app", "1.0"),
-    "license.issue": lambda shop: list(shop.vendor.issue("app", licserver.services.LicenseTerms(), 2)),
-    "license.reveal": lambda shop: shop.vendor.reveal(shop.key),
-    "license.change": lambda shop: shop.vendor.change(shop.key, slots=3),
-    "license.revoke": lambda shop: shop.vendor.revoke(shop.key),
-    "license.reinstate": lambda shop: (shop.vendor.revoke(shop.key), shop.vendor.reinstate(shop.key)),
-    "license.deactivate": lambda shop: shop.vendor.deactivate(shop.key, "a.example"),
+    "release.withdraw": lambda shop: shop.services.releases.withdraw("app", "1.0"),
+    "license.issue": lambda shop: list(
+        shop.services.licenses.issue_batches("app", licserver.services.LicenseTerms(), 2)
+    ),
+    "license.reveal": lambda shop: shop.services.licenses.reveal(shop.key),
+    "license.change": lambda shop: shop.services.licenses.change(shop.key, slots=3),
+    "license.revoke": lambda shop: shop.services.licenses.revoke(shop.key),
+    "license.reinstate": lambda shop: (
+        shop.services.licenses.revoke(shop.key),
+        shop.services.licenses.reinstate(shop.key),
+    ),
+    "license.deactivate": lambda shop: shop.services.licenses.deactivate(shop.key, "a.example"),
     "license.import": Shop.take_in,
-    "license.export": lambda shop: list(shop.vendor.export_licenses()),
+    "license.export": lambda shop: list(shop.services.transfer.export()),
     "license.sweep": Shop.sweep,
     "sweep": Shop.sweep,
-    "subscription.end": lambda shop: shop.vendor.end_subscription("s"),
+    "subscription.end": lambda shop: shop.services.subscriptions.end("s"),
     "subscription.resume": lambda shop: (
-        shop.vendor.end_subscription("s"),
-        shop.vendor.resume_subscription("s"),
+        shop.services.subscriptions.end("s"),
+        shop.services.subscriptions.resume("s"),
     ),
-    "token.create": lambda shop: shop.vendor.add_token("ci", Scope.READ),
-    "token.revoke": lambda shop: shop.vendor.revoke_token("shop"),
-    "user.add": lambda shop: shop.vendor.add_user("carol", PASSWORD),
-    "user.password": lambda shop: shop.vendor.set_password("bob", ANOTHER),
-    "user.remove": lambda shop: shop.vendor.remove_user("bob"),
+    "token.create": lambda shop: shop.services.tokens.create("ci", Scope.READ),
+    "token.revoke": lambda shop: shop.services.tokens.revoke("shop"),
+    "user.add": lambda shop: shop.services.users.add("carol", PASSWORD),
+    "user.password": lambda shop: shop.services.users.set_password("bob", ANOTHER),
+    "user.remove": lambda shop: shop.services.users.remove("bob"),
     "user.sign_in": Shop.sign_in,
-    "user.sign_out": lambda shop: shop.vendor.sign_out(shop.sign_in().token),
+    "user.sign_out": lambda shop: shop.services.logins.sign_out(shop.sign_in().token),
     "user.second_factor_on": Shop.enrol,
     "user.second_factor_off": lambda shop: (
         done := shop.enrol(),
-        shop.vendor.disable_second_factor(done.who, PASSWORD, done.recovery_codes[0]),
+        shop.services.second_factors.disable(done.who, PASSWORD, done.recovery_codes[0]),
     ),
-    "user.second_factor_reset": lambda shop: (shop.enrol(), shop.vendor.reset_second_factor("bob")),
+    "user.second_factor_reset": lambda shop: (shop.enrol(), shop.services.second_factors.reset("bob")),
     "user.recovery_code": lambda shop: (
         done := shop.enrol(),
-        shop.vendor.sign_in_with_code(shop.sign_in(), done.recovery_codes[0]),
+        shop.services.second_factors.sign_in(shop.sign_in(), done.recovery_codes[0]),
     ),
     "user.sign_in_failed": lambda shop: shop.fail("user.sign_in_failed"),
     "user.sign_in_throttled": lambda shop: shop.fail("user.sign_in_throttled"),
@@ -130,9 +138,9 @@ BY_BROWSER = ("list.export",)
 def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
     """Once, about the right thing, under the name of who did it, and without a key."""
     shop = Shop(world, activate, tmp_path)
-    before = {one.id for one in world.vendor.audit(limit=200).items}
+    before = {one.id for one in world.services.audit.list_page(limit=200).items}
     BY_VENDOR[action](shop)
-    items = [one for one in world.vendor.audit(limit=200).items if one.id not in before]
+    items = [one for one in world.services.audit.list_page(limit=200).items if one.id not in before]
     (line,) = [one for one in items if one.action == action]
     own = {"sign_in", "sign_out", "second_factor_on", "second_factor_off", "recovery_code"}
     who = "bob" if action.partition(".")[2] in own else "ann"
@@ -152,7 +160,7 @@ def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
 async def test_a_list_that_is_taken_is_noted(world, alice):
     """As a file, from the console."""
     await alice.get("/console/products.csv")
-    (line,) = [one for one in world.vendor.audit().items if one.action == "list.export"]
+    (line,) = [one for one in world.services.audit.list_page().items if one.action == "list.export"]
     assert (line.actor, line.object_kind, line.object_id) == (
         Actor(ActorKind.USER, "alice"),
         "list",

@@ -17,24 +17,24 @@ from licserver.database import dump
 from licserver.database.tables import metadata
 from licserver.domain.records import Environment, LicenseTerms
 from licserver.errors import ArtifactsError, BackupError, WrongUse
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.services.backup import restore_backup, write_backup
 from licserver.settings import Settings
 
 
-def rows_of(vendor: Vendor) -> dict[str, list[tuple[Any, ...]]]:
+def rows_of(services: Services) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of all tables, sorted."""
-    with vendor.database.reading() as connection:
+    with services.database.reading() as connection:
         return {
             name: sorted(map(tuple, connection.execute(table.select())), key=repr)
             for name, table in metadata.tables.items()
         }
 
 
-def backed_up(vendor: Vendor, clock: Any, **more: Any) -> io.BytesIO:
+def backed_up(services: Services, clock: Any, **more: Any) -> io.BytesIO:
     """A backup, in memory."""
     held = io.BytesIO()
-    write_backup(vendor, held, clock(), **more)
+    write_backup(services, held, clock(), **more)
     held.seek(0)
     return held
 
@@ -45,11 +45,11 @@ def stocked(world):
     world.product("other", "domain", has_support_policy=True)
     world.publish("1.0", b"the first", changelog="News")
     world.publish("2.0", random.Random(1).randbytes(3_000_000))
-    world.vendor.withdraw("app", "1.0")
+    world.services.releases.withdraw("app", "1.0")
     for number in range(20):
         world.key(slots=number, allowed=("*.example.org",), subscription_id=f"sub-{number}")
     key = world.key(lifetime=True)
-    world.vendor.revoke(key, "=cmd()\u2028 ünicode")
+    world.services.licenses.revoke(key, "=cmd()\u2028 ünicode")
     world.kept = key
     return world
 
@@ -58,18 +58,18 @@ def stocked(world):
 @pytest.mark.parametrize("into", ENGINES)
 def test_what_comes_back_is_what_was_there(stocked, into, clock, tmp_path, request):
     """Every row of every table, the files and the secrets, from either engine into either."""
-    held = backed_up(stocked.vendor, clock)
+    held = backed_up(stocked.services, clock)
     url = request.getfixturevalue("empty_database") if into == "postgresql" else None
     settings = Settings(data_dir=tmp_path / "anew", database_url=url)
     summary = restore_backup(held, settings)
     assert (summary.rows["licenses"], summary.artifacts) == (21, 2)
-    restored = Vendor(settings, clock)
+    restored = open_services(settings, clock)
     try:
-        assert rows_of(restored) == rows_of(stocked.vendor)
-        assert restored.key(restored.license(stocked.kept)) == stocked.kept
-        for release in restored.releases("app"):
+        assert rows_of(restored) == rows_of(stocked.services)
+        assert restored.licenses.decrypt_key(restored.licenses.get(stocked.kept)) == stocked.kept
+        for release in restored.releases.list_all("app"):
             assert b"".join(restored.artifacts.read(release.artifact))
-        restored.add_product("next", "Next")  # numbered after those that came
+        restored.products.add("next", "Next")  # numbered after those that came
         if os.name != "nt":
             assert settings.data_dir.joinpath("secrets.json").stat().st_mode & 0o077 == 0
     finally:
@@ -80,13 +80,13 @@ def test_a_table_is_written_piece_by_piece(stocked, monkeypatch, clock, tmp_path
     """However many rows a piece holds, and however few the database is asked for at a time, all are there."""
     monkeypatch.setattr(dump, "ROWS", 8)
     monkeypatch.setattr(dump, "_FETCHED", 3)
-    with dump.take_snapshot(stocked.vendor.database) as snapshot:
+    with dump.take_snapshot(stocked.services.database) as snapshot:
         (licenses,) = (one for one in snapshot.layouts if one.name == "licenses")
         assert [count for count, _ in snapshot.pieces(licenses)] == [8, 8, 5]
     settings = Settings(data_dir=tmp_path / "anew")
-    restore_backup(backed_up(stocked.vendor, clock), settings)
-    restored = Vendor(settings, clock)
-    assert rows_of(restored) == rows_of(stocked.vendor)
+    restore_backup(backed_up(stocked.services, clock), settings)
+    restored = open_services(settings, clock)
+    assert rows_of(restored) == rows_of(stocked.services)
     restored.close()
 
 
@@ -94,24 +94,24 @@ def test_a_table_is_written_piece_by_piece(stocked, monkeypatch, clock, tmp_path
 def test_nobody_is_signed_in_after_a_restore(world, into, clock, tmp_path, request):
     """A session of the backup's day may have been ended since; name and password are the backup's."""
     password = "correct horse battery"
-    world.vendor.add_user("alice", password)
-    who = world.vendor.sign_in("alice", password, "192.0.2.1")
-    world.vendor.add_user("bob", password)
-    bob = world.vendor.sign_in("bob", password)
-    world.vendor.begin_enrolment(bob, password)
-    code = pyotp.TOTP(world.vendor.enrolment(bob).secret).at(clock())
-    recovery_code = world.vendor.confirm_enrolment(bob, code).recovery_codes[0]
-    held = backed_up(world.vendor, clock)
+    world.services.users.add("alice", password)
+    who = world.services.logins.sign_in("alice", password, "192.0.2.1")
+    world.services.users.add("bob", password)
+    bob = world.services.logins.sign_in("bob", password)
+    world.services.second_factors.begin_enrolment(bob, password)
+    code = pyotp.TOTP(world.services.second_factors.find_enrolment(bob).secret).at(clock())
+    recovery_code = world.services.second_factors.confirm_enrolment(bob, code).recovery_codes[0]
+    held = backed_up(world.services, clock)
     url = request.getfixturevalue("empty_database") if into == "postgresql" else None
     settings = Settings(data_dir=tmp_path / "anew", database_url=url)
     restore_backup(held, settings)
-    restored = Vendor(settings, clock)
+    restored = open_services(settings, clock)
     try:
-        assert world.vendor.signed_in(who.token)
-        assert restored.signed_in(who.token) is None
-        assert restored.is_known_address("192.0.2.1", "alice")
-        assert restored.sign_in("alice", password)
-        assert restored.sign_in_with_code(restored.sign_in("bob", password), recovery_code)
+        assert world.services.logins.authenticate(who.token)
+        assert restored.logins.authenticate(who.token) is None
+        assert restored.logins.is_known_address("192.0.2.1", "alice")
+        assert restored.logins.sign_in("alice", password)
+        assert restored.second_factors.sign_in(restored.logins.sign_in("bob", password), recovery_code)
     finally:
         restored.close()
 
@@ -128,16 +128,16 @@ def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clo
         while sum(taken.values()) < 100:
             assert claims.is_alive()
         before = dict(taken)
-        held = backed_up(world.vendor, clock)
+        held = backed_up(world.services, clock)
         after = sum(taken.values())
     finally:
         stop.set()
         claims.join()
     settings = Settings(data_dir=tmp_path / "anew")
     summary = restore_backup(held, settings)
-    restored = Vendor(settings, clock)
+    restored = open_services(settings, clock)
     try:
-        counts = {key: restored.license(key).slots_used for key in keys}
+        counts = {key: restored.licenses.get(key).slots_used for key in keys}
         assert sum(counts.values()) == summary.rows["activations"]
         assert all(counts[key] >= before[key] for key in keys)
         # claims are made in turn: one moment means that no key is more than one turn ahead of another
@@ -154,12 +154,12 @@ def site_thread(world):
     from licserver.domain.decisions import judge_verify  # noqa: PLC0415 - for this story
 
     def run(keys: list[str], taken: dict[str, int], stop: threading.Event) -> None:
-        store, turn = BatchStore(world.vendor.database), 0
+        store, turn = BatchStore(world.services.database), 0
         while not stop.is_set():
             turn += 1
             for key in keys:
                 environment = Environment(f"host-{turn}.example", "192.0.2.1")
-                sighting = Lookup(world.vendor.vault.license_id(key), environment)
+                sighting = Lookup(world.services.vault.license_id(key), environment)
                 now = world.clock()
 
                 def judge(license_, key=key, environment=environment, now=now):
@@ -213,7 +213,7 @@ def damaged(held: bytes, kind: str) -> bytes:
 )
 def test_a_damaged_backup_changes_nothing(stocked, kind, clock, tmp_path):
     """It is refused in one sentence, and the folder can be restored into by a whole one afterwards."""
-    held = backed_up(stocked.vendor, clock).getvalue()
+    held = backed_up(stocked.services, clock).getvalue()
     settings = Settings(data_dir=tmp_path / "anew")
     with pytest.raises(BackupError) as refused:
         restore_backup(io.BytesIO(damaged(held, kind)), settings)
@@ -225,18 +225,18 @@ def test_a_damaged_backup_changes_nothing(stocked, kind, clock, tmp_path):
 @both_engines
 def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     """Without --force an installation stays as it is; with it, it is replaced as a whole."""
-    held = backed_up(stocked.vendor, clock)
+    held = backed_up(stocked.services, clock)
     other = make_world()
     key = other.key()
     with pytest.raises(WrongUse, match="--force"):
         restore_backup(held, other.settings)
-    assert other.vendor.license(key).slots_used == 0
-    other.vendor.close()
+    assert other.services.licenses.get(key).slots_used == 0
+    other.services.close()
     held.seek(0)
     restore_backup(held, other.settings, force=True)
-    restored = Vendor(other.settings, clock)
+    restored = open_services(other.settings, clock)
     try:
-        assert rows_of(restored) == rows_of(stocked.vendor)
+        assert rows_of(restored) == rows_of(stocked.services)
     finally:
         restored.close()
     if other.settings.database_url is None:
@@ -250,18 +250,18 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
 @both_engines
 def test_an_installation_whose_secrets_cannot_be_replaced_stays_as_it_was(stocked, clock, make_world):
     """New books beside old secrets would open nothing: when the last step fails, the first is taken back."""
-    held = backed_up(stocked.vendor, clock)
+    held = backed_up(stocked.services, clock)
     other = make_world()
     key = other.key()
-    before, folder = rows_of(other.vendor), other.settings.data_dir
-    other.vendor.close()
+    before, folder = rows_of(other.services), other.settings.data_dir
+    other.services.close()
     folder.joinpath("secrets.json.before-restore").mkdir()  # a file cannot get this name
     with pytest.raises(OSError):  # noqa: PT011 - each system has another one
         restore_backup(held, other.settings, force=True)
-    there = Vendor(other.settings, clock)
+    there = open_services(other.settings, clock)
     try:
         assert rows_of(there) == before
-        assert there.key(there.license(key)) == key
+        assert there.licenses.decrypt_key(there.licenses.get(key)) == key
     finally:
         there.close()
     assert not {".secrets-", ".restore-"} & {path.name[:9] for path in folder.iterdir()}
@@ -269,19 +269,19 @@ def test_an_installation_whose_secrets_cannot_be_replaced_stays_as_it_was(stocke
 
 def test_a_file_that_a_server_has_open_is_not_replaced(stocked, clock, make_world):
     """A running server would go on writing into the old file: it must be stopped first."""
-    held = backed_up(stocked.vendor, clock)
+    held = backed_up(stocked.services, clock)
     other = make_world()
     key = other.key()
     with pytest.raises(WrongUse, match="stop the server"):
         restore_backup(held, other.settings, force=True)
-    assert other.vendor.license(key).slots_used == 0
+    assert other.services.licenses.get(key).slots_used == 0
 
 
 def test_secrets_of_the_environment_must_be_those_of_the_backup(stocked, clock, tmp_path):
     """With LICSERVER_SECRETS a backup of other secrets would open nothing, and is refused."""
     from licserver.security.secrets_file import new_secrets  # noqa: PLC0415 - for this story
 
-    held = backed_up(stocked.vendor, clock)
+    held = backed_up(stocked.services, clock)
     settings = Settings(data_dir=tmp_path / "anew", secrets=json.dumps(new_secrets()))
     with pytest.raises(WrongUse, match="LICSERVER_SECRETS"):
         restore_backup(held, settings)
@@ -290,27 +290,27 @@ def test_secrets_of_the_environment_must_be_those_of_the_backup(stocked, clock, 
 
 def test_a_lost_or_changed_file_of_a_release_is_told(stocked, clock):
     """A backup that lacks something is none; without the files there is one."""
-    release = stocked.vendor.releases("app")[1]
-    path = stocked.vendor.artifacts.path(release.artifact)
+    release = stocked.services.releases.list_all("app")[1]
+    path = stocked.services.artifacts.path(release.artifact)
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"?")
     with pytest.raises(ArtifactsError, match="other bytes"):
-        backed_up(stocked.vendor, clock)
+        backed_up(stocked.services, clock)
     path.unlink()
     with pytest.raises(ArtifactsError):
-        backed_up(stocked.vendor, clock)
-    assert backed_up(stocked.vendor, clock, artifacts=False).getvalue()
+        backed_up(stocked.services, clock)
+    assert backed_up(stocked.services, clock, artifacts=False).getvalue()
 
 
 def test_a_bucket_comes_along(make_world, bucket, clock, tmp_path):
     """Files of a bucket are in the backup, and go into whatever place the new settings name."""
     world = make_world(artifacts_url=bucket)
     world.publish("1.0", random.Random(2).randbytes(2_500_000))
-    held = backed_up(world.vendor, clock)
+    held = backed_up(world.services, clock)
     settings = Settings(data_dir=tmp_path / "anew")
     assert restore_backup(held, settings).artifacts == 1
-    restored = Vendor(settings, clock)
-    (release,) = restored.releases("app")
+    restored = open_services(settings, clock)
+    (release,) = restored.releases.list_all("app")
     assert len(b"".join(restored.artifacts.read(release.artifact))) == 2_500_000
     restored.close()
     held.seek(0)
@@ -321,12 +321,12 @@ def test_a_bucket_comes_along(make_world, bucket, clock, tmp_path):
 def test_memory_stays_flat(world, clock, tmp_path):
     """A file of 24 MiB and 5,000 licenses take less than 14 MiB, out and in (measured: 6 and 11)."""
     world.publish("1.0", random.Random(3).randbytes(24 << 20))
-    for _ in world.vendor.issue("app", LicenseTerms(), 5_000):
+    for _ in world.services.licenses.issue_batches("app", LicenseTerms(), 5_000):
         pass
     file = tmp_path / "all.backup"
     tracemalloc.start()
     with file.open("wb") as target:
-        write_backup(world.vendor, target, clock())
+        write_backup(world.services, target, clock())
     out = tracemalloc.get_traced_memory()[1]
     tracemalloc.reset_peak()
     with file.open("rb") as source:

@@ -14,9 +14,9 @@ from harness.engines import ENGINES
 from licserver.database import schema
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind, Scope
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.services.backup import restore_backup, write_backup
-from licserver.services.idempotency import Answer
+from licserver.services.idempotency import Response
 from licserver.settings import Settings
 
 
@@ -95,25 +95,25 @@ def as_of(revision: str, held: io.BytesIO) -> io.BytesIO:
 def test_an_older_schema_is_upgraded_on_its_way_in(world, revision, into, clock, tmp_path, request):
     """Into either engine: licenses open with their keys, and what a shop was answered is answered again."""
     key = world.key(slots=3)
-    token, _ = world.vendor.add_token("shop", Scope.WRITE)
-    world.vendor.may_try("192.0.2.1", "alice")
+    token, _ = world.services.tokens.create("shop", Scope.WRITE)
+    world.services.logins.count_attempt("192.0.2.1", "alice")
     receipt, answer = (
         IdempotencyKey(ActorKind.TOKEN, token.id, "order-17", b"d" * 32),
-        Answer(201, key.encode()),
+        Response(201, key.encode()),
     )
-    world.vendor.remember(receipt, answer)
+    world.services.idempotency.record(receipt, answer)
     held = io.BytesIO()
-    write_backup(world.vendor, held, clock())
+    write_backup(world.services, held, clock())
     held.seek(0)
     url = request.getfixturevalue("empty_database") if into == "postgresql" else None
     settings = Settings(data_dir=tmp_path / "anew", database_url=url)
     assert restore_backup(as_of(revision, held), settings).revision == revision
-    restored = Vendor(settings, clock)
+    restored = open_services(settings, clock)
     try:
         assert schema.read_version(restored.database) == schema.HEAD
-        assert restored.key(restored.license(key)) == key
-        assert restored.recall(receipt) == (None if revision == "0002" else answer)
-        other = restored.add_token("other", Scope.WRITE)[0]
-        restored.remember(receipt._replace(owner_id=other.id), answer)  # numbered after what came
+        assert restored.licenses.decrypt_key(restored.licenses.get(key)) == key
+        assert restored.idempotency.find(receipt) == (None if revision == "0002" else answer)
+        other = restored.tokens.create("other", Scope.WRITE)[0]
+        restored.idempotency.record(receipt._replace(owner_id=other.id), answer)  # numbered after what came
     finally:
         restored.close()

@@ -47,7 +47,7 @@ def test_a_body_holds_up_no_verify_call(world, path, headers, body, times):
     """Up to four attacks a second are refused, and each honest call takes 250 ms at most."""
     key, program = world.key(), Program(world.settings.data_dir)
     if path == PUBLISH:
-        headers = {**headers, "Authorization": f"Bearer {world.vendor.add_token('ci', Scope.WRITE)[1]}"}
+        headers = {**headers, "Authorization": f"Bearer {world.services.tokens.create('ci', Scope.WRITE)[1]}"}
     statuses, calls = [], []
 
     def attack():
@@ -209,5 +209,5 @@ async def test_a_form_may_come_in_any_pieces(site, api, size):
     headers = {"Content-Type": 'multipart/form-data; boundary="b"'}
     status, _ = await api("POST", "/products/app/releases", data=pieces(), headers=headers)
     assert status == 201
-    release = site.world.vendor.release("app", "1.0")
-    assert b"".join(site.world.vendor.artifacts.read(release.artifact)) == content
+    release = site.world.services.releases.get("app", "1.0")
+    assert b"".join(site.world.services.artifacts.read(release.artifact)) == content

@@ -68,7 +68,7 @@ async def get(site, link, method="GET", **more: Any):
 async def test_what_is_stored_is_there_whole(make_world, bucket, content):
     """One object under its digest, of its size; storing it again uploads nothing and changes nothing."""
     world = make_world(artifacts_url=bucket)
-    artifacts = world.vendor.artifacts
+    artifacts = world.services.artifacts
     artifact = artifacts.store(io.BytesIO(content), "app.zip")
     assert (artifact.sha256, artifact.size) == (hashlib.sha256(content).digest(), len(content))
     ((key, size),) = objects(artifacts).items()
@@ -105,8 +105,8 @@ async def test_a_file_that_changes_meanwhile_is_not_stored(make_world, bucket, c
     """Nothing may lie under a digest that is not its own: the upload is broken off."""
     world = make_world(artifacts_url=bucket)
     with pytest.raises(WrongUse, match="changed"):
-        world.vendor.artifacts.store(Changing(content), "app.zip")
-    assert objects(world.vendor.artifacts) == {}
+        world.services.artifacts.store(Changing(content), "app.zip")
+    assert objects(world.services.artifacts) == {}
 
 
 async def test_a_source_that_breaks_leaves_nothing(make_world, bucket):
@@ -119,7 +119,7 @@ async def test_a_source_that_breaks_leaves_nothing(make_world, bucket):
             return super().read(*size)
 
     with pytest.raises(OSError, match="broken"):
-        make_world(artifacts_url=bucket).vendor.artifacts.store(Breaking(LARGE), "x")
+        make_world(artifacts_url=bucket).services.artifacts.store(Breaking(LARGE), "x")
 
 
 # --- sending ----------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ async def test_an_address_is_no_part_of_a_repr():
 async def test_a_file_that_is_not_what_was_published_is_never_sent(sites, caplog, damage):
     """Lost or damaged: 503 with Retry-After, a line in the log; and all is well when it is back."""
     site, link = sites
-    artifacts = site.world.vendor.artifacts
+    artifacts = site.world.services.artifacts
     (key,) = objects(artifacts)
     if damage == "missing":
         obstore.delete(artifacts._reader, key)
@@ -244,7 +244,7 @@ async def test_a_bucket_that_is_away_is_503(make_world, open_site, own_s3, monke
     own_s3.process.send_signal(signal.SIGCONT)
     assert (await get(site, link))[2] == CONTENT
     own_s3.stop()
-    world.vendor.artifacts._known.clear()  # a minute later
+    world.services.artifacts._known.clear()  # a minute later
     await is_away()
     assert (await site.call("GET", "/healthz"))[0] == 200
     assert (await site.check(world.key()))[0] == 200
@@ -325,7 +325,7 @@ def test_http_is_allowed_when_it_is_asked_for(make_world, monkeypatch):
     """A store on a private network may be reached without https, by a word of its own."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://minio.example:9000")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    assert open_artifacts(make_world(artifacts_url="s3://bucket").vendor.settings)
+    assert open_artifacts(make_world(artifacts_url="s3://bucket").services.settings)
 
 
 def test_without_credentials_it_is_said_what_to_set(cli, bucket, monkeypatch, tmp_path):

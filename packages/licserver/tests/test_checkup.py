@@ -97,7 +97,7 @@ def _other_secrets(world: Any) -> Settings:
 
 
 def _lost_file(world: Any) -> Settings:
-    world.vendor.artifacts.path(world.publish("3.0").artifact).unlink()
+    world.services.artifacts.path(world.publish("3.0").artifact).unlink()
     return world.settings
 
 
@@ -105,7 +105,7 @@ def _manifest(world: Any, valid: timedelta) -> Settings:
     file = world.folder / "app.zip"
     file.write_bytes(b"zip")
     seal = release_manifests.sealed_by_keys([PrivateKey.generate()], valid)
-    world.vendor.publish("app", "4.0", file, "", seal)
+    world.services.releases.publish("app", "4.0", file, "", seal)
     return world.settings
 
 

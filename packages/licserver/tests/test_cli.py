@@ -148,7 +148,7 @@ WRONG = {
     "license revoke CP-000000-000000-000000-000000-000000": "no such license",
     "license show 00000000000000000000000000000000": "no such license",
     "license show -": "shape of a license key",
-    "subscription end s-9": "no license hangs",
+    "subscription end s-9": "no license is linked",
     "subscription end s-9 --at noon": "write it like 2027-01-31T12:00Z",
     "subscription end s-9 --at 0001-01-01T00:00+14:00": "write it like",
     "release publish app banana FILE": "PEP 440",

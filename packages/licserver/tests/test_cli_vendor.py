@@ -71,7 +71,7 @@ def test_subscriptions_are_ended_and_resumed(cli):
     cli("license", "issue", "app", "--subscription", "s")
     cli("subscription", "end", "s")
     assert cli("subscription", "resume", "s") == "resumed s: 1 license\n"
-    assert "no license hangs" in cli("subscription", "resume", "t", expect=2)
+    assert "no license is linked" in cli("subscription", "resume", "t", expect=2)
 
 
 def fetch(url, headers=None):

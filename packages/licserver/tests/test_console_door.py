@@ -30,7 +30,7 @@ FORMS = [
 
 def count(world, table) -> int:
     """Count rows."""
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         return connection.scalar(select(func.count()).select_from(table))
 
 
@@ -65,15 +65,15 @@ async def test_no_change_without_a_session_or_with_a_strange_form(open_browser, 
 async def test_another_sessions_token_is_nothing(world, open_browser, alice):
     """Somebody who is signed in as well cannot have his form sent by alice's browser."""
     key = world.key()
-    page = f"/console/licenses/{world.vendor.vault.license_id(key).hex()}"
+    page = f"/console/licenses/{world.services.vault.license_id(key).hex()}"
     mallory = await open_browser()
     await mallory.sign_in()
     await mallory.get(page)
     await alice.post(f"{page}/revoke", csrf=mallory.csrf)
     assert alice.status == 403
-    assert world.vendor.license(key).revoked_at is None
+    assert world.services.licenses.get(key).revoked_at is None
     await mallory.post(f"{page}/revoke")
-    assert world.vendor.license(key).revoked_at is not None
+    assert world.services.licenses.get(key).revoked_at is not None
 
 
 async def test_a_session_after_sign_out(world, open_browser, alice):
@@ -129,7 +129,7 @@ async def test_a_new_password_signs_out_everywhere(world, users, open_browser, a
     assert other.status == 401
     await other.sign_in(password=new)
     assert other.status == 200
-    users.set_password(NAME, PASSWORD)
+    users.users.set_password(NAME, PASSWORD)
     assert "Sign in" in await alice.get("/console")
     await other.get("/console")
     assert "Sign in" in other.text
@@ -137,12 +137,12 @@ async def test_a_new_password_signs_out_everywhere(world, users, open_browser, a
 
 async def test_a_user_who_is_removed_is_out(users, alice):
     """At once, and for good."""
-    users.remove_user(NAME)
+    users.users.remove(NAME)
     assert "Nobody can sign in yet" in await alice.get("/console")
     await alice.sign_in()
     assert alice.status == 401
     with pytest.raises(WrongUse):
-        users.remove_user(NAME)
+        users.users.remove(NAME)
 
 
 async def test_guessing(users, open_browser):
@@ -221,7 +221,7 @@ async def test_the_cookie(users, open_browser):
 async def test_the_cookie_with_an_https_base_url(make_world, open_site, open_browser):
     """Secure whatever the browser says of its origin; where it would drop it, the sign-in says why."""
     world = make_world(base_url="https://licenses.example")
-    world.vendor.add_user(NAME, PASSWORD)
+    world.services.users.add(NAME, PASSWORD)
     browser = await open_browser()
     browser.url = (await open_site(world)).url
     form = {"name": NAME, "password": PASSWORD}
@@ -254,9 +254,9 @@ async def test_common_passwords(users, alice):
 async def test_a_planted_cookie(make_world, open_site, open_browser):
     """Where the base URL is https, the plain cookie opens nothing, whichever host it came to."""
     world = make_world(base_url="https://licenses.example")
-    world.vendor.add_user(NAME, PASSWORD)
+    world.services.users.add(NAME, PASSWORD)
     site = await open_site(world)
-    token = world.vendor.sign_in(NAME, PASSWORD).token
+    token = world.services.logins.sign_in(NAME, PASSWORD).token
     for host, cookie, status in [
         ("licenses.example", "licserver", 303),
         ("Licenses.Example", "licserver", 303),
@@ -291,7 +291,7 @@ async def test_what_every_answer_forbids(world, alice):
 
 async def test_the_books_hold_no_password_and_no_token(world, alice):
     """Who reads the database can neither sign in nor take a session over."""
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         (user,) = connection.execute(select(user_rows)).all()
         (session,) = connection.execute(select(session_rows)).all()
     assert user.password_hash.startswith("$argon2id$")
@@ -336,7 +336,7 @@ async def test_on_an_address_of_its_own(make_world, open_site):
     site = await open_site(world)
     status, headers, _ = await site.call("GET", "/console")
     assert (status, headers["Content-Type"]) == (404, "application/json")
-    runner = Runner(create_admin_app(world.vendor, world.clock), world.settings, shutdown_timeout=1)
+    runner = Runner(create_admin_app(world.services, world.clock), world.settings, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0]

@@ -20,7 +20,7 @@ async def test_csv(world, alice, sold, activate):
     """Any list is a file, with what was searched for; nothing in it is a formula, and no key."""
     key, page = sold
     activate(key, "b.example", "192.0.2.2")
-    world.vendor.change(key, note=CELL)
+    world.services.licenses.change(key, note=CELL)
     world.key(customer_email="mia@example.org")
     header, *found = rows(await alice.get("/console/licenses.csv?q=jo"))
     assert [row[header.index("note")] for row in found] == [f"'{CELL}"]
@@ -44,7 +44,7 @@ async def test_csv(world, alice, sold, activate):
 
 async def test_a_long_list(world, alice):
     """Pages follow each other without a gap, and a file holds all of them."""
-    list(world.vendor.issue("app", LicenseTerms(), MAX_PAGE * 2 + 5))
+    list(world.services.licenses.issue_batches("app", LicenseTerms(), MAX_PAGE * 2 + 5))
     seen: list[str] = []
     path: str | None = "/console/licenses"
     while path:
@@ -59,7 +59,7 @@ async def test_a_long_list(world, alice):
 async def test_the_audit_log(world, alice, sold):
     """Who did what, by whichever way; with links, and narrowed to somebody or to one license."""
     key, page = sold
-    world.vendor.revoke(key)
+    world.services.licenses.revoke(key)
     await alice.get(page)
     await alice.post(f"{page}/reinstate")
     text = await alice.get("/console/audit")
@@ -69,7 +69,7 @@ async def test_the_audit_log(world, alice, sold):
     assert "Reinstated" in mine
     assert "<td>Revoked</td>" not in mine
     assert "Signed in" not in await alice.get(f"/console/audit?license={page.rpartition('/')[2]}")
-    assert world.vendor.audit().items[0].actor.kind is ActorKind.USER
+    assert world.services.audit.list_page().items[0].actor.kind is ActorKind.USER
 
 
 async def test_the_audit_log_by_way_of(world, alice, sold):
@@ -77,7 +77,7 @@ async def test_the_audit_log_by_way_of(world, alice, sold):
     _, page = sold
     await alice.get(page)
     await alice.post(f"{page}/reveal")
-    world.vendor.acting_as(Actor(ActorKind.TOKEN, "alice")).add_product("other", "Other")
+    world.services.acting_as(Actor(ActorKind.TOKEN, "alice")).products.add("other", "Other")
     for query, seen in [
         ("", {"user", "token", "system"}),
         ("?kind=user", {"user"}),
@@ -97,15 +97,15 @@ async def test_the_audit_log_by_way_of(world, alice, sold):
 
 async def test_a_file_that_breaks_off(world, alice, monkeypatch, caplog):
     """When the database fails in the middle of a list, the file ends broken: no page is written into it."""
-    list(world.vendor.issue("app", LicenseTerms(), MAX_PAGE + 5))
-    find = type(world.vendor).find_licenses
+    list(world.services.licenses.issue_batches("app", LicenseTerms(), MAX_PAGE + 5))
+    find = type(world.services.licenses).search
 
-    def fail(vendor, which, cursor=None, limit=50):
+    def fail(services, which, cursor=None, limit=50):
         if cursor is not None:
             raise StoreUnavailable("the database failed: away")
-        return find(vendor, which, cursor, limit)
+        return find(services, which, cursor, limit)
 
-    monkeypatch.setattr(type(world.vendor), "find_licenses", fail)
+    monkeypatch.setattr(type(world.services.licenses), "search", fail)
     host, port = alice.url.removeprefix("http://").rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
@@ -125,14 +125,14 @@ async def test_a_file_that_breaks_off(world, alice, monkeypatch, caplog):
 
 async def test_the_head_of_a_file(world, alice, monkeypatch):
     """Asking for a list's headers reads its first page, and not all of it."""
-    list(world.vendor.issue("app", LicenseTerms(), MAX_PAGE * 2 + 5))
-    find, read = type(world.vendor).find_licenses, []
+    list(world.services.licenses.issue_batches("app", LicenseTerms(), MAX_PAGE * 2 + 5))
+    find, read = type(world.services.licenses).search, []
 
-    def watch(vendor, which, cursor=None, limit=50):
+    def watch(services, which, cursor=None, limit=50):
         read.append(cursor)
-        return find(vendor, which, cursor, limit)
+        return find(services, which, cursor, limit)
 
-    monkeypatch.setattr(type(world.vendor), "find_licenses", watch)
+    monkeypatch.setattr(type(world.services.licenses), "search", watch)
     await alice.send("HEAD", "/console/licenses.csv")
     assert (alice.status, alice.headers["Content-Disposition"]) == (
         200,
@@ -156,7 +156,7 @@ async def test_who_takes_data_away_is_noted(world, alice, sold):
     await alice.get("/console/licenses.csv?q=" + "x" * 500)  # which is refused
     await alice.get("/console")
     await alice.post("/console/sign-out")
-    lines = [line for line in world.vendor.audit().items if line.actor.name == "alice"][::-1]
+    lines = [line for line in world.services.audit.list_page().items if line.actor.name == "alice"][::-1]
     assert [(line.action, line.object_kind, line.object_id) for line in lines] == [
         ("user.sign_in", "user", "alice"),
         ("list.export", "list", "licenses"),
@@ -173,7 +173,7 @@ async def test_keys_running_out(world, alice):
     for day, slots in [(14, 1), (15, 2), (30, 3)]:
         world.key(expires_on=date(2026, 6, day), slots=slots)
     world.key(expires_on=date(2026, 7, 1))
-    world.vendor.revoke(world.key(expires_on=date(2026, 6, 20)))
+    world.services.licenses.revoke(world.key(expires_on=date(2026, 6, 20)))
     text = await alice.get("/console")
     assert re.search(r'class="figure">\s*2\s*<', text)
     link = re.search(r'href="(/console/licenses\?from[^"]*)"', text)
@@ -186,10 +186,10 @@ async def test_keys_running_out(world, alice):
 async def test_a_database_that_is_away(world, site, alice, monkeypatch):
     """Is told as a page, and no traceback."""
 
-    def fail(_vendor):
+    def fail(_services):
         raise StoreUnavailable("the database failed: away")
 
-    monkeypatch.setattr(type(world.vendor), "products", fail)
+    monkeypatch.setattr(type(world.services.products), "list_all", fail)
     await alice.get("/console/products")
     assert (alice.status, alice.alert) == (503, "The database cannot be reached; try again.")
 
@@ -197,10 +197,10 @@ async def test_a_database_that_is_away(world, site, alice, monkeypatch):
 async def test_a_fault_of_ours(world, site, alice, monkeypatch, caplog):
     """Is told as a page without a word of it; the log has all."""
 
-    def fail(_vendor):
+    def fail(_services):
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr(type(world.vendor), "products", fail)
+    monkeypatch.setattr(type(world.services.products), "list_all", fail)
     await alice.get("/console/products")
     assert (alice.status, "secret detail" in alice.text) == (500, False)
     assert "secret detail" in caplog.text

@@ -12,7 +12,7 @@ from harness.engines import both_engines
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind
-from licserver.services.idempotency import Answer
+from licserver.services.idempotency import Response
 from licserver.services.users import SESSION_TIME
 
 ISSUE, ISSUED = "/console/licenses/issue", "/console/licenses/issue/new"
@@ -40,8 +40,12 @@ class Making:
 
     def made(self, world):
         """Count what it makes."""
-        vendor = world.vendor
-        return (len(list(vendor.licenses())), len(vendor.products()), len(vendor.releases("app")))
+        services = world.services
+        return (
+            len(list(services.licenses.list_all())),
+            len(services.products.list_all()),
+            len(services.releases.list_all("app")),
+        )
 
 
 MAKINGS = {
@@ -69,7 +73,9 @@ def guard(browser):
 
 def ways(world):
     """The actions in the log, the oldest first."""
-    return [one.action for one in reversed(world.vendor.audit().items) if one.actor.name == "alice"]
+    return [
+        one.action for one in reversed(world.services.audit.list_page().items) if one.actor.name == "alice"
+    ]
 
 
 async def test_a_form_that_is_sent_twice_is_done_once(world, alice, making):
@@ -110,10 +116,10 @@ async def test_a_form_with_something_else_in_it(world, alice):
     await alice.post(ISSUED, **sent, **{**TERMS, "email": "kim@studio.example"})
     assert (alice.status, "that was done, and this was not" in alice.alert) == (422, True)
     assert 'value="kim@studio.example"' in alice.text
-    assert len(list(world.vendor.licenses())) == 1
+    assert len(list(world.services.licenses.list_all())) == 1
     await alice.post(ISSUED, **{**TERMS, "email": "kim@studio.example"})
     assert alice.told == "The license is issued."
-    assert len(list(world.vendor.licenses())) == 2
+    assert len(list(world.services.licenses.list_all())) == 2
 
 
 async def test_a_form_without_an_id(world, alice):
@@ -123,7 +129,7 @@ async def test_a_form_without_an_id(world, alice):
         await alice.post(ISSUED, once=once, **TERMS)
         assert (alice.status, "look it through, and send it again" in alice.alert) == (422, True), once
         assert 'value="jo@studio.example"' in alice.text
-        assert not list(world.vendor.licenses())
+        assert not list(world.services.licenses.list_all())
     await alice.post(ISSUED, **TERMS)
     assert alice.told == "The license is issued."
 
@@ -213,7 +219,7 @@ async def test_an_answer_that_got_lost_with_its_session(world, alice):
     assert alice.status == 403
     await alice.post(ISSUED, **TERMS)
     assert "done once" in alice.told
-    assert len(list(world.vendor.licenses())) == 1
+    assert len(list(world.services.licenses.list_all())) == 1
 
 
 async def test_a_strangers_form_is_not_handed_back(open_browser, alice):
@@ -233,23 +239,23 @@ async def test_a_strangers_form_is_not_handed_back(open_browser, alice):
 @both_engines
 def test_whose_a_receipt_is(world):
     """A user's and a token's with the same number and key are two; a user's go with the user."""
-    vendor = world.vendor
-    vendor.add_user("ann", "four words of a sentence")
-    vendor.add_user("ben", "four words of a sentence")
-    ann, ben = (vendor.user(name).id for name in ("ann", "ben"))
+    services = world.services
+    services.users.add("ann", "four words of a sentence")
+    services.users.add("ben", "four words of a sentence")
+    ann, ben = (services.users.get(name).id for name in ("ann", "ben"))
     row = {"name": "shop", "token_hash": b"h", "scope": "write", "created_at": world.clock()}
-    with vendor.database.writing() as connection:
+    with services.database.writing() as connection:
         connection.execute(insert(tokens).values(id=ann, **row))
     mine = IdempotencyKey(ActorKind.USER, ann, "k", b"d" * 32)
     others = [mine._replace(owner_id=ben), mine._replace(by=ActorKind.TOKEN)]
-    answers = {one: Answer(303, b"%d" % at) for at, one in enumerate([mine, *others])}
+    answers = {one: Response(303, b"%d" % at) for at, one in enumerate([mine, *others])}
     for one, answer in answers.items():
-        vendor.remember(one, answer)
-    assert {one: vendor.recall(one) for one in answers} == answers
-    vendor.remove_user("ann")
-    assert vendor.recall(mine) is None
-    assert [vendor.recall(one) for one in others] == [answers[one] for one in others]
+        services.idempotency.record(one, answer)
+    assert {one: services.idempotency.find(one) for one in answers} == answers
+    services.users.remove("ann")
+    assert services.idempotency.find(mine) is None
+    assert [services.idempotency.find(one) for one in others] == [answers[one] for one in others]
     world.clock.forward(days=1, seconds=1)
-    assert vendor.sweep().answers == 2
-    with vendor.database.reading() as connection:
+    assert services.retention.sweep().answers == 2
+    with services.database.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(receipts)) == 0

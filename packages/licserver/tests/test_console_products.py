@@ -15,9 +15,9 @@ async def test_products(world, alice):
     await alice.post(
         "/console/products/add", name="Photo Lab", slug="photo-lab", policy="domain", support="on"
     )
-    assert world.vendor.product("photo-lab").has_support_policy
+    assert world.services.products.get("photo-lab").has_support_policy
     await alice.post("/console/products/photo-lab/rename", name="Photo Lab 2")
-    assert world.vendor.product("photo-lab").name == "Photo Lab 2"
+    assert world.services.products.get("photo-lab").name == "Photo Lab 2"
     for path in (
         "/console/products/nothing",
         "/console/licenses/" + "0" * 32,
@@ -40,15 +40,15 @@ async def test_a_product_with_the_wrong_rules_is_mended(world, site, alice):
     assert "The product is changed" in alice.told
     assert '<option value="domain" selected>' in alice.text
     assert 'name="support" checked>' in alice.text
-    product = world.vendor.product("app")
+    product = world.services.products.get("app")
     assert (product.policy, product.has_support_policy) == (EnvironmentPolicy.DOMAIN, True)
     assert (await site.verify(key, source="127.0.0.2"))[0] == 200
     await alice.post("/console/products/app/rules", policy="domain")
-    assert not world.vendor.product("app").has_support_policy
+    assert not world.services.products.get("app").has_support_policy
     for policy in ("", "any"):
         await alice.post("/console/products/app/rules", policy=policy, support="on")
         assert (alice.status, "Choose what a machine is" in alice.alert) == (422, True)
-    assert world.vendor.product("app") == product._replace(has_support_policy=False)
+    assert world.services.products.get("app") == product._replace(has_support_policy=False)
 
 
 async def test_an_upload(world, site, alice):
@@ -58,7 +58,7 @@ async def test_an_upload(world, site, alice):
     content = bytes(range(256)) * 20_000
     await alice.upload("/console/products/app/releases", form, name="/etc/passwd", content=content)
     assert "The version is published" in alice.told, alice.text
-    release = world.vendor.release("app", "1.0")
+    release = world.services.releases.get("app", "1.0")
     assert (release.artifact.file_name, release.artifact.size, release.changelog) == (
         "passwd",
         len(content),
@@ -94,7 +94,7 @@ async def test_uploads_that_cannot_be(world, alice):
         await alice.get("/console/products/app")
     await alice.post(f"{path}?csrf={alice.csrf}", version="2.0")
     assert alice.status == 422
-    assert [release.version for release in world.vendor.releases("app")] == ["1.0"]
+    assert [release.version for release in world.services.releases.list_all("app")] == ["1.0"]
     assert not list((world.settings.data_dir / "uploads").iterdir())
 
 
@@ -114,5 +114,5 @@ async def test_a_release_page(world, alice):
     await alice.get(page)
     await alice.post(f"{page}/withdraw")
     assert "Nobody." in alice.text
-    assert world.vendor.release("supported", "1.0").withdrawn_at == world.clock()
+    assert world.services.releases.get("supported", "1.0").withdrawn_at == world.clock()
     assert good != late

@@ -15,7 +15,7 @@ CODE = "/console/sign-in/code"
 
 def actions(world):
     """Actions of the audit log, the latest first."""
-    return [entry.action for entry in world.vendor.audit().items]
+    return [entry.action for entry in world.services.audit.list_page().items]
 
 
 async def test_a_password_alone_opens_nothing(world, alice, open_browser):
@@ -39,7 +39,9 @@ async def test_a_password_alone_opens_nothing(world, alice, open_browser):
     await thief.post(CODE, csrf=csrf, code=app.code(world.clock()))
     assert (thief.status, thief.path) == (200, "/console")
     assert actions(world)[:2] == ["user.sign_in", "user.second_factor_on"]
-    signed_in = [one.details for one in world.vendor.audit().items if one.action == "user.sign_in"]
+    signed_in = [
+        one.details for one in world.services.audit.list_page().items if one.action == "user.sign_in"
+    ]
     assert [details["factors"] for details in signed_in] == ["password and code", "password"]
     assert {details["address"] for details in signed_in} == {"127.0.0.1"}
 
@@ -67,10 +69,10 @@ async def test_a_recovery_code_signs_in_once(world, alice, open_browser):
         await browser.sign_in()
         await browser.post(CODE, code=typed)
         assert browser.status == status, browser.alert
-    used = [entry for entry in world.vendor.audit().items if entry.action == "user.recovery_code"]
+    used = [entry for entry in world.services.audit.list_page().items if entry.action == "user.recovery_code"]
     assert [entry.details for entry in used] == [{"left": 8}, {"left": 9}]
     assert "8 of 10 recovery codes are left" in await alice.get("/console/account")
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         held = (
             connection.execute(select(recovery_codes)).all()
             + connection.execute(select(second_factors)).all()
@@ -83,11 +85,12 @@ async def test_a_recovery_code_signs_in_once(world, alice, open_browser):
 async def test_the_secret_is_sealed(world, alice):
     """The database alone makes no codes, and no other user's row takes the secret."""
     app = await begin_enrolment(alice)
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         (row,) = connection.execute(select(second_factors)).all()
     assert app._totp.secret.encode() not in row.sealed_secret
     assert (
-        world.vendor.vault.unlock(row.sealed_secret, b"second factor of user 1").decode() == app._totp.secret
+        world.services.vault.unlock(row.sealed_secret, b"second factor of user 1").decode()
+        == app._totp.secret
     )
 
 
@@ -101,11 +104,11 @@ async def test_enrolment_takes_the_password_and_a_first_code(world, alice):
     assert "style=" not in alice.text
     await alice.post(f"{PAGE}/confirm", code="000000")
     assert (alice.status, "wrong" in alice.alert) == (422, True)
-    assert world.vendor.users()[0].has_second_factor is False
+    assert world.services.users.list_all()[0].has_second_factor is False
     world.clock.forward(minutes=16)
     await alice.post(f"{PAGE}/confirm", code=app.code(world.clock()))
     assert (alice.status, "begin anew" in alice.alert) == (422, True)
-    assert world.vendor.users()[0].has_second_factor is False
+    assert world.services.users.list_all()[0].has_second_factor is False
 
 
 async def test_enrolment_ends_all_other_sessions(world, alice, open_browser):
@@ -157,10 +160,10 @@ async def test_the_lock_of_codes_ends(world, users, alice, open_browser):
     """By itself, for who is not known anywhere: nobody is locked out for good."""
     app, _ = await enrol(alice, world.clock())
     for _ in range(WRONG_CODES):
-        who = users.sign_in(NAME, PASSWORD)
-        assert users.sign_in_with_code(who, "000000") is None
+        who = users.logins.sign_in(NAME, PASSWORD)
+        assert users.second_factors.sign_in(who, "000000") is None
     world.clock.forward(seconds=LOCKED_TIME.total_seconds())
-    assert users.sign_in_with_code(users.sign_in(NAME, PASSWORD), app.code(world.clock()))
+    assert users.second_factors.sign_in(users.logins.sign_in(NAME, PASSWORD), app.code(world.clock()))
 
 
 async def test_a_password_waits_ten_minutes_for_a_code(world, alice, open_browser):
@@ -177,7 +180,7 @@ async def test_a_password_waits_ten_minutes_for_a_code(world, alice, open_browse
 async def test_who_must_have_one_can_do_nothing_before(make_world, open_site, open_browser):
     """With the setting, the sign-in leads to the enrolment, and nothing else opens."""
     world = make_world(second_factor_required=True)
-    world.vendor.add_user(NAME, PASSWORD)
+    world.services.users.add(NAME, PASSWORD)
     browser = await open_browser()
     browser.url = (await open_site(world)).url
     await browser.sign_in()
@@ -196,7 +199,7 @@ async def test_who_must_have_one_can_do_nothing_before(make_world, open_site, op
 async def test_an_operator_resets_it(world, alice, open_browser):
     """By a command; the user is signed out, signs in with the password alone, and the audit log says so."""
     await enrol(alice, world.clock())
-    world.vendor.reset_second_factor(NAME)
+    world.services.second_factors.reset(NAME)
     assert "Sign in" in await alice.get("/console")
     await alice.sign_in()
     assert (alice.status, alice.path) == (200, "/console")

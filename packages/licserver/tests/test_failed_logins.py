@@ -18,7 +18,7 @@ pytestmark = sqlite_only
 
 def lines(world, action):
     """Lines of the audit log of an action, the oldest first."""
-    found = [entry for entry in world.vendor.audit(limit=200).items if entry.action == action]
+    found = [entry for entry in world.services.audit.list_page(limit=200).items if entry.action == action]
     assert all(entry.actor == SYSTEM for entry in found)
     return [(entry.object_kind, entry.object_id, entry.details) for entry in reversed(found)]
 
@@ -43,13 +43,13 @@ async def test_wrong_passwords_are_noted(world, site, users, open_browser, caplo
     assert len(logged) <= 5
     for typed in ("the-secret-guess", "my secret passphrase", PASSWORD):
         assert typed not in caplog.text
-        assert typed not in str(world.vendor.audit(limit=200).items)
+        assert typed not in str(world.services.audit.list_page(limit=200).items)
 
 
 async def test_refused_tokens_are_noted(world, site, caplog):
     """An unknown one without a name, a revoked one by its name; and none of them by what was sent."""
-    _, revoked = world.vendor.add_token("shop", Scope.READ)
-    world.vendor.revoke_token("shop")
+    _, revoked = world.services.tokens.create("shop", Scope.READ)
+    world.services.tokens.revoke("shop")
     for text in (revoked, "lsv_" + "x" * 43, "lsv_" + "y" * 43):
         assert (await Api(site, text)("GET", "/products"))[0] == 401
     await site.app[FAILURES].close()
@@ -63,7 +63,7 @@ async def test_refused_tokens_are_noted(world, site, caplog):
 
 async def test_a_token_of_too_small_a_scope_is_noted(world, site, caplog):
     """By its name, as often as it tries, in one line."""
-    _, text = world.vendor.add_token("shop", Scope.READ)
+    _, text = world.services.tokens.create("shop", Scope.READ)
     for _ in range(3):
         assert (await Api(site, text)("POST", "/products", {"slug": "x", "name": "X"}))[0] == 403
     await site.app[FAILURES].close()
@@ -82,7 +82,7 @@ async def test_a_flood_of_failures_is_few_lines(world, site):
         await report.close()
     found = [details["attempts"] for _, _, details in lines(world, "user.sign_in_failed")]
     assert found == [1, 46, 946, 9_946, 100_000]
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(failed_logins)) == 1
         before = connection.scalar(select(func.count()).select_from(audit))
     world.clock.forward(days=1)
@@ -90,8 +90,8 @@ async def test_a_flood_of_failures_is_few_lines(world, site):
     await report.close()
     assert lines(world, "user.sign_in_failed")[-1][2]["attempts"] == 1
     world.clock.forward(days=2)
-    world.vendor.sweep()
-    with world.vendor.database.reading() as connection:
+    world.services.retention.sweep()
+    with world.services.database.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(failed_logins)) == 0
         assert connection.scalar(select(func.count()).select_from(audit)) == before + 1
 
@@ -101,7 +101,7 @@ async def test_failures_are_written_once_a_minute(world, site, monkeypatch):
     monkeypatch.setattr("licserver.web.failed_requests.PAUSE", 0.05)
     written = asyncio.Queue()
     monkeypatch.setattr(
-        world.vendor.__class__, "note_failed_logins", lambda _, *what: written.put_nowait(what[2])
+        type(world.services.logins), "record_failures", lambda _, *what: written.put_nowait(what[2])
     )
     monkeypatch.setattr(site.app[FAILURES]._off_loop, "run", _run_here)
     for _ in range(2):
@@ -118,7 +118,7 @@ async def _run_here(work, action, subject, count, address):
 async def test_an_idle_session_ends(make_world, open_site, open_browser, minutes):
     """After so many minutes without a request; each request, at most one a minute, begins them anew."""
     world = make_world(session_idle_minutes=minutes)
-    world.vendor.add_user(NAME, PASSWORD)
+    world.services.users.add(NAME, PASSWORD)
     browser = await open_browser()
     browser.url = (await open_site(world)).url
     await browser.sign_in()
@@ -132,4 +132,4 @@ async def test_an_idle_session_ends(make_world, open_site, open_browser, minutes
         assert "Overview" in await browser.get("/console")
         world.clock.forward(hours=1, seconds=1)
     assert "Sign in" in await browser.get("/console")
-    assert world.vendor.sweep().sessions == 1
+    assert world.services.retention.sweep().sessions == 1

@@ -76,8 +76,8 @@ async def test_while_one_waits_for_a_lock_others_are_answered(world, site):
     """A license is locked by somebody else: who wants a slot of it waits, and nobody else."""
     locked, known = world.key(slots=5), world.key(slots=5)
     assert (await site.verify(known, "a.example"))[0] == 200
-    row = select(literal_column("1")).where(licenses.c.id == world.vendor.vault.license_id(locked))
-    with world.vendor.database.writing() as connection:
+    row = select(literal_column("1")).where(licenses.c.id == world.services.vault.license_id(locked))
+    with world.services.database.writing() as connection:
         connection.execute(row.with_for_update())
         waiting = asyncio.create_task(site.verify(locked, "a.example"))
         for _ in range(5):

@@ -1,6 +1,7 @@
 """`licserver sweep`: what is older than the settings allow goes, what was seen stays (D-105)."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from alembic import command
@@ -12,7 +13,7 @@ from licserver.database.repositories import retention as rooms
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.services.backup import restore_backup, write_backup
 from licserver.settings import Settings, load_settings
 
@@ -28,10 +29,10 @@ def activate(make_world):
     world = make_world(activation_days=40, audit_days=100)
 
     def take(key: str, *domains: str) -> None:
-        store, now = BatchStore(world.vendor.database), world.clock()
+        store, now = BatchStore(world.services.database), world.clock()
         for domain in domains:
             environment = Environment(domain, "192.0.2.1")
-            sighting = Lookup(world.vendor.vault.license_id(key), environment)
+            sighting = Lookup(world.services.vault.license_id(key), environment)
             claim = ActivationRequest(
                 sighting, lambda held, e=environment: judge_verify(key, held, e, now), now
             )
@@ -44,30 +45,30 @@ def activate(make_world):
 
 def seen(world, key, domain):
     """Note that an activation was used now."""
-    license_id = world.vendor.vault.license_id(key)
-    note_seen(world.vendor.database, [Seen(license_id, Environment(domain, "192.0.2.1"), world.clock())])
+    license_id = world.services.vault.license_id(key)
+    note_seen(world.services.database, [Seen(license_id, Environment(domain, "192.0.2.1"), world.clock())])
 
 
 def test_who_was_not_seen_for_long_gives_the_slot_back(activate):
     """Forty days after it was last seen a slot is free; one that was seen meanwhile stays; the log tells."""
     world = activate.world
     key = world.key(slots=None)
-    world.vendor.sweep()  # from here on it is watched
+    world.services.retention.sweep()  # from here on it is watched
     activate(key, "gone.example", "here.example", "never.example")
     world.clock.forward(days=1)
     seen(world, key, "gone.example")
     seen(world, key, "here.example")
     world.clock.forward(days=38)
-    assert world.vendor.sweep().activations == 0
+    assert world.services.retention.sweep().activations == 0
     seen(world, key, "here.example")
     world.clock.forward(days=1, seconds=1)
-    assert world.vendor.sweep(dry_run=True).activations == 1
-    assert world.vendor.sweep().activations == 1  # never seen since its activation
+    assert world.services.retention.sweep(dry_run=True).activations == 1
+    assert world.services.retention.sweep().activations == 1  # never seen since its activation
     world.clock.forward(days=1)
-    assert world.vendor.sweep().activations == 1
+    assert world.services.retention.sweep().activations == 1
     assert [domain for domain, _ in world.held(key)] == ["here.example"]
-    (line, *_) = [one for one in world.vendor.audit().items if one.action == "license.sweep"]
-    assert line.object_id == world.vendor.license(key).id.hex()
+    (line, *_) = [one for one in world.services.audit.list_page().items if one.action == "license.sweep"]
+    assert line.object_id == world.services.licenses.get(key).id.hex()
     assert line.details["freed"] == 1
 
 
@@ -77,11 +78,11 @@ def test_an_upgrade_frees_nobody(activate):
     key = world.key(slots=None)
     activate(key, "old.example")
     world.clock.forward(days=1000)
-    assert world.vendor.sweep().activations == 0
+    assert world.services.retention.sweep().activations == 0
     world.clock.forward(days=39)
-    assert world.vendor.sweep().activations == 0
+    assert world.services.retention.sweep().activations == 0
     world.clock.forward(days=2)
-    assert world.vendor.sweep().activations == 1
+    assert world.services.retention.sweep().activations == 1
 
 
 def test_an_upgrade_from_before_0003_frees_nobody(activate):
@@ -89,15 +90,15 @@ def test_an_upgrade_from_before_0003_frees_nobody(activate):
     world = activate.world
     key = world.key(slots=None)
     activate(key, "old.example")
-    database = world.vendor.database
+    database = world.services.database
     migrate.migrate(database, lambda config: command.downgrade(config, "0002"))
     world.clock.forward(days=270)
     assert migrate.upgrade(database) == "0002"
-    assert world.vendor.sweep(dry_run=True).activations == 0
-    assert world.vendor.sweep().activations == 0
+    assert world.services.retention.sweep(dry_run=True).activations == 0
+    assert world.services.retention.sweep().activations == 0
     world.clock.forward(days=40, seconds=1)
-    assert world.vendor.sweep(dry_run=True).activations == 1
-    assert world.vendor.sweep().activations == 1
+    assert world.services.retention.sweep(dry_run=True).activations == 1
+    assert world.services.retention.sweep().activations == 1
 
 
 @pytest.mark.parametrize("into", ENGINES)
@@ -107,19 +108,19 @@ def test_a_restore_frees_nobody(activate, into, tmp_path, request):
     key = world.key(slots=None)
     activate(key, "busy.example")
     seen(world, key, "busy.example")
-    world.vendor.sweep()  # from here on it is watched
+    world.services.retention.sweep()  # from here on it is watched
     held = io.BytesIO()
-    write_backup(world.vendor, held, world.clock())
+    write_backup(world.services, held, world.clock())
     held.seek(0)
     world.clock.forward(days=41)
     url = request.getfixturevalue("empty_database") if into == "postgresql" else None
     settings = Settings(data_dir=tmp_path / "anew", database_url=url, activation_days=40)
     restore_backup(held, settings)
-    restored = Vendor(settings, world.clock)
+    restored = open_services(settings, world.clock)
     try:
-        assert restored.sweep().activations == 0
+        assert restored.retention.sweep().activations == 0
         world.clock.forward(days=40, seconds=1)
-        assert restored.sweep().activations == 1
+        assert restored.retention.sweep().activations == 1
     finally:
         restored.close()
 
@@ -129,9 +130,10 @@ def test_nothing_goes_unless_it_is_asked_for(make_world, activate):
     world = activate.world
     key = world.key()
     activate(key, "old.example")
-    world.vendor.settings = world.settings.model_copy(update={"activation_days": 0, "audit_days": 0})
+    settings = world.settings.model_copy(update={"activation_days": 0, "audit_days": 0})
+    services = Services(replace(world.services.context, settings=settings))
     world.clock.forward(days=5000)
-    assert world.vendor.sweep() == (0, 0, 0, 0)
+    assert services.retention.sweep() == (0, 0, 0, 0)
     assert world.held(key)
 
 
@@ -141,15 +143,15 @@ def test_old_lines_of_the_log_go(activate, monkeypatch):
     world = activate.world
     key = world.key()
     for _ in range(8):
-        world.vendor.reveal(key)
-    before = len(world.vendor.audit().items)
+        world.services.licenses.reveal(key)
+    before = len(world.services.audit.list_page().items)
     world.clock.forward(days=99)
-    world.vendor.reveal(key)
-    assert world.vendor.sweep(dry_run=True).audit == 0
+    world.services.licenses.reveal(key)
+    assert world.services.retention.sweep(dry_run=True).audit == 0
     world.clock.forward(days=2)
-    assert world.vendor.sweep(dry_run=True).audit == before
-    assert world.vendor.sweep().audit == before
-    assert [one.action for one in world.vendor.audit().items] == ["sweep", "license.reveal"]
+    assert world.services.retention.sweep(dry_run=True).audit == before
+    assert world.services.retention.sweep().audit == before
+    assert [one.action for one in world.services.audit.list_page().items] == ["sweep", "license.reveal"]
 
 
 def test_many_batches_free_all(activate, monkeypatch):
@@ -157,11 +159,11 @@ def test_many_batches_free_all(activate, monkeypatch):
     monkeypatch.setattr(rooms, "BATCH", 4)
     world = activate.world
     keys = [world.key(slots=None) for _ in range(3)]
-    world.vendor.sweep()
+    world.services.retention.sweep()
     for key in keys:
         activate(key, *(f"host-{number}.example" for number in range(7)))
     world.clock.forward(days=41)
-    assert world.vendor.sweep().activations == 21
+    assert world.services.retention.sweep().activations == 21
     assert not any(world.held(key) for key in keys)
 
 

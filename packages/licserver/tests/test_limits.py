@@ -139,7 +139,7 @@ async def test_thirty_misses_a_minute_and_then_still_every_sold_key(site, world)
     world.publish("1.0")
     valid, full, revoked = world.key(), world.key(slots=0), world.key()
     expired = world.key(expires_on=world.clock().date().replace(year=2020))
-    world.vendor.revoke(revoked)
+    world.services.licenses.revoke(revoked)
     statuses = [(await site.verify(UNKNOWN))[0] for _ in range(35)]
     assert statuses == [404] * 30 + [429] * 5
     for key, status, reason in (
@@ -185,7 +185,9 @@ async def test_an_office_of_500_starts_at_nine_and_sees_no_429(make_world, open_
     world = make_world(trusted_proxies=PROXY, base_url="http://licenses.example")
     world.publish("1.0")
     site = await open_site(world)
-    keys = [key for batch in world.vendor.issue("app", LicenseTerms(), OFFICE) for key in batch]
+    keys = [
+        key for batch in world.services.licenses.issue_batches("app", LicenseTerms(), OFFICE) for key in batch
+    ]
     behind = {"headers": {"X-Forwarded-For": "203.0.113.7"}}
     gate = asyncio.Semaphore(50)
 
@@ -215,7 +217,7 @@ async def test_a_flood_is_turned_away_before_anything_is_done_for_it(make_world,
 
     assert [await call("203.0.113.7") for _ in range(11)] == [200] * 10 + [429]
     assert await call("203.0.113.8") == 403  # served: its one slot is the other's
-    world.vendor.database.close()
+    world.services.database.close()
     for path in ("/api/v1/update-check", "/api/v1/update-download", "/readyz"):
         headers = {"X-Forwarded-For": "203.0.113.7"}
         assert (await site.call("GET", path, headers=headers))[0] == 429
@@ -321,7 +323,7 @@ async def test_without_its_redis_a_server_counts_by_itself(
 def test_a_redis_that_cannot_be_is_told_by_its_variable(make_world, url):
     """At the start, and without a word of the address: it may hold a password."""
     with pytest.raises(SettingsError, match="LICSERVER_REDIS_URL must look like") as refusal:
-        create_app(make_world(redis_url=url).vendor)
+        create_app(make_world(redis_url=url).services)
     assert "secret" not in str(refusal.value)
 
 
@@ -331,7 +333,7 @@ def test_a_missing_extra_is_told(make_world, monkeypatch):
     monkeypatch.delitem(sys.modules, "licserver.web.redis_limits", raising=False)
     monkeypatch.setitem(sys.modules, "limits", None)
     with pytest.raises(SettingsError, match=r"pip install 'licserver\[redis\]'"):
-        create_app(make_world(redis_url="redis://localhost").vendor)
+        create_app(make_world(redis_url="redis://localhost").services)
 
 
 @sqlite_only

@@ -18,7 +18,7 @@ pytestmark = postgresql_only  # SQLite locks its whole file
 @pytest.fixture
 async def desk(world):
     """What admits, a batch at a time."""
-    desk = PublicQueries(BatchStore(world.vendor.database))
+    desk = PublicQueries(BatchStore(world.services.database))
     yield desk
     await desk.close()
 
@@ -29,7 +29,7 @@ def claim(world):
     here = Environment("a.example", "192.0.2.1")
 
     def make(key):
-        sighting = Lookup(world.vendor.vault.license_id(key), here)
+        sighting = Lookup(world.services.vault.license_id(key), here)
         return ActivationRequest(
             sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock()
         )
@@ -42,7 +42,7 @@ def lock(world, meddler):
     """Lock a key's license in a transaction that goes on; its commit ends that."""
 
     def begin(key):
-        license_id = world.vendor.vault.license_id(key).hex()
+        license_id = world.services.vault.license_id(key).hex()
         meddler.do("BEGIN")
         meddler.do(f"UPDATE licenses SET subscription_id = 's-1' WHERE id = '\\x{license_id}'")  # noqa: S608
         return lambda: meddler.do("COMMIT")

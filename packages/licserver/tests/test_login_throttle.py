@@ -33,7 +33,7 @@ def come_from(browser, address):
 
 async def test_a_network_of_guessers_closes_the_sign_in_for_nobody(users, open_browser):
     """512 networks /64 of one /48 guess at alice: she signs in where she has before, and others anywhere."""
-    users.add_user("bob", PASSWORD)
+    users.users.add("bob", PASSWORD)
     alice, bob, guesser = [await open_browser() for _ in range(3)]
     come_from(alice, HOME)
     come_from(bob, ELSEWHERE)
@@ -69,7 +69,7 @@ async def test_a_known_user_signs_in_while_everybody_guesses_at_the_name(world, 
     await alice.sign_in()
     world.clock.forward(minutes=2)
     networks = [f"203.0.{number}.9" for number in range(TRIES + 1)]
-    assert [users.may_try(address, NAME) for address in networks] == [True] * TRIES + [False]
+    assert [users.logins.count_attempt(address, NAME) for address in networks] == [True] * TRIES + [False]
     come_from(alice, ELSEWHERE)
     await alice.sign_in()
     assert alice.status == 429
@@ -80,7 +80,7 @@ async def test_a_known_user_signs_in_while_everybody_guesses_at_the_name(world, 
 
 def may_try(world, addresses, name, *, is_known=False):
     """Count who of many is let."""
-    return sum(world.vendor.may_try(address, name, is_known=is_known) for address in addresses)
+    return sum(world.services.logins.count_attempt(address, name, is_known=is_known) for address in addresses)
 
 
 def test_what_is_let_is_bounded(world):
@@ -100,18 +100,18 @@ async def test_known_addresses_are_few_and_forgotten(world, users, open_browser)
     """Eight of a user, as keyed digests, the oldest replaced; none by a wrong password or after 90 days."""
 
     def held():
-        with world.vendor.database.reading() as connection:
+        with world.services.database.reading() as connection:
             return connection.execute(select(known_addresses)).all()
 
-    users.sign_in(NAME, "wrong", HOME)
+    users.logins.sign_in(NAME, "wrong", HOME)
     assert held() == []
     for at in range(10):
-        users.sign_in(NAME, PASSWORD, f"192.0.2.{at}")
+        users.logins.sign_in(NAME, PASSWORD, f"192.0.2.{at}")
         world.clock.forward(seconds=1)
     assert len(held()) == 8
     assert all(len(row.address) == 16 for row in held())
-    known = [users.is_known_address(f"192.0.2.{at}", f" {NAME.upper()} ") for at in range(10)]
+    known = [users.logins.is_known_address(f"192.0.2.{at}", f" {NAME.upper()} ") for at in range(10)]
     assert known == [False] * 2 + [True] * 8
     world.clock.forward(days=91)
-    world.vendor.sweep()
+    world.services.retention.sweep()
     assert held() == []

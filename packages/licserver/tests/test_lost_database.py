@@ -10,7 +10,7 @@ import pytest
 from harness.engines import postgresql_only
 from licserver.errors import StoreError
 from licserver.security.secrets_file import new_secrets
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import Settings
 
 FILE = "licserver.sqlite3"
@@ -185,7 +185,7 @@ def test_a_folder_of_an_older_licserver(make_world):
     held = json.loads(path.read_text())
     del held["has_database"]
     path.write_text(json.dumps(held))
-    Vendor(world.settings).close()
+    open_services(world.settings).close()
     assert json.loads(path.read_text()) == {**held, "has_database": True}
 
 
@@ -202,9 +202,9 @@ def test_a_damaged_page_is_found_by_check(bare_cli):
 
 def test_a_file_that_vanishes_is_not_created_anew(tmp_path):
     """A server whose database is removed answers that it is unavailable, and leaves no empty one behind."""
-    vendor = Vendor(Settings(data_dir=tmp_path / "data"))
-    vendor.database.close()
+    services = open_services(Settings(data_dir=tmp_path / "data"))
+    services.database.close()
     Path(tmp_path / "data" / FILE).unlink()
     with pytest.raises(StoreError):
-        vendor.products()
+        services.products.list_all()
     assert not (tmp_path / "data" / FILE).exists()

@@ -20,7 +20,6 @@ from licserver.protocol.download_links import LinkSecret
 from licserver.protocol.public_api import parse_update_check, parse_verify
 from licserver.security.redaction import mask
 from licserver.security.secrets_file import new_secrets, read_vault
-from licserver.services import Vendor
 from licserver.web.logging import MaskingFormatter
 
 SECRET = b64encode(bytes(range(100, 132))).decode()
@@ -112,23 +111,23 @@ def test_no_record_shows_a_key_or_a_secret(make_world):
     body = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
     shown = [
         world.settings,
-        world.vendor,
-        world.vendor.vault,
-        world.vendor.vault.link_secrets,
+        world.services,
+        world.services.vault,
+        world.services.vault.link_secrets,
         read_vault(json.dumps(held), "test"),
         LinkSecret("a", secrets.token_bytes(32)),
         parse_verify(body),
         parse_update_check(f"license_key={key}&slug=app&current_version=1&domain=a.example"),
-        world.vendor.license(key),
-        list(world.vendor.licenses()),
-        vars(world.vendor),
+        world.services.licenses.get(key),
+        list(world.services.licenses.list_all()),
+        vars(world.services),
     ]
     text = "\n".join(f"{thing!r} {thing!s}" for thing in shown)
     raw = [value for value in leaves(held) if len(value) > 20]
     assert len(raw) == 3
     assert not [value for value in [key, "hunter2", *raw] if value in text]
-    assert world.vendor.vault.index_secret.hex() not in text
-    assert repr(world.vendor.vault.index_secret)[2:-1] not in text
+    assert world.services.vault.index_secret.hex() not in text
+    assert repr(world.services.vault.index_secret)[2:-1] not in text
 
 
 WRONG = [  # arguments in whose place a key may be typed
@@ -209,7 +208,7 @@ def test_a_crash_is_told_in_full_and_masked(cli, monkeypatch):
     def burst(*_: object) -> None:
         raise ZeroDivisionError(f"{key} {SECRET}")
 
-    monkeypatch.setattr(Vendor, "products", burst)
+    monkeypatch.setattr("licserver.services.products.ProductService.list_all", burst)
     report = cli("product", "list", expect=1)
     assert report.startswith("Traceback")
     assert f"ZeroDivisionError: {mask_key(key)} …" in report

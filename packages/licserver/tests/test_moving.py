@@ -25,13 +25,13 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 
 def exported(world: Any, form: str) -> str:
     """All licenses as a file's text."""
-    rows = world.vendor.export_licenses()
+    rows = world.services.transfer.export()
     return write_head(form) + "".join(write_row(form, row) for row in rows)
 
 
 def import_text(world: Any, form: str, text: str) -> tuple[int, list[tuple[int, str]], list[tuple[int, str]]]:
     """Import a file's text: how many, what is wrong, and the keys that were drawn."""
-    with world.vendor.importing() as incoming:
+    with world.services.transfer.start_import() as incoming:
         incoming.read(read_rows(form, io.StringIO(text, newline="")))
         if incoming.problems:
             return 0, [tuple(one) for one in incoming.problems], []
@@ -46,7 +46,7 @@ def sorted_rows(form: str, text: str) -> list[Any]:
 @pytest.fixture
 def stocked(world, activate):
     """A world with a license of every kind."""
-    world.vendor.add_product("other", "Other", EnvironmentPolicy.DOMAIN)
+    world.services.products.add("other", "Other", EnvironmentPolicy.DOMAIN)
     keys = [
         world.key(slots=None, allowed=("*.example.org", "192.0.2.0/24")),
         world.key(lifetime=True, customer_email="jo@example.com", note="=SUM(A1)\nsecond line, 'quoted'"),
@@ -54,14 +54,16 @@ def stocked(world, activate):
         world.key("other", subscription_id="sub-1", slots=7),
         world.key("other", subscription_id="sub-1"),
     ]
-    world.vendor.end_subscription("sub-1")
-    world.vendor.revoke(keys[1], "-refunded")
+    world.services.subscriptions.end("sub-1")
+    world.services.licenses.revoke(keys[1], "-refunded")
     world.clock.forward(hours=1, microseconds=5)
     for number in (0, 1, 2, 1):
         seen = activate(keys[0], f"host-{number}.example", "198.51.100.7")
-        note_seen(world.vendor.database, [Seen(world.vendor.vault.license_id(keys[0]), seen, world.clock())])
+        note_seen(
+            world.services.database, [Seen(world.services.vault.license_id(keys[0]), seen, world.clock())]
+        )
         world.clock.forward(days=1)
-    world.vendor.rename_product("app", "Renamed")
+    world.services.products.rename("app", "Renamed")
     world.keys = keys
     return world
 
@@ -75,8 +77,8 @@ def activate(world):
 
     def take(key: str, domain: str, ip: str) -> Environment:
         environment, now = Environment(domain, ip), world.clock()
-        sighting = Lookup(world.vendor.vault.license_id(key), environment)
-        store = BatchStore(world.vendor.database)
+        sighting = Lookup(world.services.vault.license_id(key), environment)
+        store = BatchStore(world.services.database)
         store.admit(
             [ActivationRequest(sighting, lambda held: judge_verify(key, held, environment, now), now)]
         )
@@ -92,7 +94,7 @@ def test_what_was_exported_is_imported_as_it_was(stocked, form, make_world):
     text = exported(stocked, form)
     assert all(key in text for key in stocked.keys)
     other = make_world()
-    other.vendor.add_product("other", "Elsewhere", EnvironmentPolicy.DOMAIN)
+    other.services.products.add("other", "Elsewhere", EnvironmentPolicy.DOMAIN)
     assert import_text(other, form, text) == (5, [], [])
     assert sorted_rows(form, exported(other, form)) == sorted_rows(form, text)  # of one instant, by their ids
     assert other.held(stocked.keys[0]) == stocked.held(stocked.keys[0])
@@ -129,7 +131,7 @@ def test_all_or_nothing(world):
     assert said[6] == "license_key: stands in line 5 already"
     assert said[7] == "license_key: is in the books already"
     assert twice not in str(problems)
-    assert len(list(world.vendor.licenses())) == 1
+    assert len(list(world.services.licenses.list_all())) == 1
 
 
 def test_drawn_keys_come_in_the_order_of_the_file(world):
@@ -139,34 +141,34 @@ def test_drawn_keys_come_in_the_order_of_the_file(world):
     count, problems, drawn = import_text(world, "csv", text)
     assert (count, problems) == (3, [])
     assert [line for line, _ in drawn] == [2, 4]
-    assert [world.vendor.license(key).note for _, key in drawn] == ["first", "third"]
-    assert world.vendor.license(given).slots == 2
-    assert world.vendor.audit().items[0].action == "license.import"
+    assert [world.services.licenses.get(key).note for _, key in drawn] == ["first", "third"]
+    assert world.services.licenses.get(given).slots == 2
+    assert world.services.audit.list_page().items[0].action == "license.import"
 
 
 def test_who_comes_without_having_been_seen_counts_as_seen(make_world):
     """An old activation of another shop's list is not swept at once, and is found by its domain."""
     world = make_world(activation_days=40)
-    world.vendor.sweep()  # from here on it is watched
+    world.services.retention.sweep()  # from here on it is watched
     world.clock.forward(days=60)
     here = {"domain": "oldpc.example", "ip": "192.0.2.1", "activated_at": "2025-01-01T00:00:00Z"}
     _, _, ((_, key),) = import_text(
         world, "jsonl", json.dumps({"product": "app", "slots": 2, "activations": [here]})
     )
-    assert world.vendor.sweep().activations == 0
+    assert world.services.retention.sweep().activations == 0
     assert world.held(key) == [("oldpc.example", "192.0.2.1")]
-    (found,) = world.vendor.find_licenses(LicenseFilter(query="oldpc.example")).items
-    assert found.id == world.vendor.license(key).id
+    (found,) = world.services.licenses.search(LicenseFilter(query="oldpc.example")).items
+    assert found.id == world.services.licenses.get(key).id
     world.clock.forward(days=40, seconds=1)
-    assert world.vendor.sweep().activations == 1
+    assert world.services.retention.sweep().activations == 1
 
 
 def test_a_known_end_of_a_subscription_counts_for_who_comes(world):
     """A license that comes with a subscription that has ended is ended, as one that is issued is (D-09)."""
     world.key(subscription_id="gone")
-    world.vendor.end_subscription("gone")
+    world.services.subscriptions.end("gone")
     _, _, ((_, key),) = import_text(world, "jsonl", '{"product": "app", "subscription": "gone"}')
-    assert world.vendor.license(key).subscription_ended_at == world.clock()
+    assert world.services.licenses.get(key).subscription_ended_at == world.clock()
 
 
 def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
@@ -175,13 +177,13 @@ def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
     key = draw_key()
     line = json.dumps({"product": "app", "license_key": key, "subscription": "going"})
     with ThreadPoolExecutor(1) as elsewhere:
-        with world.vendor.importing() as incoming:
+        with world.services.transfer.start_import() as incoming:
             incoming.read(read_rows("jsonl", [line]))
             with incoming._staged.moving():
-                ending = elsewhere.submit(world.vendor.end_subscription, "going")
+                ending = elsewhere.submit(world.services.subscriptions.end, "going")
                 wait([ending], timeout=0.3)  # who would not wait for the move is done long before
         assert ending.result() == 2
-    assert world.vendor.license(key).subscription_ended_at == world.clock()
+    assert world.services.licenses.get(key).subscription_ended_at == world.clock()
 
 
 @pytest.mark.parametrize("ahead", [True, False])
@@ -189,14 +191,14 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
     """Somebody else's import of the file's last key between check and move: nothing of it is moved."""
     key = draw_key()
     text = json.dumps({"product": "app", "license_key": key})
-    with world.vendor.importing() as incoming:
+    with world.services.transfer.start_import() as incoming:
         incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250 + [text]))
         assert import_text(world, "jsonl", text)[0] == 1
         with pytest.raises(Conflict, match="meanwhile"):  # noqa: PT012 - either of the two, by the engine
             if ahead:
                 incoming.prepare()
             incoming.commit()
-    assert len(list(world.vendor.licenses())) == 1
+    assert len(list(world.services.licenses.list_all())) == 1
 
 
 def test_what_no_other_import_explains_is_not_told_as_one(world, monkeypatch):
@@ -204,7 +206,7 @@ def test_what_no_other_import_explains_is_not_told_as_one(world, monkeypatch):
     monkeypatch.setattr("licserver.services.transfer.words_of", lambda *_: ["twice", "twice"])
     with pytest.raises(StoreUnavailable, match=r"(?i)unique"):
         import_text(world, "jsonl", '{"product": "app"}')
-    assert not list(world.vendor.licenses())
+    assert not list(world.services.licenses.list_all())
 
 
 def test_an_empty_file_brings_nothing(world):
@@ -215,15 +217,15 @@ def test_an_empty_file_brings_nothing(world):
 @postgresql_only
 def test_while_keys_are_moved_a_release_is_published(world):
     """A move may take minutes: it keeps nobody from its product, and in the end it hurries."""
-    with world.vendor.importing() as incoming:
+    with world.services.transfer.start_import() as incoming:
         incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250))
         incoming.prepare()
         assert incoming._staged._connection.connection.driver_connection.gives_way
-        assert not list(world.vendor.licenses())  # nobody sees a part of it
+        assert not list(world.services.licenses.list_all())  # nobody sees a part of it
         with incoming._staged.moving() as connection:
             assert not connection.connection.driver_connection.gives_way
             assert world.publish("1.0").version == "1.0"
-    assert len(list(world.vendor.licenses())) == 250
+    assert len(list(world.services.licenses.list_all())) == 250
 
 
 @sqlite_only
@@ -240,7 +242,7 @@ def test_many_keys_need_little_memory_and_no_lock(world, count):
             yield f'{{"product": "app", "slots": {number % 10}, "note": "customer {number}"}}\n'
 
     waited: list[float] = []
-    with world.vendor.importing() as incoming:
+    with world.services.transfer.start_import() as incoming:
         tracemalloc.start()
         incoming.read(read_rows("jsonl", lines()))
         held = tracemalloc.get_traced_memory()[1]
@@ -248,7 +250,7 @@ def test_many_keys_need_little_memory_and_no_lock(world, count):
         assert incoming.commit() == count
     assert held < 20 << 20, held
     assert len(waited) == 1  # a lock held by the import would have ended this with "locked"
-    assert sum(1 for _ in world.vendor.licenses()) == count + 1
+    assert sum(1 for _ in world.services.licenses.list_all()) == count + 1
 
 
 def test_the_commands(bare_cli, tmp_path):
@@ -285,8 +287,8 @@ def test_what_was_imported_is_found(world):
     """The customer's words of an import are searched as those of a license that was issued."""
     import_text(world, "jsonl", '{"product": "app", "customer_email": "kim@example.net", "note": "reseller"}')
     for query in ("kim", "resel", "example.net"):
-        assert len(world.vendor.find_licenses(LicenseFilter(query=query)).items) == 1
-    assert world.clock() - timedelta(days=1) < world.vendor.find_licenses().items[0].issued_at
+        assert len(world.services.licenses.search(LicenseFilter(query=query)).items) == 1
+    assert world.clock() - timedelta(days=1) < world.services.licenses.search().items[0].issued_at
 
 
 def test_many_rows_at_once_are_what_few_would_be(world):
@@ -305,10 +307,10 @@ def test_many_rows_at_once_are_what_few_would_be(world):
     }
     count, problems, drawn = import_text(world, "jsonl", f"{json.dumps(line)}\n" * 600)
     assert (count, problems, len(drawn)) == (600, [], 600)
-    (one,) = {row._replace(license_key=None) for row in world.vendor.export_licenses()}
+    (one,) = {row._replace(license_key=None) for row in world.services.transfer.export()}
     assert (one.note, one.slots, one.lifetime, one.allowed) == (note, None, True, ("192.0.2.0/24",))
     assert (one.support_until, one.issued_at.isoformat()) == (
         date(2027, 1, 31),
         "2026-02-03T04:05:06.789012+00:00",
     )
-    assert len(world.vendor.find_licenses(LicenseFilter(query="quoted"), limit=200).items) == 200
+    assert len(world.services.licenses.search(LicenseFilter(query="quoted"), limit=200).items) == 200

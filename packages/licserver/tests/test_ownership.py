@@ -13,7 +13,7 @@ import pytest
 from licserver.artifacts.folder import ArtifactFolder
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, StoreError, VaultError
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import Settings
 
 SERVER = 65534  # nobody
@@ -182,12 +182,12 @@ def test_serve_binds_as_root_and_answers_as_the_owner(place):
 def test_a_linked_file_is_refused(tmp_path, name, link):
     """Database and secrets have one name, in the data folder; the sentence says what to do."""
     settings = Settings(data_dir=tmp_path / "data")
-    Vendor(settings).close()
+    open_services(settings).close()
     elsewhere = tmp_path / "elsewhere"
     (settings.data_dir / name).rename(elsewhere)
     link(elsewhere, settings.data_dir / name)
     with pytest.raises(TABLES[name], match=r"in its place"):
-        Vendor(settings)
+        open_services(settings)
     elsewhere.unlink()  # the search for leaked secrets would find it
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from licserver.artifacts import ArtifactFolder
 from licserver.protocol import release_manifests
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import load_settings
 
 pytestmark = pytest.mark.crash
@@ -61,11 +61,11 @@ def read(artifacts, artifact):
 
 def check(folder, content, acknowledged):
     """Every release is whole, and every acknowledged one is there; returns the products that have one."""
-    vendor = Vendor(load_settings(data_dir=folder))
+    services = open_services(load_settings(data_dir=folder))
     try:
         there = set()
-        for product in vendor.products():
-            releases = vendor.releases(product.slug)
+        for product in services.products.list_all():
+            releases = services.releases.list_all(product.slug)
             assert (product.latest is not None) == bool(releases)
             for release in releases:
                 expected = hashlib.sha256(product.slug.encode() + content).digest()
@@ -73,12 +73,12 @@ def check(folder, content, acknowledged):
                 assert (
                     release_manifests.read(release.manifest).manifest.sha256 == expected
                 )  # both, or neither
-                assert hashlib.sha256(read(vendor.artifacts, release.artifact)).digest() == expected
+                assert hashlib.sha256(read(services.artifacts, release.artifact)).digest() == expected
                 there.add(product.slug)
         assert {slug for slug, whole in acknowledged.items() if whole} <= there
         return there
     finally:
-        vendor.close()
+        services.close()
 
 
 def test_a_publisher_killed_at_every_step(play, program, tmp_path):
@@ -108,10 +108,10 @@ def test_a_publisher_killed_after_any_delay(play, program):
     for path in left[1:]:
         long_ago = path.stat().st_mtime - 2 * DAY
         os.utime(path, (long_ago, long_ago))
-    vendor = Vendor(load_settings(data_dir=program.folder))
+    services = open_services(load_settings(data_dir=program.folder))
     with Path(__file__).open("rb") as source:
-        vendor.artifacts.store(source, "any")
-    vendor.close()
+        services.artifacts.store(source, "any")
+    services.close()
     assert list((program.folder / "artifacts").glob(".incoming-*")) == left[:1]  # who writes it may live
 
 

@@ -20,10 +20,10 @@ def held(world, activate):
     """A key that is activated, and what its activations say of themselves."""
     key = world.key(slots=None)
     activate(key, *HERE)
-    license_id = world.vendor.vault.license_id(key)
+    license_id = world.services.vault.license_id(key)
 
     def read():
-        with world.vendor.database.reading() as connection:
+        with world.services.database.reading() as connection:
             return list(connection.scalars(select(activations.c.last_seen_at)))
 
     return license_id, read
@@ -35,19 +35,21 @@ def test_an_activation_is_noted_once_a_day(world, held):
     assert read() == [None]
     noon = world.clock()
     for at in (noon, noon + timedelta(hours=3), noon - timedelta(days=1)):
-        note_seen(world.vendor.database, [Seen(license_id, HERE, at)])
+        note_seen(world.services.database, [Seen(license_id, HERE, at)])
         assert read() == [noon]
     tomorrow = noon + timedelta(days=1)
     batch = [Seen(license_id, HERE, at) for at in (tomorrow, noon)]
-    note_seen(world.vendor.database, batch)
+    note_seen(world.services.database, batch)
     assert read() == [tomorrow]
 
 
 def test_what_is_not_activated_any_more_is_passed_over(world, held):
     """An activation that was freed meanwhile, and an empty batch, leave everything as it is."""
     license_id, read = held
-    note_seen(world.vendor.database, [])
-    note_seen(world.vendor.database, [Seen(license_id, Environment("b.example", "192.0.2.9"), world.clock())])
+    note_seen(world.services.database, [])
+    note_seen(
+        world.services.database, [Seen(license_id, Environment("b.example", "192.0.2.9"), world.clock())]
+    )
     assert read() == [None]
 
 
@@ -57,8 +59,8 @@ def test_a_machine_lives_by_all_activations_that_lend_it_a_half(world, activate,
     key = world.key(slots=2)
     activate(key, "a.example", "192.0.2.1")
     activate(key, "b.example", "192.0.2.2")
-    license_id = world.vendor.vault.license_id(key)
-    note_seen(world.vendor.database, [Seen(license_id, Environment("a.example", ip), world.clock())])
+    license_id = world.services.vault.license_id(key)
+    note_seen(world.services.database, [Seen(license_id, Environment("a.example", ip), world.clock())])
     query = select(activations.c.last_seen_at).order_by(activations.c.domain)
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         assert [at is not None for at in connection.scalars(query)] == seen

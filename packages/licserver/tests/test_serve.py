@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from harness.memory import needs_proc, peak_of, run_and_peak
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web.server import bind
 
@@ -58,9 +58,9 @@ async def test_callers_who_race_share_the_slots_exactly(program, keys, workers):
             assert await call_at_once(address, many, domains) == [200] * SLOTS + [403] * (CALLERS - SLOTS)
             assert await call_at_once(address, same, ["a.example"] * CALLERS) == [200] * CALLERS
     url = program.environ.get("LICSERVER_DATABASE_URL")
-    vendor = Vendor(Settings(data_dir=program.folder, database_url=url))
-    used = [vendor.license(key).slots_used for key in keys]
-    vendor.close()
+    services = open_services(Settings(data_dir=program.folder, database_url=url))
+    used = [services.licenses.get(key).slots_used for key in keys]
+    services.close()
     assert used == [SLOTS] * ROUNDS + [1] * ROUNDS
 
 

@@ -99,7 +99,7 @@ async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, b
 @pytest.mark.parametrize("turns", range(5))
 async def test_who_is_accepted_in_the_moment_of_the_end_is_answered(world, turns):
     """However many turns of the loop before the end: accepted is answered, not reset."""
-    app = create_app(world.vendor, world.clock)
+    app = create_app(world.services, world.clock)
     runner = DrainingRunner(app, world.settings, shutdown_timeout=2)
     await runner.setup()
     (listening,) = bind("127.0.0.1", 0)

@@ -63,7 +63,7 @@ def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeyp
     """
     rests: list[float] = []
     sleep = time.sleep
-    with getattr(world.vendor.database, kind)() as connection:
+    with getattr(world.services.database, kind)() as connection:
         sleep(0.5)
         monkeypatch.setattr(
             "licserver.database.postgres.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
@@ -77,7 +77,7 @@ def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeyp
         sleep(2.5)
         connection.exec_driver_sql("SELECT 1")
         assert sum(rests) < 0.1
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         rests.clear()
         for _ in range(3):
             connection.exec_driver_sql("SELECT pg_sleep(0.01)")

@@ -21,7 +21,7 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 @pytest.fixture
 def store(world):
     """The batch side of the default world's database."""
-    store = BatchStore(world.vendor.database)
+    store = BatchStore(world.services.database)
     yield store
     store.close()
 
@@ -33,7 +33,7 @@ def claim(world):
     def make(key, environment, now=None):
         now = now or world.clock()
         return ActivationRequest(
-            Lookup(world.vendor.vault.license_id(key), environment),
+            Lookup(world.services.vault.license_id(key), environment),
             lambda license_: judge_verify(key, license_, environment, now),
             now,
         )
@@ -50,7 +50,7 @@ def test_lookups_come_back_in_the_order_asked(world, store, environment):
     """Known, unknown and repeated keys in one batch each get their own answer."""
     one, two, none = world.key(slots=1), world.key(slots=2), "CP-NO"
     asked = [one, none, two, one, none, two, two]
-    found = store.look_up([Lookup(world.vendor.vault.license_id(key), environment()) for key in asked])
+    found = store.look_up([Lookup(world.services.vault.license_id(key), environment()) for key in asked])
     assert [license_ and license_.slots for license_ in found] == [1, None, 2, 1, None, 2, 2]
 
 
@@ -63,9 +63,9 @@ def test_a_lookup_brings_all_terms_along(world, store, environment):
         subscription_id="s-1",
         allowed=("B.example", "*.c.example", "192.0.2.0/24"),
     )
-    world.vendor.end_subscription("s-1")
-    world.vendor.revoke(key)
-    (found,) = store.look_up([Lookup(world.vendor.vault.license_id(key), environment())])
+    world.services.subscriptions.end("s-1")
+    world.services.licenses.revoke(key)
+    (found,) = store.look_up([Lookup(world.services.vault.license_id(key), environment())])
     assert found is not None
     assert (found.slots, found.expires_on, found.support_until) == (7, date(2027, 1, 1), date(2026, 7, 1))
     assert found.allowed == ("b.example", "*.c.example", "192.0.2.0/24")
@@ -78,7 +78,7 @@ def test_what_a_lookup_leaves_out_changes_no_verdict(world, store, claim, policy
     """Only halves that the policy looks at are looked up: the verdict is as if all were."""
     key = world.key(world.product("other", policy), slots=5, allowed=allowed)
     store.admit([claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(5)])
-    held, license_id = world.held(key), world.vendor.vault.license_id(key)
+    held, license_id = world.held(key), world.services.vault.license_id(key)
     asked = [
         Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
     ]
@@ -102,7 +102,7 @@ def test_a_key_without_a_limit_is_found_as_soon_with_a_thousand_activations(worl
     for key in keys:
         taken = []
         driver.set_progress_handler(lambda taken=taken: taken.append(1), 1)
-        store.look_up([Lookup(world.vendor.vault.license_id(key), Environment("new.example", "192.0.2.1"))])
+        store.look_up([Lookup(world.services.vault.license_id(key), Environment("new.example", "192.0.2.1"))])
         steps.append(len(taken))
     driver.set_progress_handler(None, 0)
     assert steps[0] == steps[1] > 0
@@ -180,7 +180,7 @@ def test_a_judge_that_fails_fails_its_own_claim_alone(world, store, claim, envir
         raise LookupError("of this claim alone")
 
     bad = ActivationRequest(
-        Lookup(world.vendor.vault.license_id(key), environment("bad.example")), broken, world.clock()
+        Lookup(world.services.vault.license_id(key), environment("bad.example")), broken, world.clock()
     )
     verdicts = store.admit([claim(key, environment("a.example")), bad, claim(key, environment("b.example"))])
     assert [type(verdict) for verdict in verdicts] == [Valid, LookupError, Valid]
@@ -193,9 +193,9 @@ def test_the_last_word_is_spoken_on_the_locked_record(world, store, claim, envir
     key = world.key(subscription_id="s-1")
     late = claim(key, environment("late.example"))
     if change == "revoked":
-        world.vendor.revoke(key)
+        world.services.licenses.revoke(key)
     elif change == "ended":
-        world.vendor.end_subscription("s-1")
+        world.services.subscriptions.end("s-1")
     elif change == "full":
         store.admit([claim(key, environment("first.example"))])
     else:
@@ -244,7 +244,7 @@ def test_update_lookups_bring_key_and_product_together(world, store):
     world.product("other")
     world.publish("1.0")
     key = world.key()
-    known = world.vendor.vault.license_id(key)
+    known = world.services.vault.license_id(key)
     answers = store.look_up_updates(
         [
             UpdateQuery(known, "app"),
@@ -265,7 +265,7 @@ def test_update_lookups_bring_key_and_product_together(world, store):
 
 def test_a_download_lookup_finds_what_the_link_names(world, store):
     """License and release are looked up apart: either may be gone."""
-    release, known = world.publish("1.0"), world.vendor.vault.license_id(world.key())
+    release, known = world.publish("1.0"), world.services.vault.license_id(world.key())
     license_, found = store.look_up_download(known, release.id)
     assert license_ is not None
     assert found == release
@@ -278,7 +278,7 @@ def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, en
     """However PostgreSQL plans a batch, before any statistics are taken, no table is read as a whole."""
     keys = [world.key(slots=9) for _ in range(40)]
     store.admit([claim(key, environment()) for key in keys])
-    asks = [(world.vendor.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
+    asks = [(world.services.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
 
     def explain(connection):
         for table, width in ((statements.SIGHTINGS, 3), (statements.LOCKS, 1), (statements.LICENSES, 1)):

@@ -33,7 +33,7 @@ def claims_of(world, key, environments):
 
     def make(environment):
         return ActivationRequest(
-            Lookup(world.vendor.vault.license_id(key), environment),
+            Lookup(world.services.vault.license_id(key), environment),
             lambda license_: judge_verify(key, license_, environment, world.clock()),
             world.clock(),
         )
@@ -57,7 +57,7 @@ def race(world, claims):
     start = Barrier(len(claims))
 
     def run(claim):
-        with closing(BatchStore(world.vendor.database)) as store:  # with a connection of its own
+        with closing(BatchStore(world.services.database)) as store:  # with a connection of its own
             start.wait()
             return next(admit(store, [claim]))
 
@@ -93,21 +93,21 @@ from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.settings import Settings
 from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
-from licserver.services import Vendor
+from licserver.services import open_services
 now = datetime(2026, 6, 15, tzinfo=UTC)
-vendor = Vendor(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment
-store = BatchStore(vendor.database)
+services = open_services(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment
+store = BatchStore(services.database)
 keys = json.loads(sys.stdin.readline())
 won = []
 for number, key in enumerate(keys):
     environment = Environment(f"{sys.argv[2]}.example", f"192.0.2.{sys.argv[2]}")
-    lookup = Lookup(vendor.vault.license_id(key), environment)
+    lookup = Lookup(services.vault.license_id(key), environment)
     judge = lambda license_: judge_verify(key, license_, environment, now)
     while isinstance(verdict := store.admit([ActivationRequest(lookup, judge, now)])[0], LicenseLocked):
         pass
     won.append(isinstance(verdict, Valid))
 store.close()
-vendor.close()
+services.close()
 print(json.dumps(won))
 """
 
@@ -140,24 +140,24 @@ def test_processes_that_race_share_the_slots_exactly(world):
 def test_whoever_publishes_or_adds_first_wins_and_the_others_are_told(world):
     """The same slug or version from six threads at once: one is new, five are taken, and nobody fails."""
     artifact = world.publish("0.1").artifact
-    product = world.vendor.product("app")
+    product = world.services.products.get("app")
     start = Barrier(6)
 
     def add(number):
         start.wait()
-        return world.records.add_product(
+        return world.repositories.products.add(
             f"new-{number}", "New", EnvironmentPolicy.STRICT, world.clock(), has_support_policy=False
         )
 
     def publish(number):
         start.wait()
-        return world.records.add_release(product.id, "1.0", f"1.{number}", "", artifact, world.clock())
+        return world.repositories.releases.add(product.id, "1.0", f"1.{number}", "", artifact, world.clock())
 
     for act in (add, publish):
         for number in range(5):
             with ThreadPoolExecutor(6) as threads:
                 assert sum(threads.map(act, [number] * 6)) == 1
-    assert len(world.vendor.releases("app")) == 6
+    assert len(world.services.releases.list_all("app")) == 6
 
 
 def test_claims_and_the_end_of_a_subscription_never_wait_for_each_other(world):
@@ -168,11 +168,11 @@ def test_claims_and_the_end_of_a_subscription_never_wait_for_each_other(world):
         environment = Environment(f"{number}.example", f"192.0.2.{number}")
         mixed = random.Random(number).sample(keys, len(keys))
         claims = [claim for key in mixed for claim in claims_of(world, key, [environment])]
-        with closing(BatchStore(world.vendor.database)) as store:
+        with closing(BatchStore(world.services.database)) as store:
             return len(list(admit(store, claims)))
 
     def end(number):
-        return world.vendor.end_subscription("s-1", datetime(2026, 7, 1 + number, tzinfo=UTC))
+        return world.services.subscriptions.end("s-1", datetime(2026, 7, 1 + number, tzinfo=UTC))
 
     with ThreadPoolExecutor(4) as threads:
         running = [threads.submit(act, number) for number in range(6) for act in (claim, end)]
@@ -185,6 +185,6 @@ def test_instants_far_away_are_kept(world, year):
     """The first and the last day that can be written come back as they were, on either engine."""
     at = datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     key = world.key(subscription_id="s-1", expires_on=at.date())
-    world.vendor.end_subscription("s-1", at)
-    found = world.vendor.license(key)
+    world.services.subscriptions.end("s-1", at)
+    found = world.services.licenses.get(key)
     assert (found.subscription_ended_at, found.expires_on) == (at, at.date())

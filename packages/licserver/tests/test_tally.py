@@ -18,7 +18,7 @@ from licserver.web.statistics import StatisticsCounter
 def counted(world) -> dict:
     """All totals, by day and by what was counted."""
     since = world.clock().date().replace(day=1)
-    return {(f"{one.day:%d}", *one.counted): one.times for one in load_totals(world.vendor.database, since)}
+    return {(f"{one.day:%d}", *one.counted): one.times for one in load_totals(world.services.database, since)}
 
 
 async def flush(site) -> None:
@@ -29,7 +29,7 @@ async def flush(site) -> None:
 async def test_each_verdict_is_counted_once(world, site, new_key):
     """Valid, full, revoked, expired, unknown and malformed, and among the valid ones what took a slot."""
     good, revoked, expired = world.key(), world.key(), world.key(expires_on=world.clock().date())
-    world.vendor.revoke(revoked)
+    world.services.licenses.revoke(revoked)
     for key, domain in [
         (good, "a.example"),
         (good, "a.example"),
@@ -100,7 +100,9 @@ async def test_a_machine_is_seen(world, site, policy, calls_from, is_seen):
     status, _ = await site.verify(key, *calls_from)
     assert status == 200
     await flush(site)
-    (activation,) = world.records.activation_page(world.vendor.vault.license_id(key), None, 9)
+    (activation,) = world.repositories.licenses.list_activations_page(
+        world.services.vault.license_id(key), None, 9
+    )
     assert activation.environment == Environment("a.example", "127.0.0.1")
     assert (activation.last_seen_at == world.clock()) is is_seen
 
@@ -125,14 +127,14 @@ async def test_what_was_noted_today_is_not_tried_again(world, site, monkeypatch)
 async def test_a_machine_keeps_fresh_all_that_it_lives_by(world, site, activate):
     """By either half: another machine has called from its address today; its domain lives on as well."""
     key = world.key(slots=2)
-    license_id = world.vendor.vault.license_id(key)
+    license_id = world.services.vault.license_id(key)
     activate(key, "a.example", "127.0.0.1")
     activate(key, "a.example", "192.0.2.1")
-    world.vendor.change_product("app", policy=EnvironmentPolicy.EITHER)
+    world.services.products.change("app", policy=EnvironmentPolicy.EITHER)
     for domain, seen in (("z.example", [True, False]), ("a.example", [True, True])):
         assert (await site.verify(key, domain))[0] == 200
         await flush(site)
-        held = world.records.activation_page(license_id, None, 9)
+        held = world.repositories.licenses.list_activations_page(license_id, None, 9)
         assert [one.last_seen_at is not None for one in sorted(held, key=lambda one: one.environment)] == seen
 
 
@@ -179,7 +181,9 @@ async def test_a_flush_that_fails_halfway_adds_nothing_twice(world, site, fail_w
     mend()
     await flush(site)
     assert counted(world)["16", "verify", "", "valid"] == 1
-    (activation,) = world.records.activation_page(world.vendor.vault.license_id(key), None, 9)
+    (activation,) = world.repositories.licenses.list_activations_page(
+        world.services.vault.license_id(key), None, 9
+    )
     assert activation.last_seen_at == world.clock()
 
 
@@ -187,8 +191,8 @@ async def test_a_flush_that_fails_halfway_adds_nothing_twice(world, site, fail_w
 async def test_a_long_outage_takes_no_memory_without_an_end(world, fail_writes, monkeypatch):
     """Versions that are counted while a flush fails are bounded together with those that it puts back."""
     monkeypatch.setattr(tally_room, "MAX_VERSIONS", 5)
-    offer = Offer(world.vendor.product("app"), world.publish("1.0"), None, downloadable=True)
-    tally = StatisticsCounter(world.vendor.database, world.clock)
+    offer = Offer(world.services.products.get("app"), world.publish("1.0"), None, downloadable=True)
+    tally = StatisticsCounter(world.services.database, world.clock)
     fail_writes("totals", "INSERT")
     for patch in range(4):
         tally.checked(offer, f"7.{patch}")
@@ -245,5 +249,5 @@ def test_many_processes_add_up(world):
     """Nobody overwrites what another process has counted."""
     today = world.clock().date()
     for _ in range(3):
-        add_counts(world.vendor.database, today, {CountKey("verify", "", "valid"): 2})
+        add_counts(world.services.database, today, {CountKey("verify", "", "valid"): 2})
     assert counted(world) == {("15", "verify", "", "valid"): 6}

@@ -13,92 +13,92 @@ from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind, LicenseTerms, Scope
 from licserver.errors import Conflict, Unknown, VaultError, WrongUse
 from licserver.security.redaction import mask
-from licserver.services.idempotency import Answer, ReplayedError
+from licserver.services.idempotency import ReplayedError, Response
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 
 def test_a_token_is_kept_as_a_hash_and_known_again(world):
     """The text is told once; the books hold its hash, and the day of its last use."""
-    made, text = world.vendor.add_token(" shop ", Scope.WRITE, date(2026, 6, 16))
+    made, text = world.services.tokens.create(" shop ", Scope.WRITE, date(2026, 6, 16))
     assert (made.name, made.scope, made.last_used_on) == ("shop", Scope.WRITE, None)
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         (row,) = connection.execute(select(tokens))
     assert text not in str(row)
     assert len(row.token_hash) == 32
-    assert world.vendor.recognise(text).name == "shop"
-    assert world.vendor.tokens()[0].last_used_on == date(2026, 6, 15)
+    assert world.services.tokens.authenticate(text).name == "shop"
+    assert world.services.tokens.list_all()[0].last_used_on == date(2026, 6, 15)
     assert mask(f"Authorization: Bearer {text}") == "Authorization: Bearer lsv_…"
 
 
 def test_a_token_ends_with_its_day_and_when_it_is_taken_back(world):
     """Its last day counts whole; what was never made is not known either."""
-    _, short = world.vendor.add_token("short", Scope.READ, date(2026, 6, 15))
-    _, long = world.vendor.add_token("long", Scope.READ)
+    _, short = world.services.tokens.create("short", Scope.READ, date(2026, 6, 15))
+    _, long = world.services.tokens.create("long", Scope.READ)
     world.clock.forward(hours=11, minutes=59)
-    assert world.vendor.recognise(short)
+    assert world.services.tokens.authenticate(short)
     world.clock.forward(minutes=1)
-    assert world.vendor.recognise(short) is None
-    assert world.vendor.recognise(long)
-    assert world.vendor.revoke_token("long").revoked_at == world.clock()
+    assert world.services.tokens.authenticate(short) is None
+    assert world.services.tokens.authenticate(long)
+    assert world.services.tokens.revoke("long").revoked_at == world.clock()
     world.clock.forward(days=1)
-    assert world.vendor.revoke_token("long").revoked_at == world.clock() - timedelta(days=1)
+    assert world.services.tokens.revoke("long").revoked_at == world.clock() - timedelta(days=1)
     for text in (long, "", "lsv_", "\udcff", "é", long[:-1]):
-        assert world.vendor.recognise(text) is None
+        assert world.services.tokens.authenticate(text) is None
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x00", "\udcff", "x" * 101])
 def test_a_token_needs_a_name(world, name):
     """It stands in the audit log."""
     with pytest.raises(WrongUse, match="one line"):
-        world.vendor.add_token(name, Scope.READ)
+        world.services.tokens.create(name, Scope.READ)
     with pytest.raises(Unknown):
-        world.vendor.revoke_token(name)
-    assert world.vendor.tokens() == []
+        world.services.tokens.revoke(name)
+    assert world.services.tokens.list_all() == []
 
 
 def test_a_name_is_used_once_and_no_token_is_born_dead(world):
     """Also after the token was taken back: the log must be clear."""
-    world.vendor.add_token("shop", Scope.READ)
-    world.vendor.revoke_token("shop")
+    world.services.tokens.create("shop", Scope.READ)
+    world.services.tokens.revoke("shop")
     with pytest.raises(Conflict, match="another name"):
-        world.vendor.add_token("shop", Scope.READ)
+        world.services.tokens.create("shop", Scope.READ)
     with pytest.raises(WrongUse, match="has passed"):
-        world.vendor.add_token("late", Scope.READ, date(2026, 6, 14))
+        world.services.tokens.create("late", Scope.READ, date(2026, 6, 14))
 
 
 @pytest.fixture
 def receipt(world):
     """A creation that is to happen once."""
-    token, _ = world.vendor.add_token("shop", Scope.WRITE)
+    token, _ = world.services.tokens.create("shop", Scope.WRITE)
     return IdempotencyKey(ActorKind.TOKEN, token.id, "order-17", b"d" * 32)
 
 
 def test_an_answer_is_given_again_for_a_day(world, receipt):
     """The same for the same request, a refusal for another one, and nothing after a day."""
-    answer = Answer(201, b'{"license_key": "CP-..."}')
-    assert world.vendor.recall(receipt) is None
-    world.vendor.remember(receipt, answer)
-    assert world.vendor.recall(receipt) == answer
+    answer = Response(201, b'{"license_key": "CP-..."}')
+    assert world.services.idempotency.find(receipt) is None
+    world.services.idempotency.record(receipt, answer)
+    assert world.services.idempotency.find(receipt) == answer
     with pytest.raises(Conflict, match="another request"):
-        world.vendor.recall(receipt._replace(digest=b"e" * 32))
-    assert world.vendor.recall(receipt._replace(key="order-18")) is None
+        world.services.idempotency.find(receipt._replace(digest=b"e" * 32))
+    assert world.services.idempotency.find(receipt._replace(key="order-18")) is None
     world.clock.forward(days=1, seconds=1)
-    assert world.vendor.recall(receipt) is None
-    world.vendor.remember(receipt, answer)
-    with world.vendor.database.reading() as connection:
+    assert world.services.idempotency.find(receipt) is None
+    world.services.idempotency.record(receipt, answer)
+    with world.services.database.reading() as connection:
         assert len(connection.execute(select(receipts)).all()) == 1
 
 
 def test_an_answer_is_sealed_to_its_request(world, receipt):
     """It may hold a license key: the database alone gives it away to nobody, nor to another request."""
-    world.vendor.remember(receipt, Answer(201, b"the whole key"))
-    with world.vendor.database.writing() as connection:
+    world.services.idempotency.record(receipt, Response(201, b"the whole key"))
+    with world.services.database.writing() as connection:
         (row,) = connection.execute(select(receipts))
         assert b"key" not in row.answer
         connection.execute(receipts.update().values(key="order-18"))
     with pytest.raises(VaultError):
-        world.vendor.recall(receipt._replace(key="order-18"))
+        world.services.idempotency.find(receipt._replace(key="order-18"))
 
 
 def test_creations_that_race_with_one_key_happen_once(world, receipt):
@@ -108,15 +108,17 @@ def test_creations_that_race_with_one_key_happen_once(world, receipt):
     def create(_):
         start.wait()
         try:
-            with world.vendor.together() as bound:
-                _, key = bound.issue_one("app", LicenseTerms())
-                bound.remember(receipt, Answer(201, key.encode()))
+            with world.services.transaction() as bound:
+                _, key = bound.licenses.issue("app", LicenseTerms())
+                bound.idempotency.record(receipt, Response(201, key.encode()))
         except ReplayedError:
-            return world.vendor.recall(receipt).body.decode()
+            return world.services.idempotency.find(receipt).body.decode()
         return key
 
     with ThreadPoolExecutor(4) as threads:
         told = set(threads.map(create, range(4)))
-    issued = [world.vendor.key(license_) for license_ in world.vendor.licenses()]
+    issued = [
+        world.services.licenses.decrypt_key(license_) for license_ in world.services.licenses.list_all()
+    ]
     assert [*told] == issued
-    assert [one.action for one in world.vendor.audit().items].count("license.issue") == 1
+    assert [one.action for one in world.services.audit.list_page().items].count("license.issue") == 1

@@ -10,20 +10,20 @@ from sqlalchemy import select
 from harness import engines
 from harness.console import PASSWORD, Browser
 from licserver.database.engine import connect
-from licserver.database.repositories.login_attempts import Share
-from licserver.database.repositories.repository import Repositories
+from licserver.database.repositories import Repositories
+from licserver.database.repositories.logins import Limit
 from licserver.database.tables import tries
 from licserver.services.logins import NETWORK_NAME_TRIES, TRIES
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
 MINUTE = datetime(2026, 6, 15, 12, tzinfo=UTC)
-ANN, BEN = Share(b"a" * 16, TRIES), Share(b"b" * 16, TRIES)
+ANN, BEN = Limit(b"a" * 16, TRIES), Limit(b"b" * 16, TRIES)
 
 
 def rows(world):
     """All that is counted."""
-    with world.vendor.database.reading() as connection:
+    with world.services.database.reading() as connection:
         return connection.execute(select(tries)).all()
 
 
@@ -49,16 +49,19 @@ def test_who_come_at_once_are_counted_one_by_one(world):
     start, made = Barrier(8), []
 
     def guess(_):
-        records = Repositories(connect(url))
-        made.append(records)
+        database = connect(url)
+        repositories = Repositories(database)
+        made.append(database)
         start.wait()
         # in either order, so that they would wait for each other if that were not seen to
-        return sum(records.take_try([ANN, BEN][:: (1, -1)[n % 2]], MINUTE) for n in range(10))
+        return sum(
+            repositories.logins.count_attempt([ANN, BEN][:: (1, -1)[n % 2]], MINUTE) for n in range(10)
+        )
 
     with ThreadPoolExecutor(8) as threads:
         let = sum(threads.map(guess, range(8)))
-    for records in made:
-        records._database.close()
+    for database in made:
+        database.close()
     assert let == TRIES
 
 
@@ -78,37 +81,37 @@ def test_who_come_at_once_are_counted_one_by_one(world):
 def test_the_minute_slides(world, before, later, let):
     """As tries go by they count less, and after two minutes not at all."""
     for _ in range(before):
-        assert world.records.take_try([ANN], MINUTE)
+        assert world.repositories.logins.count_attempt([ANN], MINUTE)
     now = MINUTE + timedelta(seconds=later)
-    assert [world.records.take_try([ANN], now) for _ in range(TRIES + 1)].count(True) == let
+    assert [world.repositories.logins.count_attempt([ANN], now) for _ in range(TRIES + 1)].count(True) == let
 
 
 def test_who_is_refused_counts_nowhere(world):
     """An address that has had its tries keeps nobody's name from being let in, and writes nothing."""
     for number in range(TRIES):
-        assert world.vendor.may_try("192.0.2.1", f"mallory-{number % 2}")
+        assert world.services.logins.count_attempt("192.0.2.1", f"mallory-{number % 2}")
     before = rows(world)
     for _ in range(TRIES):
-        assert not world.vendor.may_try("192.0.2.1", "alice")
+        assert not world.services.logins.count_attempt("192.0.2.1", "alice")
     assert rows(world) == before
-    assert world.vendor.may_try("192.0.2.2", " ALICE ")
-    assert not world.vendor.may_try("192.0.2.3", "mallory-0")
+    assert world.services.logins.count_attempt("192.0.2.2", " ALICE ")
+    assert not world.services.logins.count_attempt("192.0.2.3", "mallory-0")
 
 
 def test_what_is_kept_of_a_try(world):
     """Neither name nor address, which may be a password typed into the wrong field; and that not for long."""
-    world.vendor.may_try("192.0.2.1", PASSWORD)
-    world.vendor.may_try("192.0.2.1", "ö\0\udcff" * 500)
+    world.services.logins.count_attempt("192.0.2.1", PASSWORD)
+    world.services.logins.count_attempt("192.0.2.1", "ö\0\udcff" * 500)
     held = rows(world)
     # two names, and each with the network; the address, and the network
     assert sorted((len(row.who), row.count) for row in held) == [(16, 1)] * 4 + [(16, 2)] * 2
     for text in (PASSWORD, "192.0.2.1"):
         assert text.encode() not in b"".join(row.who for row in held)
     world.clock.forward(minutes=11)
-    world.vendor.may_try("192.0.2.1", "alice")
+    world.services.logins.count_attempt("192.0.2.1", "alice")
     assert len(rows(world)) == 4  # what is old goes with the next attempt
     world.clock.forward(minutes=11)
-    world.vendor.sweep()
+    world.services.retention.sweep()
     assert rows(world) == []
 
 

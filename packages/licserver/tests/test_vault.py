@@ -11,7 +11,7 @@ import pytest
 from licserver.database.schema import open_database
 from licserver.errors import StoreError, VaultError
 from licserver.security.secrets_file import change_secrets, new_secrets, open_vault, other_secrets, read_vault
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import Settings
 
 KEY = "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST"
@@ -110,12 +110,12 @@ def test_broken_secrets_are_refused_without_a_word_of_them(text, tmp_path):
 def test_a_database_refuses_other_secrets(tmp_path):
     """With other secrets no key could be found: that is told at the door, and nothing is changed."""
     settings = Settings(data_dir=tmp_path)
-    Vendor(settings).close()
+    open_services(settings).close()
     for part in ("index_secret", "seal_secret"):
         others = json.loads((tmp_path / "secrets.json").read_text()) | {part: new_secrets()[part]}
         with pytest.raises(StoreError, match="other secrets"):
             open_database(settings.database, read_vault(json.dumps(others), "test").fingerprint)
-    Vendor(settings).close()
+    open_services(settings).close()
 
 
 def test_a_sealed_key_opens_for_its_own_row_alone():

@@ -16,9 +16,9 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 def test_processes_that_start_together_agree_on_the_secrets(tmp_path):
     """Of several first starts at once one draws the secrets, and the others take them."""
     code = (
-        "import sys; from pathlib import Path; from licserver.services import Vendor;"
+        "import sys; from pathlib import Path; from licserver.services import open_services;"
         "from licserver.settings import Settings; sys.stdin.read();"
-        "vendor = Vendor(Settings(data_dir=Path(sys.argv[1]))); print(vendor.vault.fingerprint.hex())"
+        "vault = open_services(Settings(data_dir=Path(sys.argv[1]))).vault; print(vault.fingerprint.hex())"
     )
     for number in range(int(os.environ.get("LICENSING_RACES", "1"))):
         processes = [
@@ -43,9 +43,9 @@ def test_processes_that_start_together_agree_on_the_secrets(tmp_path):
 def test_no_issued_key_stands_in_any_file(world, meddler, request):
     """After selling, showing and revoking, no byte on the disk spells a key, in any of its groups."""
     keys = [world.key(expires_on=None, allowed=("site.example",)) for _ in range(20)]
-    world.vendor.revoke(keys[0], "refunded")
-    for license_ in world.vendor.licenses():
-        assert world.vendor.key(license_) in keys
+    world.services.licenses.revoke(keys[0], "refunded")
+    for license_ in world.services.licenses.list_all():
+        assert world.services.licenses.decrypt_key(license_) in keys
     folders = [world.folder / "data"]
     if meddler.is_remote:
         meddler.do("", "CHECKPOINT")
@@ -59,9 +59,9 @@ def test_no_issued_key_stands_in_any_file(world, meddler, request):
 def test_swapped_rows_are_noticed_by_the_vendor(world, meddler):
     """Somebody who writes into the database cannot make the vendor reveal one key as another."""
     keys = [world.key(), world.key()]
-    first, second = (world.vendor.vault.license_id(key).hex() for key in keys)
+    first, second = (world.services.vault.license_id(key).hex() for key in keys)
     swap = "UPDATE licenses SET sealed_key = (SELECT sealed_key FROM licenses WHERE id = {1}) WHERE id = {0}"
     meddler.do(swap.format(f"x'{first}'", f"x'{second}'"), swap.format(f"'\\x{first}'", f"'\\x{second}'"))
     with pytest.raises(VaultError):
-        world.vendor.key(world.vendor.license(keys[0]))
-    assert world.vendor.key(world.vendor.license(keys[1])) == keys[1]
+        world.services.licenses.decrypt_key(world.services.licenses.get(keys[0]))
+    assert world.services.licenses.decrypt_key(world.services.licenses.get(keys[1])) == keys[1]

@@ -13,7 +13,7 @@ from harness.engines import sqlite_only
 from licserver.domain.decisions import has_key_shape
 from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import SettingsError, WrongUse
-from licserver.services import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, Vendor
+from licserver.services import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, open_services
 from licserver.settings import Settings
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
@@ -30,9 +30,9 @@ def file(tmp_path):
 def books(world):
     """All that the vendor's books say, to see that nothing has changed."""
     return (
-        world.vendor.products(),
-        [world.vendor.releases(product.slug) for product in world.vendor.products()],
-        list(world.vendor.licenses()),
+        world.services.products.list_all(),
+        [world.services.releases.list_all(product.slug) for product in world.services.products.list_all()],
+        list(world.services.licenses.list_all()),
         sorted(path.name for path in (world.folder / "data").rglob("*") if path.is_file()),
     )
 
@@ -45,14 +45,14 @@ def test_a_slug_that_cannot_be_is_refused_everywhere(world, file, slug):
     """Added, renamed, published, listed or sold: what is no slug is told as such, and is no failure."""
     before = books(world)
     with pytest.raises(WrongUse):
-        world.vendor.add_product(slug, "Name")
+        world.services.products.add(slug, "Name")
     for act in (
-        lambda: world.vendor.rename_product(slug, "Name"),
-        lambda: world.vendor.publish(slug, "1.0", file),
-        lambda: world.vendor.withdraw(slug, "1.0"),
-        lambda: world.vendor.releases(slug),
-        lambda: world.vendor.licenses(slug),
-        lambda: world.vendor.issue(slug, LicenseTerms()),
+        lambda: world.services.products.rename(slug, "Name"),
+        lambda: world.services.releases.publish(slug, "1.0", file),
+        lambda: world.services.releases.withdraw(slug, "1.0"),
+        lambda: world.services.releases.list_all(slug),
+        lambda: world.services.licenses.list_all(slug),
+        lambda: world.services.licenses.issue_batches(slug, LicenseTerms()),
     ):
         with pytest.raises(WrongUse, match="there is no product"):
             act()
@@ -64,76 +64,76 @@ def test_a_name_is_one_line_of_text(world, name):
     """A name that a terminal or a client could choke on is refused."""
     before = books(world)
     with pytest.raises(WrongUse, match="one line"):
-        world.vendor.add_product("new", name)
+        world.services.products.add("new", name)
     with pytest.raises(WrongUse, match="one line"):
-        world.vendor.rename_product("app", name)
+        world.services.products.rename("app", name)
     assert books(world) == before
 
 
 def test_a_slug_is_taken_once(world):
     """The second product of a slug is refused, and the first one keeps its name."""
     with pytest.raises(WrongUse, match="already"):
-        world.vendor.add_product("app", "Other")
-    assert world.vendor.product("app").name == "App"
+        world.services.products.add("app", "Other")
+    assert world.services.products.get("app").name == "App"
 
 
 def test_a_product_keeps_what_was_said_of_it(world):
     """Policy and support policy are kept, the list is by slug, and names are trimmed."""
-    world.vendor.add_product("b-app", "  B  ", EnvironmentPolicy.EITHER, has_support_policy=True)
-    assert [product.slug for product in world.vendor.products()] == ["app", "b-app"]
-    added = world.vendor.product("b-app")
+    world.services.products.add("b-app", "  B  ", EnvironmentPolicy.EITHER, has_support_policy=True)
+    assert [product.slug for product in world.services.products.list_all()] == ["app", "b-app"]
+    added = world.services.products.get("b-app")
     assert (added.name, added.policy, added.has_support_policy) == ("B", EnvironmentPolicy.EITHER, True)
 
 
 def test_renaming_leaves_sold_keys_alone(world):
     """A license keeps the name of the day of issue (D-12)."""
     key = world.key()
-    assert world.vendor.rename_product("app", "App Two").name == "App Two"
-    assert world.vendor.license(key).product_name == "App"
-    assert world.vendor.license(world.key()).product_name == "App Two"
+    assert world.services.products.rename("app", "App Two").name == "App Two"
+    assert world.services.licenses.get(key).product_name == "App"
+    assert world.services.licenses.get(world.key()).product_name == "App Two"
 
 
 def test_a_published_file_is_kept_under_its_digest(world, file):
     """The release says name, size and digest; the bytes are the file's, and the original may go."""
-    release = world.vendor.publish("app", "1.0", file, "New:\n\t<b>all</b>")
+    release = world.services.releases.publish("app", "1.0", file, "New:\n\t<b>all</b>")
     file.unlink()
-    with world.vendor.artifacts.open(release.artifact) as kept:
+    with world.services.artifacts.open(release.artifact) as kept:
         assert kept.read() == b"content of the file"
     assert release.artifact.sha256 == hashlib.sha256(b"content of the file").digest()
     assert (release.artifact.file_name, release.artifact.size) == ("app-1.0.zip", 19)
     assert release.changelog == "New:\n\t<b>all</b>"
-    assert world.vendor.product("app").latest == release
+    assert world.services.products.get("app").latest == release
 
 
 def test_the_same_file_can_be_two_versions(world, file):
     """Publishing equal bytes twice keeps them once, under both versions."""
-    world.vendor.publish("app", "1.0", file)
-    second = world.vendor.publish("app", "1.1", file)
-    with world.vendor.artifacts.open(second.artifact) as kept:
+    world.services.releases.publish("app", "1.0", file)
+    second = world.services.releases.publish("app", "1.1", file)
+    with world.services.artifacts.open(second.artifact) as kept:
         assert kept.read() == b"content of the file"
 
 
 @pytest.mark.parametrize("again", ["1.0", "1.0.0", "v1.0", " 1.0 ", "1", "01.0"])
 def test_a_version_is_published_once_however_it_is_spelt(world, file, again):
     """1.0 and 1.0.0 are one version, and a published one never changes (D-23)."""
-    world.vendor.publish("app", "1.0", file)
+    world.services.releases.publish("app", "1.0", file)
     before = books(world)
     with pytest.raises(WrongUse, match="already"):
-        world.vendor.publish("app", again, file)
+        world.services.releases.publish("app", again, file)
     assert books(world) == before
 
 
 def test_a_withdrawn_version_is_not_published_again(world, file):
     """Withdrawing does not free the version: customers may have it."""
-    world.vendor.publish("app", "1.0", file)
-    world.vendor.withdraw("app", "1.0.0")
+    world.services.releases.publish("app", "1.0", file)
+    world.services.releases.withdraw("app", "1.0.0")
     with pytest.raises(WrongUse, match="already"):
-        world.vendor.publish("app", "1.0", file)
+        world.services.releases.publish("app", "1.0", file)
 
 
 def test_a_version_is_kept_without_the_blanks_around_it(world, file):
     """What the shell brought along with a version never reaches a customer."""
-    assert world.vendor.publish("app", " 2.0rc1\n", file).version == "2.0rc1"
+    assert world.services.releases.publish("app", " 2.0rc1\n", file).version == "2.0rc1"
 
 
 def test_what_cannot_be_published_changes_nothing(world, file, tmp_path):
@@ -154,7 +154,7 @@ def test_what_cannot_be_published_changes_nothing(world, file, tmp_path):
         ("1.0", file, "x" * (MAX_CHANGELOG + 1)),
     ]:
         with pytest.raises(WrongUse):
-            world.vendor.publish("app", version, path, changelog)
+            world.services.releases.publish("app", version, path, changelog)
     assert books(world) == before
 
 
@@ -167,7 +167,7 @@ def test_a_copy_that_fails_leaves_nothing(world, file):
 
     before = books(world)
     with pytest.raises(OSError, match="disk gone"):
-        world.vendor.artifacts.store(Breaking(), "x")
+        world.services.artifacts.store(Breaking(), "x")
     assert books(world) == before
 
 
@@ -175,14 +175,14 @@ def test_withdrawing_chooses_the_next_latest(world):
     """The offer falls back to what is left; withdrawing again keeps the first date."""
     world.publish("1.0")
     world.publish("1.1")
-    assert world.vendor.withdraw("app", "1.1").withdrawn_at == world.clock()
-    assert world.vendor.product("app").latest.version == "1.0"
+    assert world.services.releases.withdraw("app", "1.1").withdrawn_at == world.clock()
+    assert world.services.products.get("app").latest.version == "1.0"
     world.clock.forward(days=1)
-    assert world.vendor.withdraw("app", "1.1").withdrawn_at < world.clock()
-    world.vendor.withdraw("app", "1.0")
-    assert world.vendor.product("app").latest is None
+    assert world.services.releases.withdraw("app", "1.1").withdrawn_at < world.clock()
+    world.services.releases.withdraw("app", "1.0")
+    assert world.services.products.get("app").latest is None
     with pytest.raises(WrongUse, match="no version"):
-        world.vendor.withdraw("app", "7.0")
+        world.services.releases.withdraw("app", "7.0")
 
 
 WRONG_TERMS = {
@@ -200,47 +200,47 @@ WRONG_TERMS = {
 def test_terms_that_cannot_be_issue_nothing(world, terms):
     """All terms are checked before the first key is drawn."""
     with pytest.raises(WrongUse):
-        world.vendor.issue("app", terms, 3)
+        world.services.licenses.issue_batches("app", terms, 3)
     with pytest.raises(WrongUse):
-        world.vendor.issue("app", LicenseTerms(), 0)
-    assert list(world.vendor.licenses()) == []
+        world.services.licenses.issue_batches("app", LicenseTerms(), 0)
+    assert list(world.services.licenses.list_all()) == []
 
 
 def test_many_keys_come_in_batches_that_are_in_the_books(world):
     """Each batch is durable when it is handed out; stopping between two keeps the first."""
-    batches = world.vendor.issue("app", LicenseTerms(), ISSUE_BATCH + 5)
+    batches = world.services.licenses.issue_batches("app", LicenseTerms(), ISSUE_BATCH + 5)
     first = next(batches)
     assert len(first) == len(set(first)) == ISSUE_BATCH
-    assert sum(1 for _ in world.vendor.licenses()) == ISSUE_BATCH
+    assert sum(1 for _ in world.services.licenses.list_all()) == ISSUE_BATCH
     (second,) = batches
     assert len(second) == 5
     assert all(map(has_key_shape, first[:50] + second))
-    assert world.vendor.key(world.vendor.license(second[0])) == second[0]
+    assert world.services.licenses.decrypt_key(world.services.licenses.get(second[0])) == second[0]
 
 
 def test_a_license_is_found_by_key_and_by_id(world):
     """Either names it; a message about an unknown one does not repeat the key."""
     key = world.key()
-    found = world.vendor.license(f" {key}\n")
-    assert world.vendor.license(found.id.hex()) == found
+    found = world.services.licenses.get(f" {key}\n")
+    assert world.services.licenses.get(found.id.hex()) == found
     unknown = key[:-6] + ("000000" if key[-6:] != "000000" else "111111")
     for reference in (unknown, "00" * 16, "rubbish", "", key.lower(), "\udcff"):
         with pytest.raises(WrongUse) as refusal:
-            world.vendor.license(reference)
+            world.services.licenses.get(reference)
         assert unknown not in str(refusal.value)
 
 
 def test_revoking_twice_keeps_the_first_word_and_reinstating_takes_it_back(world):
     """The first date and reason stand until they are taken back."""
     key = world.key()
-    first = world.vendor.revoke(key, "refund")
+    first = world.services.licenses.revoke(key, "refund")
     world.clock.forward(days=1)
-    assert world.vendor.revoke(key, "again") == first
+    assert world.services.licenses.revoke(key, "again") == first
     assert (first.revoked_reason, first.revoked_at) == ("refund", world.clock() - timedelta(days=1))
-    assert world.vendor.reinstate(key).revoked_at is None
-    assert world.vendor.reinstate(key).revoked_reason is None
+    assert world.services.licenses.reinstate(key).revoked_at is None
+    assert world.services.licenses.reinstate(key).revoked_reason is None
     with pytest.raises(WrongUse, match="one line"):
-        world.vendor.revoke(key, "a\nb")
+        world.services.licenses.revoke(key, "a\nb")
 
 
 DEACTIVATE = {
@@ -264,47 +264,47 @@ def test_deactivating_frees_the_slots_of_a_domain_or_an_address(world, activate,
         ("b.example", "2001:db8::7"),
     ]:
         activate(key, domain, ip)
-    assert world.vendor.deactivate(key, what) == freed
+    assert world.services.licenses.deactivate(key, what) == freed
     assert len(world.held(key)) == 4 - freed
     with pytest.raises(WrongUse, match="not activated"):
-        world.vendor.deactivate(key, what)
+        world.services.licenses.deactivate(key, what)
 
 
 def test_entries_are_kept_once_and_take_no_slot(world):
     """Two spellings of an entry are one; what is no entry changes nothing."""
     key = world.key(allowed=("A.example", "a.example."))
-    world.vendor.allow(key, "https://a.example/")
-    assert world.vendor.allow(key, "*.b.example").allowed == ("a.example", "*.b.example")
+    world.services.licenses.allow(key, "https://a.example/")
+    assert world.services.licenses.allow(key, "*.b.example").allowed == ("a.example", "*.b.example")
     with pytest.raises(WrongUse, match="pattern"):
-        world.vendor.allow(key, "*")
-    assert world.vendor.license(key).slots_used == 0
+        world.services.licenses.allow(key, "*")
+    assert world.services.licenses.get(key).slots_used == 0
 
 
 def test_entries_follow_the_ipv6_prefix_of_the_settings(make_world):
     """Where environments are told apart by prefix, an owner's entry is the prefix too."""
     key = (world := make_world(ipv6_prefix=64)).key()
-    assert world.vendor.allow(key, "2001:db8::7").allowed == ("2001:db8::",)
+    assert world.services.licenses.allow(key, "2001:db8::7").allowed == ("2001:db8::",)
 
 
 def test_ending_a_subscription_ends_its_licenses_and_those_issued_later(world):
     """The instant is noted on each license, can be moved, and holds for keys sold afterwards."""
     one, other = world.key(subscription_id="s-1"), world.key(subscription_id="s-2")
-    assert world.vendor.end_subscription("s-1") == 1
+    assert world.services.subscriptions.end("s-1") == 1
     later = datetime(2027, 1, 1, tzinfo=UTC)
-    assert world.vendor.end_subscription("s-1", later) == 1
-    assert world.vendor.license(one).subscription_ended_at == later
-    assert world.vendor.license(other).subscription_ended_at is None
-    assert world.vendor.license(world.key(subscription_id="s-1")).subscription_ended_at == later
+    assert world.services.subscriptions.end("s-1", later) == 1
+    assert world.services.licenses.get(one).subscription_ended_at == later
+    assert world.services.licenses.get(other).subscription_ended_at is None
+    assert world.services.licenses.get(world.key(subscription_id="s-1")).subscription_ended_at == later
 
 
 def test_a_subscription_that_ends_while_its_keys_are_issued(world, monkeypatch):
     """A long order takes many transactions: what is sold after the end has ended, too."""
-    monkeypatch.setattr("licserver.services.issuing.ISSUE_BATCH", 1)
-    batches = world.vendor.issue("app", LicenseTerms(subscription_id="s-1"), 3)
+    monkeypatch.setattr("licserver.services.licenses.ISSUE_BATCH", 1)
+    batches = world.services.licenses.issue_batches("app", LicenseTerms(subscription_id="s-1"), 3)
     keys = next(batches)
-    world.vendor.end_subscription("s-1")
+    world.services.subscriptions.end("s-1")
     keys += [key for batch in batches for key in batch]
-    assert [world.vendor.license(key).subscription_ended_at for key in keys] == [world.clock()] * 3
+    assert [world.services.licenses.get(key).subscription_ended_at for key in keys] == [world.clock()] * 3
 
 
 def test_a_sale_that_meets_the_end_of_its_subscription(world):
@@ -316,16 +316,16 @@ def test_a_sale_that_meets_the_end_of_its_subscription(world):
 
         def sell(terms=terms, start=start):
             start.wait()
-            return world.vendor.issue_one("app", terms)[1]
+            return world.services.licenses.issue("app", terms)[1]
 
         def end(terms=terms, start=start):
             start.wait()
-            world.vendor.end_subscription(terms.subscription_id)
+            world.services.subscriptions.end(terms.subscription_id)
 
         with ThreadPoolExecutor(2) as pool:
             sold, ended = pool.submit(sell), pool.submit(end)
             ended.result()
-        held = [world.vendor.license(key).subscription_ended_at for key in (first, sold.result())]
+        held = [world.services.licenses.get(key).subscription_ended_at for key in (first, sold.result())]
         assert held == [world.clock()] * 2
 
 
@@ -336,16 +336,16 @@ def test_two_who_change_one_product_both_have_their_way(world):
 
         def rename(name=name, start=start):
             start.wait()
-            world.vendor.change_product("app", name=name)
+            world.services.products.change("app", name=name)
 
         def support(policy=policy, start=start):
             start.wait()
-            world.vendor.change_product("app", has_support_policy=policy)
+            world.services.products.change("app", has_support_policy=policy)
 
         with ThreadPoolExecutor(2) as pool:
             for done in [pool.submit(rename), pool.submit(support)]:
                 done.result()
-        product = world.vendor.product("app")
+        product = world.services.products.get("app")
         assert (product.name, product.has_support_policy) == (name, policy)
 
 
@@ -353,7 +353,7 @@ def test_two_who_change_one_product_both_have_their_way(world):
 def test_an_unknown_subscription_is_told(world, name):
     """Whatever is typed, nothing ends by accident."""
     with pytest.raises(WrongUse, match="subscription"):
-        world.vendor.end_subscription(name)
+        world.services.subscriptions.end(name)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps no modes")
@@ -365,10 +365,10 @@ def test_the_data_folder_is_private(world):
 @sqlite_only
 def test_a_database_is_closed_when_the_artifacts_cannot_be_opened(world, monkeypatch):
     """SQLite removes its log with the last connection: none is left open by a bucket that cannot be."""
-    world.vendor.close()
+    world.services.close()
     log = world.settings.data_dir / "licserver.sqlite3-wal"
     assert not log.exists()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "no address")
     with pytest.raises(SettingsError, match="AWS_ENDPOINT_URL"):
-        Vendor(Settings(data_dir=world.settings.data_dir, artifacts_url="s3://bucket"))
+        open_services(Settings(data_dir=world.settings.data_dir, artifacts_url="s3://bucket"))
     assert not log.exists()

@@ -38,20 +38,22 @@ def shop(world, activate):
     sell("ended too", subscription_id="s-1", expires_on=YESTERDAY)
     sell("running", subscription_id="s-2", expires_on=LATER)
     sell("refunded", expires_on=YESTERDAY)
-    world.vendor.end_subscription("s-1", world.clock())
-    world.vendor.revoke(keys["refunded"], "refund")
+    world.services.subscriptions.end("s-1", world.clock())
+    world.services.licenses.revoke(keys["refunded"], "refund")
     activations = [("forever", "www.bobs.example"), ("today", "bobs.example"), ("today", "www.bobs.example")]
     for name, domain in [*activations, ("bob", "bob.example")]:
-        world.vendor.change(keys[name], slots=None)
+        world.services.licenses.change(keys[name], slots=None)
         activate(keys[name], domain, "192.0.2.1")
         activate(keys[name], domain, "192.0.2.2")
         batch = [
             Seen(
-                world.vendor.vault.license_id(keys[name]), Environment(domain, f"192.0.2.{n}"), world.clock()
+                world.services.vault.license_id(keys[name]),
+                Environment(domain, f"192.0.2.{n}"),
+                world.clock(),
             )
             for n in (1, 2)
         ]
-        note_seen(world.vendor.database, batch)
+        note_seen(world.services.database, batch)
     return world, keys
 
 
@@ -97,10 +99,10 @@ FOUND = [
 def test_each_filter_finds_what_it_should_once(shop):
     """Whatever the size of the pages; in the order named, unless what was found orders them (then a set)."""
     world, keys = shop
-    named = {world.vendor.license(key).id: name for name, key in keys.items()}
+    named = {world.services.licenses.get(key).id: name for name, key in keys.items()}
     for which, expected in FOUND:
         for limit in (1, 2, 50):
-            items, _ = walk(lambda *place, which=which: world.vendor.find_licenses(which, *place), limit)
+            items, _ = walk(lambda *place, which=which: world.services.licenses.search(which, *place), limit)
             found = [named[license_.id] for license_ in items]
             assert len(found) == len(set(found)), which
             assert (found if isinstance(expected, list) else set(found)) == expected, which
@@ -109,17 +111,17 @@ def test_each_filter_finds_what_it_should_once(shop):
 def test_a_key_and_an_id_find_their_license(shop):
     """Also when a key was typed in small letters."""
     world, keys = shop
-    license_ = world.vendor.license(keys["ann"])
+    license_ = world.services.licenses.get(keys["ann"])
     for query in (keys["ann"], f" {keys['ann'].lower()} ", license_.id.hex()):
-        assert world.vendor.find_licenses(LicenseFilter(query)).items == [license_]
+        assert world.services.licenses.search(LicenseFilter(query)).items == [license_]
 
 
 def test_what_is_changed_or_freed_is_found_no_more(shop):
     """Words of an e-mail and a note, and domains, go with them."""
     world, keys = shop
-    world.vendor.change(keys["bob"], customer_email="rob@elsewhere.example", note=None)
-    world.vendor.deactivate(keys["bob"], "bob.example")
-    find = world.vendor.find_licenses
+    world.services.licenses.change(keys["bob"], customer_email="rob@elsewhere.example", note=None)
+    world.services.licenses.deactivate(keys["bob"], "bob.example")
+    find = world.services.licenses.search
     assert find(LicenseFilter("smith")).items == find(LicenseFilter("invoice")).items == []
     assert find(LicenseFilter("bob.example")).items == []
     assert [one.customer_email for one in find(LicenseFilter("rob")).items] == ["rob@elsewhere.example"]
@@ -128,22 +130,22 @@ def test_what_is_changed_or_freed_is_found_no_more(shop):
 def test_a_page_ends_when_much_was_looked_at(world, monkeypatch):
     """Rare ones among many are found over several pages, some of them empty; none is lost."""
     monkeypatch.setattr(store_search, "MAX_SCANNED", 5)
-    list(world.vendor.issue("app", LicenseTerms(), 12))
+    list(world.services.licenses.issue_batches("app", LicenseTerms(), 12))
     rare = world.key(expires_on=YESTERDAY, subscription_id="s-9")
-    list(world.vendor.issue("app", LicenseTerms(), 12))
+    list(world.services.licenses.issue_batches("app", LicenseTerms(), 12))
     which = LicenseFilter(state=LicenseState.EXPIRED, subscription="s-9")
-    assert [one.id for one in walk_ids(world, which)] == [world.vendor.vault.license_id(rare)]
+    assert [one.id for one in walk_ids(world, which)] == [world.services.vault.license_id(rare)]
     which = LicenseFilter(state=LicenseState.EXPIRED, product="app")
-    assert [one.id for one in walk_ids(world, which)] == [world.vendor.vault.license_id(rare)]
+    assert [one.id for one in walk_ids(world, which)] == [world.services.vault.license_id(rare)]
     items, pages = walk(
-        lambda *place: world.vendor.find_licenses(LicenseFilter(state=LicenseState.ACTIVE), *place), 50
+        lambda *place: world.services.licenses.search(LicenseFilter(state=LicenseState.ACTIVE), *place), 50
     )
     assert (len(items), pages > 4) == (24, True)
 
 
 def walk_ids(world, which):
     """All licenses that a filter finds."""
-    return walk(lambda *place: world.vendor.find_licenses(which, *place), 50)[0]
+    return walk(lambda *place: world.services.licenses.search(which, *place), 50)[0]
 
 
 def test_who_may_download_a_release(world):
@@ -157,14 +159,14 @@ def test_who_may_download_a_release(world):
     }
     world.key("paid", support_until=YESTERDAY)
     world.key("paid", expires_on=YESTERDAY)
-    world.vendor.revoke(world.key("paid"))
+    world.services.licenses.revoke(world.key("paid"))
     world.key("app")
-    items, _ = walk(lambda *place: world.vendor.who_may_download("paid", "1.0", *place), 2)
-    assert {world.vendor.key(one) for one in items} == good
-    world.vendor.withdraw("paid", "1.0")
-    assert world.vendor.who_may_download("paid", "1.0") == ([], None)
+    items, _ = walk(lambda *place: world.services.licenses.list_entitled("paid", "1.0", *place), 2)
+    assert {world.services.licenses.decrypt_key(one) for one in items} == good
+    world.services.releases.withdraw("paid", "1.0")
+    assert world.services.licenses.list_entitled("paid", "1.0") == ([], None)
     with pytest.raises(Unknown):
-        world.vendor.who_may_download("paid", "2.0")
+        world.services.licenses.list_entitled("paid", "2.0")
 
 
 def test_activations_come_page_by_page(world, activate):
@@ -173,9 +175,9 @@ def test_activations_come_page_by_page(world, activate):
     activate(other, "a.example", "192.0.2.9")
     for n in range(5):
         activate(key, f"{n}.example", "192.0.2.1")
-    seen = Seen(world.vendor.vault.license_id(key), Environment("3.example", "192.0.2.1"), world.clock())
-    note_seen(world.vendor.database, [seen])
-    items, pages = walk(lambda *place: world.vendor.activation_page(key, *place), 2)
+    seen = Seen(world.services.vault.license_id(key), Environment("3.example", "192.0.2.1"), world.clock())
+    note_seen(world.services.database, [seen])
+    items, pages = walk(lambda *place: world.services.licenses.list_activations(key, *place), 2)
     assert [one.environment.domain for one in items] == [f"{n}.example" for n in range(5)]
     assert [one.last_seen_at for one in items] == [None, None, None, world.clock(), None]
     assert pages == 3
@@ -186,13 +188,13 @@ def test_subscriptions_come_page_by_page(world):
     for subscription in ("a", "a", "b", "c"):
         world.key(subscription_id=subscription)
     end = world.clock() + timedelta(days=3)
-    world.vendor.end_subscription("b", end)
-    items, pages = walk(world.vendor.subscriptions, 2)
+    world.services.subscriptions.end("b", end)
+    items, pages = walk(world.services.subscriptions.list_page, 2)
     assert items == [("a", 2, None), ("b", 1, end), ("c", 1, None)]
     assert pages == 2
-    assert world.vendor.resume_subscription("b") == 1
-    assert world.vendor.subscription("b") == ("b", 1, None)
-    for act in (world.vendor.subscription, world.vendor.resume_subscription):
+    assert world.services.subscriptions.resume("b") == 1
+    assert world.services.subscriptions.get("b") == ("b", 1, None)
+    for act in (world.services.subscriptions.get, world.services.subscriptions.resume):
         with pytest.raises(Unknown):
             act("d")
 
@@ -213,28 +215,28 @@ CURSORS = [
 
 def test_a_cursor_of_another_making_is_refused(world):
     """Whoever plays with it is told to begin again, and nothing fails."""
-    key, vendor = world.key(), world.vendor
+    key, services = world.key(), world.services
     for cursor, (read, first) in product(
         CURSORS,
         (
-            (vendor.find_licenses, LicenseFilter()),
-            (vendor.find_licenses, LicenseFilter("a")),
-            (vendor.activation_page, key),
-            (vendor.audit, AuditFilter()),
+            (services.licenses.search, LicenseFilter()),
+            (services.licenses.search, LicenseFilter("a")),
+            (services.licenses.list_activations, key),
+            (services.audit.list_page, AuditFilter()),
         ),
     ):
         with pytest.raises(WrongUse, match="this cursor"):
             read(first, cursor)
     for cursor in CURSORS:
         with pytest.raises(WrongUse, match="this cursor"):
-            vendor.subscriptions(cursor)
+            services.subscriptions.list_page(cursor)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 201])
 def test_a_page_has_its_limits(world, limit):
     """No list can be asked for a million at once."""
     with pytest.raises(WrongUse, match="between 1 and 200"):
-        world.vendor.find_licenses(limit=limit)
+        world.services.licenses.search(limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_a_page_has_its_limits(world, limit):
 def test_what_cannot_be_searched_for_is_told(world, query, message):
     """NUL, half characters and dots alone never reach the database."""
     with pytest.raises(WrongUse, match=message):
-        world.vendor.find_licenses(LicenseFilter(query))
+        world.services.licenses.search(LicenseFilter(query))
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ async def test_a_link_carries_no_key(site, key):
 async def test_a_file_that_is_not_what_was_published_is_never_sent(site, world, key, damage, caplog):
     """Lost or damaged, it may be restored: a 503 as from a bucket, a line in the log, then all is well."""
     link = await site.link(key)
-    path = world.vendor.artifacts.path(world.vendor.releases("app")[0].artifact)
+    path = world.services.artifacts.path(world.services.releases.list_all("app")[0].artifact)
     if damage == "missing":
         path.unlink()
     else:
@@ -140,7 +140,9 @@ async def test_an_artifact_cut_under_a_download_breaks_the_connection(site, worl
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
     writer.write(f"GET {link} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     await reader.readuntil(b"\r\n\r\n")
-    with world.vendor.artifacts.path(world.vendor.releases("app")[0].artifact).open("r+b") as file:
+    with world.services.artifacts.path(world.services.releases.list_all("app")[0].artifact).open(
+        "r+b"
+    ) as file:
         file.truncate(1 << 20)
     with suppress(ConnectionError):
         assert len(await asyncio.wait_for(reader.read(), 10)) < len(large)

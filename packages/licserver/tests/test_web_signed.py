@@ -104,9 +104,9 @@ async def test_a_server_without_keys_answers_unsigned(site, make_signing_world, 
     """No key, or none that is live: who asks gets the plain answer."""
     gone = make_signing_world()
     object.__setattr__(
-        gone.vendor.vault,
+        gone.services.vault,
         "signing_keys",
-        tuple(SigningKey(key.private, key.added_at, clock()) for key in gone.vendor.vault.signing_keys),
+        tuple(SigningKey(key.private, key.added_at, clock()) for key in gone.services.vault.signing_keys),
     )
     for one in (site, await open_site(gone)):
         status, answered = await call(one, "POST", VERIFY, asked_for("CP-rubbish"))

@@ -73,11 +73,11 @@ async def test_the_vendors_word_counts_at_the_next_request(site, world):
     key = world.key()
     assert (await site.verify(key))[0] == 200
     assert (await site.verify(key, "b.example"))[0] == 403
-    world.vendor.allow(key, "*.example")
+    world.services.licenses.allow(key, "*.example")
     assert (await site.verify(key, "b.example"))[0] == 200
-    world.vendor.deactivate(key, "a.example")
+    world.services.licenses.deactivate(key, "a.example")
     assert (await site.verify(key, "b.other"))[0] == 200
-    world.vendor.revoke(key)
+    world.services.licenses.revoke(key)
     assert (await site.verify(key))[0] == 403
 
 

@@ -7,7 +7,7 @@ With pytest there is a fixture, `license_server`, as soon as licserver is instal
         key = license_server.issue("my-app", slots=2)
         start_my_app(server=license_server.url, key=key)
         license_server.clock.forward(days=2)
-        license_server.vendor.revoke(key)
+        license_server.services.licenses.revoke(key)
 
 Elsewhere `serve_licenses` is a context manager.
 """
@@ -25,7 +25,7 @@ from aiohttp import web
 
 from licserver.clock import Clock, system_clock
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms, Product, Release
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings
 from licserver.web import create_app
 from licserver.web.connections import Runner
@@ -58,12 +58,12 @@ class LicenseServer:
     """A running server, and what a vendor does with it.
 
     Args:
-        vendor: All of the vendor's operations.
+        services: All of the vendor's operations.
         clock: What both go by.
     """
 
-    def __init__(self, vendor: Vendor, clock: MovedClock) -> None:
-        self.vendor = vendor
+    def __init__(self, services: Services, clock: MovedClock) -> None:
+        self.services = services
         self.clock = clock
         self.url = ""
         self._ready = threading.Event()
@@ -73,12 +73,12 @@ class LicenseServer:
     def add_product(
         self, slug: str, name: str | None = None, environment: str = "domain", **more: Any
     ) -> Product:
-        """Add a product, for desktop apps unless told otherwise; as `Vendor.add_product`."""
-        return self.vendor.add_product(slug, name or slug, EnvironmentPolicy(environment), **more)
+        """Add a product, for desktop apps unless told otherwise; as `services.products.add`."""
+        return self.services.products.add(slug, name or slug, EnvironmentPolicy(environment), **more)
 
     def issue(self, slug: str, **terms: Any) -> str:
         """Issue a key with terms of `domain.records.LicenseTerms`; one slot by default."""
-        ((key,),) = self.vendor.issue(slug, LicenseTerms(**terms))
+        ((key,),) = self.services.licenses.issue_batches(slug, LicenseTerms(**terms))
         return key
 
     def publish(self, slug: str, version: str, content: bytes = b"a file", changelog: str = "") -> Release:
@@ -86,7 +86,7 @@ class LicenseServer:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{slug}-{version}.zip"
             file.write_bytes(content)
-            return self.vendor.publish(slug, version, file, changelog)
+            return self.services.releases.publish(slug, version, file, changelog)
 
     def start(self) -> None:
         """Listen; returns once it answers.
@@ -113,8 +113,8 @@ class LicenseServer:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        app = create_app(self.vendor, self.clock)
-        runner = Runner(app, self.vendor.settings, shutdown_timeout=1, access_log=None)
+        app = create_app(self.services, self.clock)
+        runner = Runner(app, self.services.settings, shutdown_timeout=1, access_log=None)
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -139,11 +139,11 @@ def serve_licenses(folder: Path, clock: Clock = system_clock, **settings: Any) -
     """
     moved = MovedClock(clock)
     own = StandaloneSettings(data_dir=folder, **settings)
-    vendor = Vendor(own, moved, new_database=own.secrets is not None)
-    server = LicenseServer(vendor, moved)
+    services = open_services(own, moved, new_database=own.secrets is not None)
+    server = LicenseServer(services, moved)
     try:
         server.start()
         yield server
     finally:
         server.stop()
-        vendor.close()
+        services.close()

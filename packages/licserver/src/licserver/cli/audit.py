@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Printer, vendor_command
+from licserver.cli.common import Printer, services_command
 from licserver.database.repositories.audit import Entry
-from licserver.services import MAX_PAGE, AuditFilter, Vendor
+from licserver.services import MAX_PAGE, AuditFilter, Services
 from licserver.services.phrases import say_details
 
 
@@ -15,11 +15,11 @@ from licserver.services.phrases import say_details
 @click.option(
     "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many lines."
 )
-@vendor_command
-def audit(vendor: Vendor, printer: Printer, license_: str | None, limit: int) -> None:
+@services_command
+def audit(services: Services, printer: Printer, license_: str | None, limit: int) -> None:
     """Show who changed what, the latest first."""
-    object_ = None if license_ is None else ("license", vendor.license(license_).id.hex())
-    page = vendor.audit(AuditFilter(object=object_), limit=limit)
+    object_ = None if license_ is None else ("license", services.licenses.get(license_).id.hex())
+    page = services.audit.list_page(AuditFilter(object=object_), limit=limit)
     record = _record if printer.as_json else _in_words
     printer.rows(map(record, page.items), (24, 16, 20, 12, 32, 0), "nothing has been done yet")
 

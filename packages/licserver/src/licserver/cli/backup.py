@@ -11,13 +11,13 @@ from licserver.cli.common import (
     Printer,
     data_dir_option,
     load_command_settings,
+    services_command,
     standing_aside,
-    vendor_command,
 )
 from licserver.clock import system_clock
 from licserver.errors import WrongUse
 from licserver.security.private_files import new_file
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.backup import Summary, restore_backup, write_backup
 from licserver.services.phrases import plural
 
@@ -26,8 +26,10 @@ from licserver.services.phrases import plural
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Take the place of a FILE that is there already.")
 @click.option("--without-artifacts", is_flag=True, help="Leave the files of releases out.")
-@vendor_command
-def backup(vendor: Vendor, printer: Printer, file: Path, *, replace: bool, without_artifacts: bool) -> None:
+@services_command
+def backup(
+    services: Services, printer: Printer, file: Path, *, replace: bool, without_artifacts: bool
+) -> None:
     """Write database, secrets and the files of releases into FILE; the server may go on serving.
 
     FILE holds every secret: it is made with mode 0600, and belongs encrypted onto another machine. A - writes
@@ -40,8 +42,8 @@ def backup(vendor: Vendor, printer: Printer, file: Path, *, replace: bool, witho
         standing_aside() as upright,
         nullcontext(sys.stdout.buffer) if is_piped else new_file(file, replace=replace) as target,
     ):
-        upright(lambda: vendor.note_alone("backup.write", ("installation", "-")))
-        summary = write_backup(vendor, target, system_clock(), artifacts=not without_artifacts)
+        upright(lambda: services.audit.record("backup.write", ("installation", "-")))
+        summary = write_backup(services, target, system_clock(), artifacts=not without_artifacts)
         target.flush()
     if is_piped:
         click.echo(_sentence("backed up", summary), err=True)

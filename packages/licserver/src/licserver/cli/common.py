@@ -20,7 +20,7 @@ from licserver.domain.records import Actor, ActorKind
 from licserver.errors import LicserverError, WrongUse
 from licserver.security.privileges import become_owner
 from licserver.security.redaction import mask
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.settings import Settings, load_settings
 
 _STEP: Final = 10
@@ -62,20 +62,20 @@ def load_command_settings(data_dir: Path | None) -> Settings:
 
 
 @contextmanager
-def opened(data_dir: Path | None) -> Iterator[Vendor]:
-    """Open the vendor's data folder for one command."""
-    with open_vendor(load_command_settings(data_dir)) as vendor:
-        yield vendor
+def opened(data_dir: Path | None) -> Iterator[Services]:
+    """Open the data folder for one command."""
+    with opened_services(load_command_settings(data_dir)) as services:
+        yield services
 
 
 @contextmanager
-def open_vendor(settings: Settings, *, new_database: bool = False) -> Iterator[Vendor]:
-    """Open the data folder of settings that `load_command_settings` read; `new_database` as `Room`."""
-    vendor = Vendor(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
+def opened_services(settings: Settings, *, new_database: bool = False) -> Iterator[Services]:
+    """Open the data folder of settings from `load_command_settings`; as `open_services`."""
+    services = open_services(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
     try:
-        yield vendor
+        yield services
     finally:
-        vendor.close()
+        services.close()
 
 
 def note_done(settings: Settings, action: str, object_: tuple[str, str], **details: Any) -> None:
@@ -90,8 +90,8 @@ def note_done(settings: Settings, action: str, object_: tuple[str, str], **detai
         details: For JSON; no secrets.
     """
     try:
-        with open_vendor(settings) as vendor:
-            vendor.note_alone(action, object_, **details)
+        with opened_services(settings) as services:
+            services.audit.record(action, object_, **details)
     except (LicserverError, OSError) as problem:
         click.echo(f"warning: done, but not recorded in the audit log: {mask(str(problem))}", err=True)
 
@@ -106,15 +106,15 @@ def _user() -> str:
     return name if name and is_printable(name) else "unknown"
 
 
-def vendor_command(function: Callable[..., R]) -> Callable[..., R]:
-    """Give a command ``--data-dir`` and ``--json``, and hand it the opened vendor and a printer."""
+def services_command(function: Callable[..., R]) -> Callable[..., R]:
+    """Give a command ``--data-dir`` and ``--json``, and pass it services and a printer."""
 
     @data_dir_option
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
     @functools.wraps(function)
     def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> R:
-        with opened(data_dir) as vendor:
-            return function(vendor, Printer(as_json=as_json), **parameters)
+        with opened(data_dir) as services:
+            return function(services, Printer(as_json=as_json), **parameters)
 
     return command
 

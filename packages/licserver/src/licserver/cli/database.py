@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, open_vendor
+from licserver.cli.common import Commands, Printer, data_dir_option, load_command_settings, opened_services
 from licserver.database import schema
 from licserver.database.engine import Database, connect
 from licserver.errors import StoreError
@@ -68,8 +68,8 @@ def create(settings: Settings, printer: Printer) -> None:
         schema.check_new(database)
         open_vault(settings)
         migrate.upgrade(database)
-    with open_vendor(settings, new_database=True) as vendor:
-        vendor.note_alone("database.create", ("installation", "-"))
+    with opened_services(settings, new_database=True) as services:
+        services.audit.record("database.create", ("installation", "-"))
     printer.one({"to": schema.HEAD}, f"created: schema {schema.HEAD}")
 
 

@@ -21,7 +21,7 @@ from licserver.cli.common import bind
 from licserver.clock import system_clock
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.security.privileges import become_owner
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings, check_names
 
 SLUG = "demo-notes"
@@ -77,9 +77,9 @@ def _serve(port: int, data_dir: Path | None, *, as_json: bool) -> None:
         tempfile.TemporaryDirectory(prefix="licserver-demo-", dir=data_dir) as folder,
     ):
         address = server.address_of(sock)
-        vendor = Vendor(StandaloneSettings(data_dir=Path(folder), base_url=address))
+        services = open_services(StandaloneSettings(data_dir=Path(folder), base_url=address))
         try:
-            keys = fill(vendor, Path(folder))
+            keys = fill(services, Path(folder))
 
             def announce() -> None:
                 _hold_sigterm(held=False)
@@ -89,9 +89,9 @@ def _serve(port: int, data_dir: Path | None, *, as_json: bool) -> None:
                 click.echo(_introduction(address, keys))
                 click.echo(f"listening on {address}")
 
-            asyncio.run(server.serve(vendor, [sock], announce))
+            asyncio.run(server.serve(services, [sock], announce))
         finally:
-            vendor.close()
+            services.close()
 
 
 def _hold_sigterm(*, held: bool) -> None:
@@ -100,18 +100,20 @@ def _hold_sigterm(*, held: bool) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
-def fill(vendor: Vendor, folder: Path) -> DemoKeys:
+def fill(services: Services, folder: Path) -> DemoKeys:
     """Add the product, publish two versions with real zip files, and issue the three keys."""
-    vendor.add_product(SLUG, "Demo Notes", EnvironmentPolicy.DOMAIN)
+    services.products.add(SLUG, "Demo Notes", EnvironmentPolicy.DOMAIN)
     for version, news in (("1.0.0", "The first version."), ("1.1.0", "<ul><li>Export to PDF.</li></ul>")):
         file = folder / f"{SLUG}-{version}.zip"
         file.write_bytes(_make_zip(version))
-        vendor.publish(SLUG, version, file, news)
+        services.releases.publish(SLUG, version, file, news)
     today = system_clock().date()
-    ((active,),) = vendor.issue(SLUG, LicenseTerms(slots=3, expires_on=today + timedelta(days=365)))
-    ((expired,),) = vendor.issue(SLUG, LicenseTerms(expires_on=today - timedelta(days=1)))
-    ((revoked,),) = vendor.issue(SLUG, LicenseTerms(lifetime=True))
-    vendor.revoke(revoked, "refunded")
+    ((active,),) = services.licenses.issue_batches(
+        SLUG, LicenseTerms(slots=3, expires_on=today + timedelta(days=365))
+    )
+    ((expired,),) = services.licenses.issue_batches(SLUG, LicenseTerms(expires_on=today - timedelta(days=1)))
+    ((revoked,),) = services.licenses.issue_batches(SLUG, LicenseTerms(lifetime=True))
+    services.licenses.revoke(revoked, "refunded")
     return DemoKeys(active, expired, revoked)
 
 

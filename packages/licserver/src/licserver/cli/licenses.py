@@ -11,12 +11,12 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from licserver.cli.common import Commands, Day, DayOrNever, Instant, Printer, Slots, vendor_command
+from licserver.cli.common import Commands, Day, DayOrNever, Instant, Printer, Slots, services_command
 from licserver.database.repositories.licenses import IssuedLicense
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import LicenseTerms
 from licserver.errors import VaultError, WrongUse
-from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Vendor
+from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Services
 from licserver.services.licenses import Changes
 from licserver.services.phrases import plural
 
@@ -67,9 +67,9 @@ def license_group() -> None:
 @click.option("--email", metavar="ADDRESS", help="The customer's, for you alone; licenses are found by it.")
 @click.option("--note", help="Whatever you want to find it by.")
 @click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
-@vendor_command
+@services_command
 def issue(
-    vendor: Vendor,
+    services: Services,
     printer: Printer,
     slug: str,
     slots: tuple[int | None],
@@ -85,7 +85,7 @@ def issue(
 ) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
     terms = LicenseTerms(slots[0], expires, lifetime, support_until, subscription, allow, email, note)
-    batches = vendor.issue(slug, terms, count)
+    batches = services.licenses.issue_batches(slug, terms, count)
     try:
         issued = _print_keys(printer, slug, batches, count)
     except KeyboardInterrupt:
@@ -122,10 +122,10 @@ def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count
 @license_group.command("show")
 @key_argument
 @click.option("--reveal", is_flag=True, help="Print the whole key.")
-@vendor_command
-def show(vendor: Vendor, printer: Printer, key: str, *, reveal: bool) -> None:
+@services_command
+def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> None:
     """Show a license and its activations."""
-    _show(vendor, printer, vendor.license(key), reveal=reveal)
+    _show(services, printer, services.licenses.get(key), reveal=reveal)
 
 
 @license_group.command("change")
@@ -136,9 +136,9 @@ def show(vendor: Vendor, printer: Printer, key: str, *, reveal: bool) -> None:
 @click.option("--support-until", type=DayOrNever(), help="Last day of update downloads, or 'never'.")
 @click.option("--email", metavar="ADDRESS", help="The customer's; '' forgets it.")
 @click.option("--note", help="Yours; '' forgets it.")
-@vendor_command
+@services_command
 def change(
-    vendor: Vendor,
+    services: Services,
     printer: Printer,
     key: str,
     slots: tuple[int | None] | None,
@@ -165,28 +165,28 @@ def change(
         changes["note"] = note
     if not changes:
         raise WrongUse("say what is to change; `licserver license change --help` shows what can")
-    _changed(vendor, printer, vendor.change(key, **changes), "changed")
+    _changed(services, printer, services.licenses.change(key, **changes), "changed")
 
 
 @license_group.command("find")
 @click.argument("text")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many.")
-@vendor_command
-def find(vendor: Vendor, printer: Printer, text: str, limit: int) -> None:
+@services_command
+def find(services: Services, printer: Printer, text: str, limit: int) -> None:
     """Find licenses by the beginnings of words of an e-mail or a note, of a domain, or by a key."""
-    page = vendor.find_licenses(LicenseFilter(text), limit=limit)
-    printer.rows((_summary(vendor, printer, one) for one in page.items), _WIDTHS, "found none")
+    page = services.licenses.search(LicenseFilter(text), limit=limit)
+    printer.rows((_summary(services, printer, one) for one in page.items), _WIDTHS, "found none")
     if page.cursor is not None:
         click.echo("there may be more; search for more of the word", err=True)
 
 
 @license_group.command("list")
 @click.option("--product", metavar="SLUG", help="Only this product's.")
-@vendor_command
-def list_licenses(vendor: Vendor, printer: Printer, product: str | None) -> None:
+@services_command
+def list_licenses(services: Services, printer: Printer, product: str | None) -> None:
     """List licenses, keys masked."""
     printer.rows(
-        (_summary(vendor, printer, license_) for license_ in vendor.licenses(product)),
+        (_summary(services, printer, license_) for license_ in services.licenses.list_all(product)),
         _WIDTHS,
         "no licenses yet",
     )
@@ -195,46 +195,46 @@ def list_licenses(vendor: Vendor, printer: Printer, product: str | None) -> None
 @license_group.command("revoke")
 @key_argument
 @click.option("--reason", help="For your own records.")
-@vendor_command
-def revoke(vendor: Vendor, printer: Printer, key: str, reason: str | None) -> None:
+@services_command
+def revoke(services: Services, printer: Printer, key: str, reason: str | None) -> None:
     """Revoke a license: verify, update check and handed-out links refuse it from now on."""
-    _changed(vendor, printer, vendor.revoke(key, reason), "revoked")
+    _changed(services, printer, services.licenses.revoke(key, reason), "revoked")
 
 
 @license_group.command("reinstate")
 @key_argument
-@vendor_command
-def reinstate(vendor: Vendor, printer: Printer, key: str) -> None:
+@services_command
+def reinstate(services: Services, printer: Printer, key: str) -> None:
     """Take a revocation back."""
-    _changed(vendor, printer, vendor.reinstate(key), "reinstated")
+    _changed(services, printer, services.licenses.reinstate(key), "reinstated")
 
 
 @license_group.command("deactivate")
 @key_argument
 @click.argument("domain_or_ip")
-@vendor_command
-def deactivate(vendor: Vendor, printer: Printer, key: str, domain_or_ip: str) -> None:
+@services_command
+def deactivate(services: Services, printer: Printer, key: str, domain_or_ip: str) -> None:
     """Free the slots that DOMAIN_OR_IP took."""
-    freed = vendor.deactivate(key, domain_or_ip)
+    freed = services.licenses.deactivate(key, domain_or_ip)
     printer.one({"freed": freed}, f"freed {freed} {plural(freed, 'slot')}")
 
 
 @license_group.command("allow")
 @key_argument
 @click.argument("entry")
-@vendor_command
-def allow(vendor: Vendor, printer: Printer, key: str, entry: str) -> None:
+@services_command
+def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Let ENTRY, a domain, *.domain, IP or network, use the key without a slot."""
-    _changed(vendor, printer, vendor.allow(key, entry), "changed")
+    _changed(services, printer, services.licenses.allow(key, entry), "changed")
 
 
 @license_group.command("disallow")
 @key_argument
 @click.argument("entry")
-@vendor_command
-def disallow(vendor: Vendor, printer: Printer, key: str, entry: str) -> None:
+@services_command
+def disallow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Take ENTRY back: what uses the key by it needs a slot from now on."""
-    _changed(vendor, printer, vendor.disallow(key, entry), "changed")
+    _changed(services, printer, services.licenses.disallow(key, entry), "changed")
 
 
 @click.group("subscription", cls=Commands)
@@ -245,10 +245,10 @@ def subscription_group() -> None:
 @subscription_group.command("end")
 @click.argument("subscription_id", metavar="ID")
 @click.option("--at", type=Instant(), help="When it ends, UTC unless a zone is given; now unless given.")
-@vendor_command
-def end(vendor: Vendor, printer: Printer, subscription_id: str, at: datetime | None) -> None:
+@services_command
+def end(services: Services, printer: Printer, subscription_id: str, at: datetime | None) -> None:
     """End the subscription ID: its licenses expire at that instant."""
-    count = vendor.end_subscription(subscription_id, at)
+    count = services.subscriptions.end(subscription_id, at)
     licenses = plural(count, "license expires", "licenses expire")
     printer.one(
         {"subscription": subscription_id, "licenses": count},
@@ -258,32 +258,32 @@ def end(vendor: Vendor, printer: Printer, subscription_id: str, at: datetime | N
 
 @subscription_group.command("resume")
 @click.argument("subscription_id", metavar="ID")
-@vendor_command
-def resume(vendor: Vendor, printer: Printer, subscription_id: str) -> None:
+@services_command
+def resume(services: Services, printer: Printer, subscription_id: str) -> None:
     """Take the end of the subscription ID back."""
-    count = vendor.resume_subscription(subscription_id)
+    count = services.subscriptions.resume(subscription_id)
     printer.one(
         {"subscription": subscription_id, "licenses": count},
         f"resumed {subscription_id}: {count} {plural(count, 'license')}",
     )
 
 
-def _changed(vendor: Vendor, printer: Printer, license_: IssuedLicense, done: str) -> None:
+def _changed(services: Services, printer: Printer, license_: IssuedLicense, done: str) -> None:
     if printer.as_json:
-        _show(vendor, printer, license_, reveal=False)
+        _show(services, printer, license_, reveal=False)
     else:
-        printer.one({}, f"{done} {_masked(vendor, license_)}")
+        printer.one({}, f"{done} {_masked(services, license_)}")
 
 
-def _masked(vendor: Vendor, license_: IssuedLicense) -> str:
+def _masked(services: Services, license_: IssuedLicense) -> str:
     """A license's key, masked; one altered row must neither end a list nor hide that a change is done."""
     try:
-        return mask_key(vendor.key(license_))
+        return mask_key(services.licenses.decrypt_key(license_))
     except VaultError:
         return "unreadable"
 
 
-def _summary(vendor: Vendor, printer: Printer, license_: IssuedLicense) -> dict[str, Any]:
+def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> dict[str, Any]:
     """A license in a list; for programs each field has one kind of value, as `license show` has it."""
     until: dict[str, Any] = {"expires_on": license_.expires_on}
     if printer.as_json:
@@ -292,7 +292,7 @@ def _summary(vendor: Vendor, printer: Printer, license_: IssuedLicense) -> dict[
         until["expires_on"] = "lifetime"
     return {
         "id": license_.id.hex(),
-        "license_key": _masked(vendor, license_),
+        "license_key": _masked(services, license_),
         "product": license_.product_slug,
         "slots": "unlimited" if license_.slots is None else license_.slots,
         "slots_used": license_.slots_used,
@@ -302,8 +302,8 @@ def _summary(vendor: Vendor, printer: Printer, license_: IssuedLicense) -> dict[
     }
 
 
-def _show(vendor: Vendor, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
-    key = vendor.reveal(license_.id.hex()) if reveal else _masked(vendor, license_)
+def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
+    key = services.licenses.reveal(license_.id.hex()) if reveal else _masked(services, license_)
     printer.fields(
         {
             "id": license_.id.hex(),
@@ -325,7 +325,7 @@ def _show(vendor: Vendor, printer: Printer, license_: IssuedLicense, *, reveal: 
             "allowed": list(license_.allowed),
             "activations": [
                 {"domain": environment.domain, "ip": environment.ip, "activated_at": activated_at}
-                for environment, activated_at in vendor.activations(license_)
+                for environment, activated_at in services.licenses.list_all_activations(license_)
             ],
         }
     )

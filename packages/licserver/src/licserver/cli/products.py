@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Commands, Printer, vendor_command
+from licserver.cli.common import Commands, Printer, services_command
 from licserver.cli.manifests import read_sealer, sealing_options, signed_until
 from licserver.domain.records import EnvironmentPolicy, Product, Release
 from licserver.errors import WrongUse
-from licserver.services import Vendor
+from licserver.services import Services
 
 _POLICIES = [policy.value for policy in EnvironmentPolicy]
 
@@ -30,31 +30,31 @@ def product_group() -> None:
     help="What makes a machine known to a key: domain and IP, the domain alone (desktop apps), or either.",
 )
 @click.option("--support-policy", is_flag=True, help="End update downloads with a license's support period.")
-@vendor_command
+@services_command
 def add(
-    vendor: Vendor, printer: Printer, slug: str, name: str, environment: str, *, support_policy: bool
+    services: Services, printer: Printer, slug: str, name: str, environment: str, *, support_policy: bool
 ) -> None:
     """Add the product SLUG."""
-    product = vendor.add_product(
+    product = services.products.add(
         slug, name, EnvironmentPolicy(environment), has_support_policy=support_policy
     )
     printer.one(_product(product), f"added {product.slug}: {product.name}")
 
 
 @product_group.command("list")
-@vendor_command
-def list_products(vendor: Vendor, printer: Printer) -> None:
+@services_command
+def list_products(services: Services, printer: Printer) -> None:
     """List all products."""
-    printer.rows(map(_product, vendor.products()), (24, 11, 14, 12, 0), "no products yet")
+    printer.rows(map(_product, services.products.list_all()), (24, 11, 14, 12, 0), "no products yet")
 
 
 @product_group.command("rename")
 @click.argument("slug")
 @click.option("--name", required=True, help="The new name; keys issued before keep the old one.")
-@vendor_command
-def rename(vendor: Vendor, printer: Printer, slug: str, name: str) -> None:
+@services_command
+def rename(services: Services, printer: Printer, slug: str, name: str) -> None:
     """Give the product SLUG another name."""
-    product = vendor.rename_product(slug, name)
+    product = services.products.rename(slug, name)
     printer.one(_product(product), f"renamed {product.slug}: {product.name}")
 
 
@@ -69,9 +69,9 @@ def rename(vendor: Vendor, printer: Printer, slug: str, name: str) -> None:
     default=None,
     help="Whether update downloads end with a license's support period.",
 )
-@vendor_command
+@services_command
 def change(
-    vendor: Vendor,
+    services: Services,
     printer: Printer,
     slug: str,
     name: str | None,
@@ -82,7 +82,7 @@ def change(
     """Change what is said of the product SLUG; what is not named stays."""
     if name is None and environment is None and support_policy is None:
         raise WrongUse("say what is to change; `licserver product change --help` shows what can")
-    product = vendor.change_product(
+    product = services.products.change(
         slug,
         name=name,
         policy=None if environment is None else EnvironmentPolicy(environment),
@@ -103,9 +103,9 @@ def release_group() -> None:
 @click.option("--changelog", help="What is new, as plain text or basic HTML.")
 @click.option("--changelog-file", type=click.Path(path_type=Path), help="The same, from a UTF-8 file.")
 @sealing_options
-@vendor_command
+@services_command
 def publish(
-    vendor: Vendor,
+    services: Services,
     printer: Printer,
     slug: str,
     version: str,
@@ -122,7 +122,7 @@ def publish(
     if changelog_file is not None:
         changelog = _read_text(changelog_file)
     seal = read_sealer(release_keys, valid_for, manifest_file)
-    release = vendor.publish(slug, version, file, changelog or "", seal)
+    release = services.releases.publish(slug, version, file, changelog or "", seal)
     record = _release(release)
     printer.one(
         record,
@@ -133,29 +133,31 @@ def publish(
 
 @release_group.command("list")
 @click.argument("slug")
-@vendor_command
-def list_releases(vendor: Vendor, printer: Printer, slug: str) -> None:
+@services_command
+def list_releases(services: Services, printer: Printer, slug: str) -> None:
     """List the versions of the product SLUG."""
-    printer.rows(map(_release, vendor.releases(slug)), (14, 24, 24, 24, 12, 30, 0), "no versions yet")
+    printer.rows(
+        map(_release, services.releases.list_all(slug)), (14, 24, 24, 24, 12, 30, 0), "no versions yet"
+    )
 
 
 @release_group.command("changelog")
 @click.argument("slug")
 @click.argument("version")
-@vendor_command
-def show_changelog(vendor: Vendor, printer: Printer, slug: str, version: str) -> None:
+@services_command
+def show_changelog(services: Services, printer: Printer, slug: str, version: str) -> None:
     """Show what customers read of VERSION of the product SLUG."""
-    release = vendor.release(slug, version)
+    release = services.releases.get(slug, version)
     printer.one({"version": release.version, "changelog": release.changelog}, release.changelog)
 
 
 @release_group.command("withdraw")
 @click.argument("slug")
 @click.argument("version")
-@vendor_command
-def withdraw(vendor: Vendor, printer: Printer, slug: str, version: str) -> None:
+@services_command
+def withdraw(services: Services, printer: Printer, slug: str, version: str) -> None:
     """Take VERSION of the product SLUG back; links to it stop working."""
-    release = vendor.withdraw(slug, version)
+    release = services.releases.withdraw(slug, version)
     printer.one(_release(release), f"withdrew {slug} {release.version}")
 
 

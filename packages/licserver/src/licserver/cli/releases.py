@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from licserver.cli.common import Printer, vendor_command
+from licserver.cli.common import Printer, services_command
 from licserver.cli.manifests import (
     read_keys,
     read_sealer,
@@ -23,7 +23,7 @@ from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Manifest
 from licserver.security.private_files import checked_file, digest_of
-from licserver.services import Vendor
+from licserver.services import Services
 
 __all__ = ["release_group"]
 
@@ -32,9 +32,9 @@ __all__ = ["release_group"]
 @click.argument("slug")
 @click.argument("version")
 @sealing_options
-@vendor_command
+@services_command
 def renew(
-    vendor: Vendor,
+    services: Services,
     printer: Printer,
     slug: str,
     version: str,
@@ -50,7 +50,7 @@ def renew(
     seal = read_sealer(release_keys, valid_for, manifest_file)
     if seal is None:
         raise WrongUse("give --release-key or --manifest")
-    release = vendor.renew_manifest(slug, version, seal)
+    release = services.releases.renew_manifest(slug, version, seal)
     signed = release_manifests.read(release.manifest or "")
     until = signed.manifest.expires_at
     record = {"version": release.version, "signed_until": until, "signed_by": list(signed.key_ids)}

@@ -57,9 +57,9 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
             if "admin" in where:
                 click.echo(f"admin API on {where['admin']}")
 
-        with opened(data_dir) as vendor:
+        with opened(data_dir) as services:
             if workers == 1:
-                asyncio.run(server.serve(vendor, socks, announce, admin_socks))
+                asyncio.run(server.serve(services, socks, announce, admin_socks))
                 return
-            vendor.close()  # checked and set up; each worker opens it for itself
+            services.close()  # checked and set up; each worker opens it for itself
             server.serve_with_workers(settings, socks, workers, announce, admin_socks)

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Commands, Day, Printer, plain, vendor_command
+from licserver.cli.common import Commands, Day, Printer, plain, services_command
 from licserver.database.repositories.tokens import Token
 from licserver.domain.records import Scope
-from licserver.services import Vendor
+from licserver.services import Services
 
 
 @click.group("token", cls=Commands)
@@ -25,26 +25,26 @@ def token_group() -> None:
     help="What it is good for: looking, or everything.",
 )
 @click.option("--expires", type=Day(), help="Its last day, UTC; without it, it has none.")
-@vendor_command
-def create(vendor: Vendor, printer: Printer, name: str, scope: str, expires: date | None) -> None:
+@services_command
+def create(services: Services, printer: Printer, name: str, scope: str, expires: date | None) -> None:
     """Make a token called NAME, and print it: this once, for it is kept nowhere."""
-    token, text = vendor.add_token(name, Scope(scope), expires)
+    token, text = services.tokens.create(name, Scope(scope), expires)
     printer.one({"token": text, **_record(token)}, text)
 
 
 @token_group.command("list")
-@vendor_command
-def list_tokens(vendor: Vendor, printer: Printer) -> None:
+@services_command
+def list_tokens(services: Services, printer: Printer) -> None:
     """List all tokens, those that were revoked as well."""
-    printer.rows(map(_record, vendor.tokens()), (24, 6, 24, 10, 24, 0), "no tokens yet")
+    printer.rows(map(_record, services.tokens.list_all()), (24, 6, 24, 10, 24, 0), "no tokens yet")
 
 
 @token_group.command("revoke")
 @click.argument("name")
-@vendor_command
-def revoke(vendor: Vendor, printer: Printer, name: str) -> None:
+@services_command
+def revoke(services: Services, printer: Printer, name: str) -> None:
     """Take the token NAME back: it is good for nothing from now on."""
-    token = vendor.revoke_token(name)
+    token = services.tokens.revoke(name)
     printer.one(_record(token), f"revoked {token.name}")
 
 

@@ -9,11 +9,11 @@ from typing import TextIO
 
 import click
 
-from licserver.cli.common import Printer, standing_aside, step_back, vendor_command
+from licserver.cli.common import Printer, services_command, standing_aside, step_back
 from licserver.errors import WrongUse
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.security.private_files import new_file
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.phrases import plural
 
 format_option = click.option(
@@ -26,9 +26,9 @@ format_option = click.option(
 @format_option
 @click.option("--product", metavar="SLUG", help="Only this product's.")
 @click.option("--replace", is_flag=True, help="Take the place of a FILE that is there already.")
-@vendor_command
+@services_command
 def export(
-    vendor: Vendor, printer: Printer, file: Path, form: str | None, product: str | None, *, replace: bool
+    services: Services, printer: Printer, file: Path, form: str | None, product: str | None, *, replace: bool
 ) -> None:
     """Write all licenses with their keys and activations into FILE; - is standard output.
 
@@ -41,7 +41,7 @@ def export(
         nullcontext(sys.stdout.buffer) if str(file) == "-" else new_file(file, replace=replace) as target,
     ):
         target.write(write_head(form).encode())
-        for row in upright(lambda: vendor.export_licenses(product)):  # which notes it, and then reads
+        for row in upright(lambda: services.transfer.export(product)):  # which notes it, and then reads
             target.write(write_row(form, row).encode())
             count += 1
         target.flush()
@@ -55,15 +55,15 @@ def export(
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @format_option
 @click.option("--dry-run", is_flag=True, help="Check all lines, and change nothing.")
-@vendor_command
-def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, dry_run: bool) -> None:
+@services_command
+def import_(services: Services, printer: Printer, file: Path, form: str | None, *, dry_run: bool) -> None:
     """Take licenses in from FILE, all or none; - is standard input.
 
     Each line is a license, with a key of yours or one that is drawn; drawn keys are printed, one a line, in
     the order of the file. `licserver export` shows the fields. The server may go on serving.
     """
     form = _form(file, form)
-    with standing_aside() as upright, _opened(file) as lines, vendor.importing() as incoming:
+    with standing_aside() as upright, _opened(file) as lines, services.transfer.start_import() as incoming:
         try:
             incoming.read(read_rows(form, lines))
         except UnicodeDecodeError:
@@ -94,14 +94,14 @@ def import_(vendor: Vendor, printer: Printer, file: Path, form: str | None, *, d
 
 @click.command("sweep")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
-@vendor_command
-def sweep(vendor: Vendor, printer: Printer, *, dry_run: bool) -> None:
+@services_command
+def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
     """Remove what is older than LICSERVER_ACTIVATION_DAYS and LICSERVER_AUDIT_DAYS allow.
 
     To be run once a day, by a timer; the server goes on serving.
     """
     step_back()
-    swept = vendor.sweep(dry_run=dry_run)
+    swept = services.retention.sweep(dry_run=dry_run)
     free, remove = ("would free", "remove") if dry_run else ("freed", "removed")
     slots, lines = plural(swept.activations, "slot"), plural(swept.audit, "line")
     sentence = f"{free} {swept.activations} {slots} and {remove} {swept.audit} {lines} of the audit log"

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Commands, Printer, vendor_command
-from licserver.database.repositories.users import UserRow
+from licserver.cli.common import Commands, Printer, services_command
+from licserver.database.repositories.users import User
 from licserver.errors import WrongUse
-from licserver.services import Vendor
+from licserver.services import Services
 
 
 @click.group("user", cls=Commands)
@@ -19,49 +19,51 @@ def user_group() -> None:
 @user_group.command("add")
 @click.argument("name")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input: one line.")
-@vendor_command
-def add(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) -> None:
+@services_command
+def add(services: Services, printer: Printer, name: str, *, password_stdin: bool) -> None:
     """Add the user NAME; the password is asked for, never an argument that others could see."""
-    vendor.check_new_user(name)
-    name = vendor.add_user(name, _ask_password(from_stdin=password_stdin))
+    services.users.check_new_name(name)
+    name = services.users.add(name, _ask_password(from_stdin=password_stdin))
     printer.one({"user": name}, f"added {name}; sign in at /console")
 
 
 @user_group.command("list")
-@vendor_command
-def list_users(vendor: Vendor, printer: Printer) -> None:
+@services_command
+def list_users(services: Services, printer: Printer) -> None:
     """List all users."""
     printer.rows(
-        map(_user, vendor.users()), (32, 23, 23, 0), "no users yet; add one: licserver user add NAME"
+        map(_user, services.users.list_all()),
+        (32, 23, 23, 0),
+        "no users yet; add one: licserver user add NAME",
     )
 
 
 @user_group.command("password")
 @click.argument("name")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input: one line.")
-@vendor_command
-def password(vendor: Vendor, printer: Printer, name: str, *, password_stdin: bool) -> None:
+@services_command
+def password(services: Services, printer: Printer, name: str, *, password_stdin: bool) -> None:
     """Give the user NAME another password; whoever is signed in with the name is signed out."""
-    vendor.user(name)
-    vendor.set_password(name, _ask_password(from_stdin=password_stdin))
+    services.users.get(name)
+    services.users.set_password(name, _ask_password(from_stdin=password_stdin))
     printer.one({"user": name}, f"changed the password of {name}, who is signed out everywhere")
 
 
 @user_group.command("remove")
 @click.argument("name")
-@vendor_command
-def remove(vendor: Vendor, printer: Printer, name: str) -> None:
+@services_command
+def remove(services: Services, printer: Printer, name: str) -> None:
     """Remove the user NAME; whoever is signed in with the name is signed out."""
-    vendor.remove_user(name)
+    services.users.remove(name)
     printer.one({"user": name}, f"removed {name}")
 
 
 @user_group.command("reset-second-factor")
 @click.argument("name")
-@vendor_command
-def reset_second_factor(vendor: Vendor, printer: Printer, name: str) -> None:
+@services_command
+def reset_second_factor(services: Services, printer: Printer, name: str) -> None:
     """Remove the second factor of the user NAME, who has lost it and the recovery codes."""
-    vendor.reset_second_factor(name)
+    services.second_factors.reset(name)
     printer.one({"user": name}, f"removed the second factor of {name}, who is signed out everywhere")
 
 
@@ -79,7 +81,7 @@ def _ask_password(*, from_stdin: bool) -> str:
     return asked
 
 
-def _user(user: UserRow) -> dict[str, Any]:
+def _user(user: User) -> dict[str, Any]:
     return {
         "user": user.name,
         "added_at": user.created_at,

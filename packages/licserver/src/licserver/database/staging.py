@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from licserver.database.bulk import BulkWriter
 from licserver.database.engine import WRITES, Database, hurry
 from licserver.database.hot_path.queries import Row
-from licserver.database.repositories.licenses import MOVING
+from licserver.database.repositories.subscriptions import IMPORT_LOCK
 from licserver.database.tables import activations, license_words, licenses
 from licserver.errors import Conflict
 
@@ -217,7 +217,7 @@ class Staging:
         """End what hangs on an ended subscription; last, so that others wait for a moment only."""
         if self._connection.dialect.name != "sqlite":
             hurry(self._connection)
-            self._connection.execute(select(func.pg_advisory_xact_lock(*MOVING)))
+            self._connection.execute(select(func.pg_advisory_xact_lock(*IMPORT_LOCK)))
         unsaid = select(_licenses.c.id).where(
             _licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None)
         )

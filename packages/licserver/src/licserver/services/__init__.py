@@ -1,44 +1,36 @@
-"""What a vendor can do, once, for the command line, the admin API, the console and whatever else offers it.
+"""What a vendor can do, once, for the command line, the admin API and the console.
 
-Each operation checks everything first, and then changes the books and the audit log in one transaction.
+Each operation checks everything first, then changes the data and the audit log in one transaction.
 """
 
-from licserver.domain.records import LicenseTerms
-from licserver.services.audit import AuditFilter
-from licserver.services.audit import History as _History
-from licserver.services.idempotency import IdempotencyConflictError, ReplayedError
-from licserver.services.idempotency import Receipts as _Receipts
-from licserver.services.issuing import ISSUE_BATCH
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from licserver.artifacts import open_artifacts
+from licserver.clock import Clock, system_clock
+from licserver.database.repositories import Repositories
+from licserver.database.schema import is_in_use, open_database
+from licserver.domain.records import SYSTEM, Actor, LicenseTerms
+from licserver.security.secrets_file import expects_database, note_database, open_vault
+from licserver.services.audit import AuditFilter, AuditService
+from licserver.services.context import Context
+from licserver.services.idempotency import IdempotencyConflictError, IdempotencyService, ReplayedError
 from licserver.services.license_lists import LicenseFilter
-from licserver.services.license_lists import Lists as _Lists
 from licserver.services.license_terms import MAX_INDEXED
+from licserver.services.licenses import ISSUE_BATCH, LicenseService
+from licserver.services.logins import LoginService
 from licserver.services.pagination import MAX_PAGE, Page, page_of
-from licserver.services.releases import MAX_CHANGELOG
-from licserver.services.retention import Keeping as _Keeping
-from licserver.services.second_factors import SecondFactors as _SecondFactors
-from licserver.services.statistics import Figures as _Figures
-from licserver.services.subscriptions import Subscriptions as _Subscriptions
-from licserver.services.tokens import Tokens as _Tokens
-from licserver.services.transfer import Moving as _Moving
-
-
-class Vendor(
-    _Lists, _Moving, _Keeping, _Subscriptions, _History, _Tokens, _SecondFactors, _Figures, _Receipts
-):
-    """The vendor's operations on one data folder; each kind has a room of its own.
-
-    Args:
-        settings: Which folder and which database.
-        clock: For the instants that are noted.
-        actor: Who acts, for the audit log; `acting_as` names somebody else.
-        new_database: Whether an empty database may be set up for secrets that belong to one (D-158).
-
-    Raises:
-        VaultError: when the secrets cannot be read, or are lost.
-        StoreError: when the database cannot be used.
-        SettingsError: when the bucket cannot be used as it is named.
-    """
-
+from licserver.services.products import ProductService
+from licserver.services.releases import MAX_CHANGELOG, ReleaseService
+from licserver.services.retention import RetentionService
+from licserver.services.second_factors import SecondFactorService
+from licserver.services.statistics import StatisticsService
+from licserver.services.subscriptions import SubscriptionService
+from licserver.services.tokens import TokenService
+from licserver.services.transfer import TransferService
+from licserver.services.users import UserService
+from licserver.settings import Settings
 
 __all__ = [
     "ISSUE_BATCH",
@@ -51,6 +43,93 @@ __all__ = [
     "LicenseTerms",
     "Page",
     "ReplayedError",
-    "Vendor",
+    "Services",
+    "open_services",
     "page_of",
 ]
+
+
+class Services:
+    """All services of an installation, for one acting user.
+
+    Args:
+        context: Shared by all of them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.settings = context.settings
+        self.vault = context.vault
+        self.database = context.database
+        self.artifacts = context.artifacts
+        self.actor = context.actor
+        self.repositories = context.repositories
+        self.products = ProductService(context)
+        self.releases = ReleaseService(context)
+        self.licenses = LicenseService(context)
+        self.subscriptions = SubscriptionService(context)
+        self.users = UserService(context)
+        self.logins = LoginService(context)
+        self.second_factors = SecondFactorService(context)
+        self.tokens = TokenService(context)
+        self.audit = AuditService(context)
+        self.statistics = StatisticsService(context)
+        self.retention = RetentionService(context)
+        self.transfer = TransferService(context)
+        self.idempotency = IdempotencyService(context)
+
+    def now(self) -> datetime:
+        """Return the current instant."""
+        return self.context.now()
+
+    def acting_as(self, actor: Actor) -> "Services":
+        """Return the same services for another actor; only the original is closed."""
+        return Services(self.context.acting_as(actor))
+
+    @contextmanager
+    def transaction(self) -> Iterator["Services"]:
+        """Run several operations in one transaction: all of them, or none when the block raises.
+
+        Yields:
+            Services bound to it. Nothing slow belongs into the block, such as storing a file: other writers
+            wait.
+        """
+        with self.context.transaction() as context:
+            yield Services(context)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+
+def open_services(
+    settings: Settings,
+    clock: Clock = system_clock,
+    actor: Actor = SYSTEM,
+    *,
+    new_database: bool = False,
+) -> Services:
+    """Open an installation; close the services when done.
+
+    Args:
+        settings: Name the data folder and the database.
+        clock: For stored instants.
+        actor: Named in the audit log.
+        new_database: Whether an empty database may be set up for secrets that belong to one (D-158).
+
+    Raises:
+        VaultError: when the secrets cannot be read, or are lost.
+        StoreError: when the database cannot be used.
+        SettingsError: when the bucket cannot be used as it is named.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    vault = open_vault(settings, lambda: is_in_use(settings.database))
+    expected = expects_database(settings, vault) and not new_database
+    database = open_database(settings.database, vault.fingerprint, expected=expected)
+    try:
+        note_database(settings, vault)
+        artifacts = open_artifacts(settings)
+    except BaseException:
+        database.close()
+        raise
+    return Services(Context(settings, vault, database, artifacts, clock, actor, Repositories(database)))

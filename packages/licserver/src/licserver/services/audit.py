@@ -7,8 +7,8 @@ from licserver.database.repositories.audit import Entry
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import WrongUse
-from licserver.services.base import Room
-from licserver.services.pagination import Page, check_limit, read_cursor, write_cursor, wrong_cursor
+from licserver.services.context import Context
+from licserver.services.pagination import Page, check_limit, cut_page, read_place
 
 
 class AuditFilter(NamedTuple):
@@ -17,8 +17,8 @@ class AuditFilter(NamedTuple):
     Args:
         object: Kind and id of what was changed.
         actor: Who changed it.
-        kind: By which way, where no actor is given.
-        name: Who, by whatever way, where no actor is given.
+        kind: Kind of the actor, where no actor is given.
+        name: Name of the actor, where no actor is given.
         since: Not older than this.
         until: Older than this.
     """
@@ -34,43 +34,40 @@ class AuditFilter(NamedTuple):
 _ALL = AuditFilter()
 
 
-class History(Room):
-    """What has been done."""
+class AuditService:
+    """Reads and writes the audit log."""
 
-    def note_alone(self, action: str, object_: tuple[str, str], **details: Any) -> None:
-        """Note what changes nothing in the books.
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
-        That somebody takes away what they hold, before it is handed out; or what was done to the secrets,
-        which lie elsewhere, once it is done.
+    def record(self, action: str, object_: tuple[str, str], **details: Any) -> None:
+        """Add a line about something that changes no row.
+
+        For data that is handed out, before it is handed out; and for changes of the secrets, which are not in
+        the database, once they are done.
 
         Args:
-            action: What.
-            object_: Kind and id of what is taken or changed.
-            details: For JSON; neither keys nor what is a customer's.
+            action: What was done.
+            object_: Kind and id of what is handed out or changed.
+            details: For JSON; neither keys nor personal data.
         """
-        with self._records.together() as books:
-            self._note(books, action, object_, **details)
+        with self._context.transaction() as tx:
+            tx.write_audit(action, object_, **details)
 
-    def audit(self, which: AuditFilter = _ALL, cursor: str | None = None, limit: int = 50) -> Page[Entry]:
-        """A page of the audit log, the newest line first.
+    def list_page(self, which: AuditFilter = _ALL, cursor: str | None = None, limit: int = 50) -> Page[Entry]:
+        """Return a page of the audit log, the newest line first.
 
         Raises:
-            WrongUse: for a filter that cannot be, or a cursor that is none of this list's.
+            WrongUse: for an invalid filter, or a cursor of another list.
         """
         check_limit(limit)
-        before: int | None = None
-        if cursor is not None:
-            match read_cursor(cursor):
-                case (int() as place,):
-                    before = place
-                case _:
-                    raise wrong_cursor()
+        place = read_place(cursor, int)
         kind, name = which.actor or (which.kind, which.name)
         named = [*(which.object or ()), *([name] if name is not None else [])]
         if not all(map(is_printable, named)):
-            raise WrongUse("who and what are named in one line of text")
-        found = self._records.audit_page(
-            before,
+            raise WrongUse("an actor or an object is named in one line of text")
+        found = self._context.repositories.audit.list_page(
+            place[0] if place else None,
             limit + 1,
             object_=which.object,
             kind=kind,
@@ -78,5 +75,4 @@ class History(Room):
             since=which.since,
             until=which.until,
         )
-        more = len(found) > limit
-        return Page(found[:limit], write_cursor([found[limit - 1].id]) if more else None)
+        return cut_page(found, limit, lambda last: [last.id])

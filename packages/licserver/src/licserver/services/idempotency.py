@@ -1,105 +1,123 @@
-"""What happens once: creations whose answers are kept for who asks again (D-93, D-130)."""
+"""Operations that happen once, and whose response is recorded for repeated requests (D-93, D-130)."""
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind
 from licserver.errors import Conflict, WrongUse
-from licserver.services.base import Room
+from licserver.services.context import Context
 
-ANSWERS_KEPT: Final = timedelta(days=1)
-"""For how long an answer is kept for who asks again."""
+if TYPE_CHECKING:
+    from licserver.services import Services
+
+RESPONSES_KEPT: Final = timedelta(days=1)
+"""For how long a response is kept."""
+
+Prepared = TypeVar("Prepared")
 
 
 class ReplayedError(Conflict):
-    """Somebody else was faster with the same receipt, and what came of it cannot be told."""
+    """Another request with the same key was faster, or the key's owner was removed."""
 
 
 class IdempotencyConflictError(Conflict):
-    """A receipt was used for another request within the last day."""
+    """The key was used for another request within the last day."""
 
 
-class Answer(NamedTuple):
-    """What was answered to a creation."""
+class Response(NamedTuple):
+    """A recorded response."""
 
     status: int
     body: bytes
 
 
-class Done(NamedTuple):
-    """What came of a creation.
+class Outcome(NamedTuple):
+    """The result of `run_once`.
 
     Args:
-        answer: The same, however often it is asked for.
-        before: Whether it was done by an earlier request.
+        response: The same for each repeated request.
+        is_replayed: Whether an earlier request did the work.
     """
 
-    answer: Answer
-    before: bool
+    response: Response
+    is_replayed: bool
 
 
-class Receipts(Room):
-    """Does things once."""
+class IdempotencyService:
+    """Finds and records responses."""
 
-    def once(self, receipt: IdempotencyKey, begin: Callable[[], Callable[[Self], Answer]]) -> Done:
-        """Do something and keep what is answered, in one transaction; if it was done before, give that.
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
-        Args:
-            receipt: Names what is to happen once.
-            begin: Does what takes long and may be in vain, and gives what is to happen in the transaction: a
-                function of the vendor for whom it holds (`together`).
+    def find(self, key: IdempotencyKey) -> Response | None:
+        """Find the response that was recorded within the last day.
 
         Raises:
-            SentOtherwise: when another request came with the same receipt.
-            AnsweredAlready: when the owner of the receipt is no more.
-            WrongUse: and whatever else is raised on the way; then nothing was done and nothing is kept.
+            IdempotencyConflictError: when the key was used for another request.
         """
-        told = self.recall(receipt)
-        if told is None:
-            try:
-                work = begin()
-                with self.together() as bound:
-                    answer = work(bound)
-                    bound.remember(receipt, answer)
-                    return Done(answer, before=False)
-            except WrongUse:
-                # Whoever was faster may have kept ours from being done by doing it: then that is the answer.
-                told = self.recall(receipt)
-                if told is None:
-                    raise
-        return Done(told, before=True)
-
-    def recall(self, receipt: IdempotencyKey) -> Answer | None:
-        """Find what was answered to a creation within the last day, if it was.
-
-        Raises:
-            SentOtherwise: when another request came with the same receipt.
-        """
-        found = self._records.answered(receipt, self._clock() - ANSWERS_KEPT)
+        since = self._context.now() - RESPONSES_KEPT
+        found = self._context.repositories.idempotency.find(key, since)
         if found is None:
             return None
-        if found.digest != receipt.digest:
+        if found.digest != key.digest:
             raise IdempotencyConflictError(
                 "this Idempotency-Key was used for another request within the last day"
             )
-        return Answer(found.status, self.vault.unlock(found.answer, _label(receipt)))
+        return Response(found.status, self._context.vault.unlock(found.answer, _label(key)))
 
-    def remember(self, receipt: IdempotencyKey, answer: Answer) -> None:
-        """Keep what is answered to a creation, in its transaction (`together`); sealed, as it may hold a key.
+    def record(self, key: IdempotencyKey, response: Response) -> None:
+        """Record a response, in the operation's transaction; encrypted, because it may hold a license key.
 
         Raises:
-            AnsweredAlready: when somebody else was faster; leave the transaction by it.
+            ReplayedError: when another request was faster. The transaction must not be committed.
         """
-        now = self._clock()
-        sealed = self.vault.lock(answer.body, _label(receipt))
-        if not self._records.remember(receipt, answer.status, sealed, now, now - ANSWERS_KEPT):
+        now = self._context.now()
+        encrypted = self._context.vault.lock(response.body, _label(key))
+        if not self._context.repositories.idempotency.add(
+            key, response.status, encrypted, now, now - RESPONSES_KEPT
+        ):
             raise ReplayedError(
-                "somebody else was at it at the same moment; look what there is before you try again"
+                "a request with this Idempotency-Key is in progress; look at what exists before you retry"
             )
 
 
-def _label(receipt: IdempotencyKey) -> bytes:
-    owner = b"user " if receipt.by is ActorKind.USER else b""  # a token's begins with its number
-    return owner + b"%d " % receipt.owner_id + receipt.key.encode()
+def run_once(
+    services: "Services",
+    key: IdempotencyKey,
+    prepare: Callable[[], Prepared],
+    operation: Callable[["Services", Prepared], Response],
+) -> Outcome:
+    """Run an operation and record its response in one transaction, unless it was done before.
+
+    Args:
+        services: On behalf of the acting user.
+        key: Identifies the operation.
+        prepare: Slow work before the transaction, such as storing a file; may be done in vain.
+        operation: Runs within the transaction, with services bound to it and what `prepare` returned.
+
+    Raises:
+        IdempotencyConflictError: when the key was used for another request.
+        ReplayedError: when another request with the key is faster, and its response cannot be found.
+        WrongUse: and whatever else is raised on the way; then nothing was done and nothing is recorded.
+    """
+    recorded = services.idempotency.find(key)
+    if recorded is None:
+        try:
+            prepared = prepare()
+            with services.transaction() as tx:
+                response = operation(tx, prepared)
+                tx.idempotency.record(key, response)
+            return Outcome(response, is_replayed=False)
+        except WrongUse:
+            # A faster request may have caused this by doing the same: then its response is the answer.
+            recorded = services.idempotency.find(key)
+            if recorded is None:
+                raise
+    return Outcome(recorded, is_replayed=True)
+
+
+def _label(key: IdempotencyKey) -> bytes:
+    owner = b"user " if key.by is ActorKind.USER else b""  # a token's label begins with its number
+    return owner + b"%d " % key.owner_id + key.key.encode()

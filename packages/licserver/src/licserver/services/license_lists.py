@@ -5,16 +5,16 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from licserver.database.repositories import license_search as ways
-from licserver.database.repositories.licenses import Activation, IssuedLicense
+from licserver.database.repositories.licenses import IssuedLicense
 from licserver.domain.decisions import has_key_shape, may_download, state_of
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain
-from licserver.domain.records import LicenseState, Product
+from licserver.domain.records import LicenseState, Product, Release
 from licserver.domain.search_words import terms_of
 from licserver.errors import WrongUse
-from licserver.services.license_terms import check_subscription
-from licserver.services.licenses import Licenses, has_id_shape
+from licserver.services.context import Context
+from licserver.services.license_terms import check_subscription, has_id_shape
 from licserver.services.pagination import Page, check_limit, read_cursor, write_cursor, wrong_cursor
-from licserver.services.releases import Releases
+from licserver.services.products import ProductService
 
 MAX_QUERY = 200
 """Characters of what is searched for."""
@@ -46,71 +46,38 @@ class LicenseFilter(NamedTuple):
 _ALL = LicenseFilter()
 
 
-class Lists(Licenses, Releases):
-    """What there is, a page at a time."""
+def search(context: Context, which: LicenseFilter, cursor: str | None, limit: int) -> Page[IssuedLicense]:
+    """Return a page of licenses; as `LicenseService.search`."""
+    return _page(context, _Ways(context).find(which), cursor, limit)
 
-    def find_licenses(
-        self, which: LicenseFilter = _ALL, cursor: str | None = None, limit: int = 50
-    ) -> Page[IssuedLicense]:
-        """A page of licenses: the latest first; by expiry, or by what was found, when that is asked for.
 
-        Args:
-            which: What must hold.
-            cursor: From the page before.
-            limit: How many at most, 1 to 200.
-
-        Raises:
-            Unknown: for an unknown product.
-            WrongUse: for a filter that cannot be, or a cursor that is none of this list's.
-        """
-        return self._page(self._ways(which), cursor, limit)
-
-    def who_may_download(
-        self, slug: str, version: str, cursor: str | None = None, limit: int = 50
-    ) -> Page[IssuedLicense]:
-        """A page of the licenses for which an update check would hand out a release's file, if it offered it.
-
-        Nobody, once the release is withdrawn.
-
-        Raises:
-            Unknown: for an unknown product or version.
-            WrongUse: for a cursor that is none of this list's.
-        """
-        release, product, now = self.release(slug, version), self.product(slug), self._clock()
-        if release.withdrawn_at is not None:
-            check_limit(limit)
-            return Page([], None)
-        way = ways.by_issue(lambda row: may_download(product, row, now), product_id=product.id)
-        return self._page([way], cursor, limit)
-
-    def activation_page(self, reference: str, cursor: str | None = None, limit: int = 50) -> Page[Activation]:
-        """A page of a license's activations, by domain and address.
-
-        Raises:
-            Unknown, WrongUse: as `license`; `WrongUse` also for a cursor that is none of this list's.
-        """
+def list_entitled(
+    context: Context, product: Product, release: Release, cursor: str | None, limit: int
+) -> Page[IssuedLicense]:
+    """Return a page of the licenses that permit a download; as `LicenseService.list_entitled`."""
+    now = context.now()
+    if release.withdrawn_at is not None:
         check_limit(limit)
-        after = None
-        if cursor is not None:
-            match read_cursor(cursor):
-                case (str() as domain, str() as ip):
-                    after = domain, ip
-                case _:
-                    raise wrong_cursor()
-        found = self._records.activation_page(self.license(reference).id, after, limit + 1)
-        more = len(found) > limit
-        return Page(found[:limit], write_cursor(found[limit - 1].environment) if more else None)
+        return Page([], None)
+    way = ways.by_issue(lambda row: may_download(product, row, now), product_id=product.id)
+    return _page(context, [way], cursor, limit)
 
-    def _page(self, along: list[ways.Way], cursor: str | None, limit: int) -> Page[IssuedLicense]:
-        check_limit(limit)
-        place = None if cursor is None else read_cursor(cursor)
-        if place is not None and not ways.fits(along, place):
-            raise wrong_cursor()
-        ids, end = self._records.find(along, place, limit)
-        return Page(self._records.licenses_of(ids), None if end is None else write_cursor(end))
 
-    def _ways(self, which: LicenseFilter) -> list[ways.Way]:
-        product = None if which.product is None else self.product(which.product)
+def _page(context: Context, along: list[ways.Way], cursor: str | None, limit: int) -> Page[IssuedLicense]:
+    check_limit(limit)
+    place = None if cursor is None else read_cursor(cursor)
+    if place is not None and not ways.fits(along, place):
+        raise wrong_cursor()
+    ids, end = context.repositories.license_search.find(along, place, limit)
+    return Page(context.repositories.licenses.find_all(ids), None if end is None else write_cursor(end))
+
+
+class _Ways:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def find(self, which: LicenseFilter) -> list[ways.Way]:
+        product = None if which.product is None else ProductService(self._context).get(which.product)
         if which.subscription is not None:
             check_subscription(which.subscription)
         keep = self._keep(which, product)
@@ -131,7 +98,7 @@ class Lists(Licenses, Releases):
 
     def _ways_to_expired(self, keep: ways.Keep) -> list[ways.Way]:
         """Along the days that have passed, and then what else may have ended."""
-        today = self._clock().date()
+        today = self._context.now().date()
 
         def by_subscription_alone(row: Any) -> bool:
             return (row.expires_on is None or row.expires_on > today) and keep(row)
@@ -146,7 +113,7 @@ class Lists(Licenses, Releases):
         if len(query) > MAX_QUERY or not is_printable(query):
             raise WrongUse(f"what is searched for must be one line of at most {MAX_QUERY} characters")
         if has_key_shape(query.upper()):
-            return [ways.by_id(self._license_id(query.upper()), keep)]
+            return [ways.by_id(self._context.vault.license_id(query.upper()), keep)]
         if has_id_shape(query.lower()):
             return [ways.by_id(bytes.fromhex(query), keep)]
         terms = terms_of(query)
@@ -165,7 +132,7 @@ class Lists(Licenses, Releases):
 
     def _keep(self, which: LicenseFilter, product: Product | None) -> ways.Keep:
         """Make the check of everything that the way itself does not see to."""
-        now = self._clock()
+        now = self._context.now()
         checks: list[Callable[[Any], bool]] = []
         if product is not None:
             checks.append(lambda row: row.product_id == product.id)

@@ -1,10 +1,11 @@
-"""What can be agreed about a license: checked here, however it is said."""
+"""Validation of license terms, wherever they come from."""
 
 import re
 from typing import Final
 
 from licserver.domain.environments import BadEntry, is_printable, parse_entry
 from licserver.errors import WrongUse
+from licserver.security.key_vault import ID_BYTES
 from licserver.security.redaction import mask
 
 MAX_INDEXED: Final = 255
@@ -20,46 +21,51 @@ _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _LINE_BREAKS: Final = {ord(char): None for char in "\t\r\n"}
 
 
+def has_id_shape(text: str) -> bool:
+    """Return whether `text` can be a license's id, as it is shown."""
+    return len(text) == 2 * ID_BYTES and all(char in "0123456789abcdef" for char in text)
+
+
 def is_text(text: str) -> bool:
-    """Tell whether `text` may be several lines of text: free of control characters but for line breaks."""
+    """Return whether `text` has no control characters other than tabs and line breaks."""
     return is_printable(text.translate(_LINE_BREAKS))
 
 
 def check_slots(slots: int | None) -> None:
-    """Refuse a number of slots that cannot be (D-07).
+    """Validate a number of slots (D-07).
 
     Raises:
-        WrongUse: saying what can.
+        WrongUse: naming what is valid.
     """
     if slots is not None and not 0 <= slots <= MAX_SLOTS:
         raise WrongUse("slots must be a whole number from 0, or unlimited")
 
 
 def check_lifetime(*, lifetime: bool, has_expiry: bool) -> None:
-    """Refuse a key that never expires on a day (D-10).
+    """Refuse a lifetime license with an expiry date (D-10).
 
     Raises:
-        WrongUse: when it would.
+        WrongUse: when it has both.
     """
     if lifetime and has_expiry:
         raise WrongUse("a key is either for a lifetime or expires on a date, not both")
 
 
 def check_subscription(subscription_id: str) -> None:
-    """Refuse what cannot be a subscription's id.
+    """Validate a subscription's id.
 
     Raises:
-        WrongUse: saying what can.
+        WrongUse: naming what is valid.
     """
     if not (subscription_id.strip() and is_printable(subscription_id)) or len(subscription_id) > MAX_INDEXED:
         raise WrongUse(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
 
 
 def read_email(text: str | None) -> str | None:
-    """Read a customer's address; a blank one is none.
+    """Validate a customer's e-mail address; None for a blank one.
 
     Raises:
-        WrongUse: when it is no address.
+        WrongUse: for an invalid address.
     """
     text = (text or "").strip()
     if not text:
@@ -70,24 +76,24 @@ def read_email(text: str | None) -> str | None:
 
 
 def read_note(text: str | None) -> str | None:
-    """Read a note; a blank one is none.
+    """Validate a note; None for a blank one.
 
     Raises:
-        WrongUse: when it is too long, or no text.
+        WrongUse: for one that is too long, or has control characters.
     """
     text = (text or "").strip()
     if not text:
         return None
     if len(text) > MAX_NOTE or not is_text(text):
         raise WrongUse(f"a note must be text of at most {MAX_NOTE} characters")
-    return mask(text)  # a whole key stands sealed in the books, or not at all
+    return mask(text)  # a key is stored encrypted, or not at all
 
 
 def read_entries(entries: tuple[str, ...], ipv6_prefix: int) -> tuple[str, ...]:
-    """Read an owner's allow-list into its canonical form, each entry once (D-04).
+    """Return an allow-list in canonical form, each entry once (D-04).
 
     Raises:
-        WrongUse: when one of them cannot be read, or there are too many.
+        WrongUse: for an invalid entry, or too many.
     """
     if len(entries) > MAX_ENTRIES:
         raise WrongUse(f"an allow-list has at most {MAX_ENTRIES} entries")

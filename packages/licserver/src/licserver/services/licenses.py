@@ -1,22 +1,48 @@
-"""Licenses that were issued: looked at, changed, revoked."""
+"""Licenses: issued, changed, revoked, and their slots freed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import date, datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
-from licserver.database.repositories.licenses import IssuedLicense
-from licserver.database.repositories.repository import Repositories
-from licserver.domain.decisions import has_key_shape
+from licserver.database.repositories.licenses import Activation, IssuedLicense, NewLicense
+from licserver.domain.decisions import draw_key, has_key_shape
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
-from licserver.domain.records import Environment
+from licserver.domain.records import Environment, LicenseTerms, Product
 from licserver.errors import Conflict, Unknown, WrongUse
-from licserver.security.key_vault import ID_BYTES
 from licserver.security.redaction import mask
+from licserver.services import license_lists as lists
 from licserver.services import license_terms
-from licserver.services.products import Products
+from licserver.services.context import Context
+from licserver.services.license_lists import LicenseFilter
+from licserver.services.pagination import Page, check_limit, cut_page, read_place
+from licserver.services.products import ProductService
+from licserver.services.releases import ReleaseService
 
-MAX_REASON = 500
+ISSUE_BATCH: Final = 10_000
+"""Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
+
+MAX_REASON: Final = 500
 """Characters of a reason."""
+
+_PERSONAL: Final = frozenset({"customer_email", "note"})
+"""The audit log records only that these changed, so that it holds no personal data (D-92)."""
+
+_ALL: Final = LicenseFilter()
+
+
+class ValidTerms(NamedTuple):
+    """Validated terms, for an existing product.
+
+    Args:
+        product: The product.
+        terms: As they are stored.
+        subscription_ended_at: For an imported license; for others the database knows.
+    """
+
+    product: Product
+    terms: LicenseTerms
+    subscription_ended_at: datetime | None = None
 
 
 class Changes(TypedDict, total=False):
@@ -31,229 +57,373 @@ class Changes(TypedDict, total=False):
     note: str | None
 
 
-def has_id_shape(text: str) -> bool:
-    """Tell whether `text` can be a license's id, as it is shown."""
-    return len(text) == 2 * ID_BYTES and all(char in "0123456789abcdef" for char in text)
+class LicenseService:
+    """Issues, finds and changes licenses.
 
+    Where a method takes a `reference`, it is a license key or a license's id (32 hexadecimal digits), and the
+    method raises `Unknown` when there is no such license (the message does not repeat a key), and `WrongUse`
+    when the reference can be neither.
+    """
 
-def _check_seen(found: IssuedLicense, seen: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse to write over what somebody else wrote since it was seen; the same wish twice is none."""
-    names = [name for name, value in seen.items() if getattr(found, name) not in (value, wanted.get(name))]
-    if names:
-        told = ", ".join(name.replace("_", " ") for name in names)
-        raise Conflict(
-            f"somebody else has changed this license meanwhile ({told}): compare, and send it again"
-        )
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._products = ProductService(context)
 
+    # --- issue --------------------------------------------------------------------------------
 
-_PERSONAL = frozenset({"customer_email", "note"})
-"""Of these the audit log says only that they changed: who forgets a customer need not look there (D-92)."""
+    def issue(self, slug: str, terms: LicenseTerms) -> tuple[IssuedLicense, str]:
+        """Issue one license.
 
-
-class Licenses(Products):
-    """What customers hold."""
-
-    def license(self, reference: str) -> IssuedLicense:
-        """One license, by its key or by its id (32 hexadecimal digits).
+        Returns:
+            The license, and its key.
 
         Raises:
-            Unknown: when there is none; the message does not repeat the key.
-            WrongUse: when the reference can be neither.
+            Unknown: for an unknown product.
+            WrongUse: for invalid terms.
         """
-        return self._license(self._records, reference)
+        key = draw_key()
+        new = self.prepare(self.validate(slug, terms), key)
+        with self._context.transaction() as tx:
+            _add(tx, [new], slug)
+            return LicenseService(tx).get(new.id.hex()), key
 
-    def licenses(self, slug: str | None = None) -> Iterator[IssuedLicense]:
-        """All licenses, or those of one product, by the instant of issue.
+    def issue_batches(self, slug: str, terms: LicenseTerms, count: int = 1) -> Iterator[list[str]]:
+        """Issue license keys, a batch at a time.
+
+        Returns:
+            Batches of keys; each is committed when it is returned. All checks are done before the first.
+
+        Raises:
+            Unknown, WrongUse: as `issue`.
+        """
+        if count < 1:
+            raise WrongUse("the count must be at least 1")
+        return self._issue_batches(self.validate(slug, terms), count)
+
+    def _issue_batches(self, valid: ValidTerms, count: int) -> Iterator[list[str]]:
+        for done in range(0, count, ISSUE_BATCH):
+            keys = [draw_key() for _ in range(min(ISSUE_BATCH, count - done))]
+            now = self._context.now()
+            with self._context.transaction() as tx:
+                _add(tx, [self.prepare(valid, key, now) for key in keys], valid.product.slug)
+            yield keys
+
+    def validate(self, slug: str, terms: LicenseTerms) -> ValidTerms:
+        """Validate terms.
+
+        Raises:
+            Unknown, WrongUse: as `issue`.
+        """
+        license_terms.check_lifetime(lifetime=terms.lifetime, has_expiry=terms.expires_on is not None)
+        license_terms.check_slots(terms.slots)
+        if terms.subscription_id is not None:
+            license_terms.check_subscription(terms.subscription_id)
+        product = self._products.get(slug)
+        terms = terms._replace(
+            allowed=license_terms.read_entries(terms.allowed, self._context.settings.ipv6_prefix),
+            customer_email=license_terms.read_email(terms.customer_email),
+            note=license_terms.read_note(terms.note),
+        )
+        return ValidTerms(product, terms)
+
+    def prepare(self, valid: ValidTerms, key: str, issued_at: datetime | None = None) -> NewLicense:
+        """Return the record of a license that is about to be issued; nothing is written.
+
+        Args:
+            valid: From `validate`.
+            key: Its key.
+            issued_at: When; now if None.
+        """
+        product, terms, ended_at = valid
+        return NewLicense(
+            id=self._context.vault.license_id(key),
+            sealed_key=self._context.vault.seal(key),
+            product_id=product.id,
+            product_name=product.name,
+            issued_at=issued_at or self._context.now(),
+            expires_on=terms.expires_on,
+            lifetime=terms.lifetime,
+            slots=terms.slots,
+            allowed=terms.allowed,
+            subscription_id=terms.subscription_id,
+            subscription_ended_at=ended_at,
+            support_until=terms.support_until,
+            customer_email=terms.customer_email,
+            note=terms.note,
+        )
+
+    # --- find ---------------------------------------------------------------------------------
+
+    def get(self, reference: str) -> IssuedLicense:
+        """Return one license."""
+        return _get(self._context, reference)
+
+    def list_all(self, slug: str | None = None) -> Iterator[IssuedLicense]:
+        """Return all licenses, or those of one product, by the instant of issue.
 
         Raises:
             Unknown: for an unknown product.
         """
-        return self._records.licenses(None if slug is None else self.product(slug).id)
+        product_id = None if slug is None else self._products.get(slug).id
+        return self._context.repositories.licenses.list_all(product_id)
 
-    def key(self, license_: IssuedLicense) -> str:
-        """Unseal a license's key, to show some of it (`rules.mask_key`); for all of it, `reveal`.
+    def search(
+        self, which: LicenseFilter = _ALL, cursor: str | None = None, limit: int = 50
+    ) -> Page[IssuedLicense]:
+        """Return a page of licenses: the latest first; by expiry or by what matches if searched for that.
+
+        Args:
+            which: What must match.
+            cursor: From the page before.
+            limit: How many at most, 1 to 200.
 
         Raises:
-            VaultError: when it was altered.
+            Unknown: for an unknown product.
+            WrongUse: for an invalid filter, or a cursor of another list.
         """
-        return self.vault.open(license_.sealed_key, license_.id)
+        return lists.search(self._context, which, cursor, limit)
+
+    def list_entitled(
+        self, slug: str, version: str, cursor: str | None = None, limit: int = 50
+    ) -> Page[IssuedLicense]:
+        """Return a page of the licenses that permit the download of a release, if update checks offered it.
+
+        None, once the release is withdrawn.
+
+        Raises:
+            Unknown: for an unknown product or version.
+            WrongUse: for a cursor of another list.
+        """
+        release = ReleaseService(self._context).get(slug, version)
+        return lists.list_entitled(self._context, self._products.get(slug), release, cursor, limit)
+
+    def list_activations(
+        self, reference: str, cursor: str | None = None, limit: int = 50
+    ) -> Page[Activation]:
+        """Return a page of a license's activations, by domain and address.
+
+        Raises:
+            WrongUse: also for a cursor of another list.
+        """
+        check_limit(limit)
+        after, license_id = read_place(cursor, str, str), self.get(reference).id
+        found = self._context.repositories.licenses.list_activations_page(license_id, after, limit + 1)
+        return cut_page(found, limit, lambda last: last.environment)
+
+    def list_all_activations(self, license_: IssuedLicense) -> list[tuple[Environment, datetime]]:
+        """Return a license's activations and when each took its slot."""
+        return self._context.repositories.licenses.list_activations(license_.id)
+
+    # --- keys ---------------------------------------------------------------------------------
+
+    def decrypt_key(self, license_: IssuedLicense) -> str:
+        """Return a license's key, to be masked (`decisions.mask_key`); `reveal` is audited.
+
+        Raises:
+            VaultError: when the stored key was altered.
+        """
+        return self._context.vault.open(license_.sealed_key, license_.id)
 
     def reveal(self, reference: str) -> str:
-        """Give a license's whole key, and note who wanted it.
+        """Return a license's whole key, and record who asked for it.
 
         Raises:
-            Unknown, WrongUse: as `license`.
-            VaultError: when it was altered.
+            VaultError: when the stored key was altered.
         """
-        with self._records.together() as books:
-            found = self._license(books, reference)
-            key = self.key(found)
-            self._note_license(books, "license.reveal", found)
+        with self._context.transaction() as tx:
+            found = _get(tx, reference)
+            key = self.decrypt_key(found)
+            tx.write_audit("license.reveal", _object(found))
         return key
 
-    def activations(self, license_: IssuedLicense) -> list[tuple[Environment, datetime]]:
-        """A license's activations with the instants at which they took their slots."""
-        return self._records.activations(license_.id)
+    # --- change -------------------------------------------------------------------------------
 
     def change(
         self, reference: str, *, was: Changes | None = None, **changes: Unpack[Changes]
     ) -> IssuedLicense:
-        """Change what is agreed; what is not named stays.
+        """Change terms; what is not named stays.
 
         Args:
             reference: Which license.
-            was: What the one who changes it had seen, where that matters.
-            changes: What is to be.
+            was: What the user saw before changing it, if that matters.
+            changes: The new values.
 
         Raises:
-            Unknown, WrongUse: as `license`; `WrongUse` also for terms that cannot be.
-            Conflict: when somebody else has changed meanwhile what `was` tells; nothing is changed then.
+            WrongUse: also for invalid terms.
+            Conflict: when a value in `was` has changed meanwhile; then nothing is changed.
         """
         wanted, seen = self._read_changes(changes), self._read_changes(was or {})
-        with self._records.together() as books:
-            found = self._license(books, reference, locked=True)
-            _check_seen(found, seen, wanted)
+        with self._context.transaction() as tx:
+            found = _get(tx, reference, locked=True)
+            _check_unchanged(found, seen, wanted)
             expires_on = wanted.get("expires_on", found.expires_on)
             license_terms.check_lifetime(
                 lifetime=wanted.get("lifetime", found.lifetime), has_expiry=expires_on is not None
             )
             new = {name: value for name, value in wanted.items() if value != getattr(found, name)}
             if new:
-                books.edit(found, **new)
-                told = {
+                tx.repositories.licenses.change(found, **new)
+                details = {
                     name: "changed" if name in _PERSONAL else [getattr(found, name), value]
                     for name, value in new.items()
                 }
-                self._note_license(books, "license.change", found, **told)
-        return self.license(reference)
+                tx.write_audit("license.change", _object(found), **details)
+        return self.get(reference)
 
     def allow(self, reference: str, entry: str) -> IssuedLicense:
-        """Add an owner's entry to a license; it takes no slot (D-04).
+        """Add an entry to a license's allow-list; it takes no slot (D-04).
 
         Raises:
-            Unknown, WrongUse: as `license`; `WrongUse` also when the entry cannot be read.
+            WrongUse: also for an invalid entry.
         """
-        (read,) = license_terms.read_entries((entry,), self.settings.ipv6_prefix)
+        (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
         return self._change_allowed(reference, lambda held: (*held, read) if read not in held else held)
 
     def disallow(self, reference: str, entry: str) -> IssuedLicense:
-        """Take an owner's entry back; what uses the license by it needs a slot from now on.
+        """Remove an entry from the allow-list; an environment that matched it needs a slot from now on.
 
         Raises:
-            Unknown, WrongUse: as `license`; `Unknown` also when there is no such entry.
+            Unknown: also when there is no such entry.
+            WrongUse: also for an invalid entry.
         """
-        (read,) = license_terms.read_entries((entry,), self.settings.ipv6_prefix)
+        (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
 
-        def without(held: tuple[str, ...]) -> tuple[str, ...]:
+        def remove(held: tuple[str, ...]) -> tuple[str, ...]:
             if read not in held:
                 raise Unknown(f"{entry!r} is not in this license's allow-list")
             return tuple(one for one in held if one != read)
 
-        return self._change_allowed(reference, without)
+        return self._change_allowed(reference, remove)
 
     def revoke(self, reference: str, reason: str | None = None) -> IssuedLicense:
         """Revoke a license; one that is revoked already stays as it is.
 
         Raises:
-            Unknown, WrongUse: as `license`; `WrongUse` also for a reason that is no line of text.
+            WrongUse: also for a reason that is not one line of text.
         """
         if reason is not None and (not is_printable(reason) or len(reason) > MAX_REASON):
             raise WrongUse(f"a reason must be one line of text of at most {MAX_REASON} characters")
-        reason = (
-            None if reason is None else mask(reason)
-        )  # a whole key stands sealed in the books, or not at all
-        with self._records.together() as books:
-            found = self._license(books, reference, locked=True)
+        reason = None if reason is None else mask(reason)  # a key is stored encrypted, or not at all
+        with self._context.transaction() as tx:
+            found = _get(tx, reference, locked=True)
             if found.revoked_at is None:
-                books.revoke(found.id, reason, self._clock())
-                self._note_license(books, "license.revoke", found, reason=reason)
-        return self.license(reference)
+                tx.repositories.licenses.revoke(found.id, reason, tx.now())
+                tx.write_audit("license.revoke", _object(found), reason=reason)
+        return self.get(reference)
 
     def reinstate(self, reference: str) -> IssuedLicense:
-        """Take a revocation back; a license that is not revoked stays as it is.
-
-        Raises:
-            Unknown, WrongUse: as `license`.
-        """
-        with self._records.together() as books:
-            found = self._license(books, reference, locked=True)
+        """Undo a revocation; a license that is not revoked stays as it is."""
+        with self._context.transaction() as tx:
+            found = _get(tx, reference, locked=True)
             if found.revoked_at is not None:
-                books.reinstate(found.id)
-                self._note_license(books, "license.reinstate", found, was=found.revoked_reason)
-        return self.license(reference)
+                tx.repositories.licenses.reinstate(found.id)
+                tx.write_audit("license.reinstate", _object(found), was=found.revoked_reason)
+        return self.get(reference)
+
+    # --- slots --------------------------------------------------------------------------------
 
     def deactivate(self, reference: str, domain_or_ip: str) -> int:
-        """Free the slots of a domain or of an address.
-
-        Returns:
-            How many slots were freed.
+        """Free the slots of a domain or an address; return how many were freed.
 
         Raises:
-            Unknown: when there is no such license, or no such activation.
-            WrongUse: when it can be neither.
+            Unknown: also when there is no such activation.
+            WrongUse: also when it is neither a domain nor an address.
         """
         try:
             domain = normalise_domain(domain_or_ip)
         except BadDomain as problem:
             raise WrongUse(f"a domain {problem}") from None
         address = parse_ip(domain_or_ip.strip())
-        ip = None if address is None else normalise_ip(address, self.settings.ipv6_prefix)
-        with self._records.together() as books:
-            found = self._license(books, reference)
-            freed = books.deactivate(found.id, domain, ip)
+        ip = None if address is None else normalise_ip(address, self._context.settings.ipv6_prefix)
+        with self._context.transaction() as tx:
+            found = _get(tx, reference)
+            freed = tx.repositories.licenses.deactivate(found.id, domain, ip)
             if freed == 0:
                 raise Unknown(
                     f"{domain_or_ip!r} is not activated for this license; "
                     "`licserver license show` lists what is"
                 )
-            self._note_license(books, "license.deactivate", found, environment=domain, freed=freed)
+            tx.write_audit("license.deactivate", _object(found), environment=domain, freed=freed)
         return freed
 
-    def free(self, reference: str, environment: Environment) -> None:
+    def free_slot(self, reference: str, environment: Environment) -> None:
         """Free one slot, and no other of the same domain or address.
 
         Raises:
-            Unknown: when there is no such license, or no such activation (any more).
-            WrongUse: when the reference can be neither a key nor an id.
+            Unknown: also when there is no such activation (any more).
         """
-        with self._records.together() as books:
-            found = self._license(books, reference)
-            if not (all(map(is_printable, environment)) and books.free(found.id, environment)):
-                raise Unknown("this activation is not there any more; somebody else may have freed it")
-            self._note_license(books, "license.deactivate", found, environment=" ".join(environment), freed=1)
+        with self._context.transaction() as tx:
+            found = _get(tx, reference)
+            if not (
+                all(map(is_printable, environment))
+                and tx.repositories.licenses.remove_activation(found.id, environment)
+            ):
+                raise Unknown("this activation does not exist any more; it may have been freed already")
+            tx.write_audit("license.deactivate", _object(found), environment=" ".join(environment), freed=1)
+
+    # --- details ------------------------------------------------------------------------------
 
     def _read_changes(self, changes: Changes) -> dict[str, Any]:
         wanted: dict[str, Any] = {**changes}
         if "slots" in wanted:
             license_terms.check_slots(wanted["slots"])
         if "allowed" in wanted:
-            wanted["allowed"] = license_terms.read_entries(wanted["allowed"], self.settings.ipv6_prefix)
+            wanted["allowed"] = license_terms.read_entries(
+                wanted["allowed"], self._context.settings.ipv6_prefix
+            )
         if "customer_email" in wanted:
             wanted["customer_email"] = license_terms.read_email(wanted["customer_email"])
         if "note" in wanted:
             wanted["note"] = license_terms.read_note(wanted["note"])
         return wanted
 
-    def _change_allowed(self, reference: str, edit: Any) -> IssuedLicense:
-        with self.together() as bound:
-            found = bound._license(bound._records, reference, locked=True)  # noqa: SLF001 - our own
-            return bound.change(reference, allowed=edit(found.allowed))
+    def _change_allowed(
+        self, reference: str, edit: Callable[[tuple[str, ...]], tuple[str, ...]]
+    ) -> IssuedLicense:
+        with self._context.transaction() as tx:
+            found = _get(tx, reference, locked=True)
+            return LicenseService(tx).change(reference, allowed=edit(found.allowed))
 
-    def _license(self, books: Repositories, reference: str, *, locked: bool = False) -> IssuedLicense:
-        found = books.license(self._license_id(reference), locked=locked)
-        if found is None:
-            raise Unknown("there is no such license; `licserver license list` shows the ids of all")
-        return found
 
-    def _license_id(self, reference: str) -> bytes:
-        text = reference.strip()
-        if has_id_shape(text):
-            return bytes.fromhex(text)
-        if not has_key_shape(text):
-            raise WrongUse(
-                "this has not the shape of a license key, CP- and five groups of six, nor of a license id"
-            )
-        return self.vault.license_id(text)
+def _get(context: Context, reference: str, *, locked: bool = False) -> IssuedLicense:
+    found = context.repositories.licenses.find(_read_reference(context, reference), locked=locked)
+    if found is None:
+        raise Unknown("there is no such license; `licserver license list` shows the ids of all")
+    return found
 
-    def _note_license(self, books: Repositories, action: str, found: IssuedLicense, **details: Any) -> None:
-        self._note(books, action, ("license", found.id.hex()), **details)
+
+def _read_reference(context: Context, reference: str) -> bytes:
+    text = reference.strip()
+    if license_terms.has_id_shape(text):
+        return bytes.fromhex(text)
+    if not has_key_shape(text):
+        raise WrongUse(
+            "this has not the shape of a license key, CP- and five groups of six, nor of a license id"
+        )
+    return context.vault.license_id(text)
+
+
+def _object(found: IssuedLicense) -> tuple[str, str]:
+    return "license", found.id.hex()
+
+
+def _add(tx: Context, new: list[NewLicense], slug: str) -> None:
+    """Write new licenses, and one line of the audit log: one for each of a million would bury the others."""
+    object_ = ("license", new[0].id.hex()) if len(new) == 1 else ("product", slug)
+    # Read here, within the transaction: a subscription may have ended a moment ago (D-09).
+    subscriptions = sorted({one.subscription_id for one in new if one.subscription_id is not None})
+    ends = {one: tx.repositories.subscriptions.lock(one) for one in subscriptions}
+    if ends:
+        new = [replace(one, subscription_ended_at=ends.get(one.subscription_id or "")) for one in new]
+    tx.repositories.licenses.add_all(new)
+    tx.write_audit("license.issue", object_, product=slug, count=len(new))
+
+
+def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuse to overwrite what somebody else changed since it was seen, unless both want the same."""
+    names = [name for name, value in seen.items() if getattr(found, name) not in (value, wanted.get(name))]
+    if names:
+        changed = ", ".join(name.replace("_", " ") for name in names)
+        raise Conflict(
+            f"somebody else has changed this license meanwhile ({changed}): compare, and send it again"
+        )

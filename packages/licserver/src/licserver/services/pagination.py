@@ -1,4 +1,4 @@
-"""Lists a page at a time, and the words that say where the next page begins."""
+"""Pages of lists, and the cursors that mark where the next page begins."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -10,7 +10,7 @@ from licserver.domain.environments import is_printable
 from licserver.errors import WrongUse
 
 MAX_PAGE: Final = 200
-"""Things on a page."""
+"""Items on a page."""
 
 _MAX_CURSOR: Final = 2_000
 
@@ -18,9 +18,9 @@ Item = TypeVar("Item")
 
 
 class Page(NamedTuple, Generic[Item]):
-    """A page of a list; `cursor` says where the next one begins, and is None at the end.
+    """A page of a list; `cursor` marks where the next one begins, and is None at the end.
 
-    A page may hold fewer than were asked for and not be the last: only the cursor tells.
+    A page may hold fewer items than requested and not be the last: only the cursor tells.
     """
 
     items: list[Item]
@@ -28,41 +28,51 @@ class Page(NamedTuple, Generic[Item]):
 
 
 def page_of(items: Sequence[Item], name: Callable[[Item], str], cursor: str | None, limit: int) -> Page[Item]:
-    """Cut a page out of a short list that is there as a whole.
+    """Return a page of a short list that is loaded as a whole.
 
     Args:
         items: In their order.
-        name: Tells them apart.
+        name: Returns the unique name of an item.
         cursor: From the page before.
         limit: How many at most.
 
     Raises:
-        WrongUse: for a cursor that is none of this list's.
+        WrongUse: for a cursor of another list.
     """
     check_limit(limit)
-    first = 0
-    if cursor is not None:
-        place, names = read_cursor(cursor), [name(one) for one in items]
-        if len(place) != 1 or place[0] not in names:
+    place, first = read_place(cursor, str), 0
+    if place is not None:
+        names = [name(one) for one in items]
+        if place[0] not in names:
             raise wrong_cursor()
         first = names.index(place[0]) + 1
-    found = list(items[first : first + limit])
-    more = first + limit < len(items)
-    return Page(found, write_cursor([name(found[-1])]) if more else None)
+    return cut_page(items[first : first + limit + 1], limit, lambda last: [name(last)])
+
+
+def cut_page(found: Sequence[Item], limit: int, place: Callable[[Item], Sequence[Any]]) -> Page[Item]:
+    """Return a page of what was found with one item more than the limit.
+
+    Args:
+        found: Up to `limit` + 1 items.
+        limit: How many at most.
+        place: Returns where in the order an item is.
+    """
+    items = list(found[:limit])
+    return Page(items, write_cursor(place(items[-1])) if len(found) > limit else None)
 
 
 def check_limit(limit: int) -> None:
     """Refuse a page that is too large.
 
     Raises:
-        WrongUse: saying what can be.
+        WrongUse: naming the limits.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise WrongUse(f"limit must be between 1 and {MAX_PAGE}")
 
 
 def write_cursor(place: Sequence[Any]) -> str:
-    """Put a place into a word that can stand in an address; it holds nothing that is secret.
+    """Encode a place for a URL; it holds nothing secret.
 
     Args:
         place: Whole numbers, text, bytes, days and instants.
@@ -71,11 +81,25 @@ def write_cursor(place: Sequence[Any]) -> str:
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_cursor(cursor: str) -> tuple[Any, ...]:
-    """Read a place again; who uses it checks that it is one of this list.
+def read_place(cursor: str | None, *types: type) -> tuple[Any, ...] | None:
+    """Decode a cursor whose place has values of these types; None for the first page.
 
     Raises:
-        WrongUse: when it is none of ours.
+        WrongUse: for a cursor of another list.
+    """
+    if cursor is None:
+        return None
+    place = read_cursor(cursor)
+    if [type(value) for value in place] != [*types]:
+        raise wrong_cursor()
+    return place
+
+
+def read_cursor(cursor: str) -> tuple[Any, ...]:
+    """Decode a cursor; the caller checks that its values fit the list.
+
+    Raises:
+        WrongUse: when it is not one of ours.
     """
     if len(cursor) > _MAX_CURSOR:
         raise wrong_cursor()
@@ -87,7 +111,7 @@ def read_cursor(cursor: str) -> tuple[Any, ...]:
 
 
 def wrong_cursor() -> WrongUse:
-    """Make the complaint about a cursor that was not given for this list."""
+    """Return the error for a cursor of another list."""
     return WrongUse("this cursor was not given for this list; begin without one")
 
 

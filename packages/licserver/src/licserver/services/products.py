@@ -2,21 +2,23 @@
 
 from typing import Any
 
-from licserver.database.repositories.repository import Repositories
 from licserver.domain.decisions import has_slug_shape
 from licserver.domain.environments import is_printable
 from licserver.domain.records import EnvironmentPolicy, Product
 from licserver.errors import Conflict, Unknown, WrongUse
-from licserver.services.base import Room
+from licserver.services.context import Context
 
 MAX_PRODUCT_NAME = 200
 """Characters of a product's name."""
 
 
-class Products(Room):
-    """What is sold."""
+class ProductService:
+    """Adds, changes and lists products."""
 
-    def add_product(
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def add(
         self,
         slug: str,
         name: str,
@@ -27,39 +29,38 @@ class Products(Room):
         """Add a product.
 
         Raises:
-            WrongUse: for a slug or a name that cannot be.
+            WrongUse: for an invalid slug or name.
             Conflict: for a slug that is taken.
         """
         if not has_slug_shape(slug):
             raise WrongUse(
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
             )
-        name = _checked_name(name)
-        with self._records.together() as books:
-            if not books.add_product(
-                slug, name, policy, self._clock(), has_support_policy=has_support_policy
+        name = _check_name(name)
+        with self._context.transaction() as tx:
+            if not tx.repositories.products.add(
+                slug, name, policy, tx.now(), has_support_policy=has_support_policy
             ):
                 raise Conflict(f"there is a product {slug!r} already")
-            self._note(
-                books,
+            tx.write_audit(
                 "product.add",
                 ("product", slug),
                 name=name,
                 environment=policy.value,
                 support_policy=has_support_policy,
             )
-        return self.product(slug)
+        return self.get(slug)
 
-    def rename_product(self, slug: str, name: str) -> Product:
-        """Change a product's name for update-check; licenses keep the name they were issued with (D-12).
+    def rename(self, slug: str, name: str) -> Product:
+        """Change the name that update checks return; licenses keep the one they were issued with (D-12).
 
         Raises:
             Unknown: for an unknown slug.
-            WrongUse: for a name that cannot be.
+            WrongUse: for an invalid name.
         """
-        return self.change_product(slug, name=_checked_name(name))
+        return self.change(slug, name=_check_name(name))
 
-    def change_product(
+    def change(
         self,
         slug: str,
         *,
@@ -67,62 +68,54 @@ class Products(Room):
         policy: EnvironmentPolicy | None = None,
         has_support_policy: bool | None = None,
     ) -> Product:
-        """Change what is said of a product; what is None stays.
+        """Change a product; what is None stays.
 
         Raises:
             Unknown: for an unknown slug.
-            WrongUse: for a name that cannot be.
+            WrongUse: for an invalid name.
         """
         wanted: dict[str, Any] = {
-            "name": None if name is None else _checked_name(name),
-            "environment": policy,
+            "name": None if name is None else _check_name(name),
+            "environment": None if policy is None else policy.value,
             "support_policy": has_support_policy,
         }
-        with self._records.together() as books:  # what is told as the old value must still be that
-            before = self._product(books, slug)
+        columns = {"environment": "environment_policy", "support_policy": "has_support_policy"}
+        with self._context.transaction() as tx:  # the audit log's old value must be the one replaced
+            before = ProductService(tx).get(slug)
             held = {
                 "name": before.name,
-                "environment": before.policy,
+                "environment": before.policy.value,
                 "support_policy": before.has_support_policy,
             }
             new = {label: value for label, value in wanted.items() if value not in (None, held[label])}
             if new:
-                books.change_product(
-                    slug,
-                    new.get("name"),
-                    new.get("environment"),
-                    has_support_policy=new.get("support_policy"),
+                tx.repositories.products.change(
+                    slug, **{columns.get(label, label): value for label, value in new.items()}
                 )
-                told = {label: [held[label], value] for label, value in new.items()}
-                self._note(books, "product.change", ("product", slug), **told)
-        return self.product(slug)
+                changes = {label: [held[label], value] for label, value in new.items()}
+                tx.write_audit("product.change", ("product", slug), **changes)
+        return self.get(slug)
 
-    def products(self) -> list[Product]:
-        """All products, by slug."""
-        return self._records.products()
+    def list_all(self) -> list[Product]:
+        """Return all products, by slug."""
+        return self._context.repositories.products.list_all()
 
-    def product(self, slug: str) -> Product:
-        """One product.
+    def get(self, slug: str) -> Product:
+        """Return one product.
 
         Raises:
             Unknown: for an unknown slug.
         """
-        return self._product(self._records, slug)
-
-    def _product(self, books: Repositories, slug: str) -> Product:
-        # What is no slug is not asked for: it may not even be text that a database takes.
-        product = books.product(slug) if has_slug_shape(slug) else None
+        # An invalid slug is not looked up: it may contain what a database does not accept as text.
+        product = self._context.repositories.products.find(slug) if has_slug_shape(slug) else None
         if product is None:
-            raise self._no_product(slug)
+            known = ", ".join(product.slug for product in self.list_all()[:10])
+            hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"
+            raise Unknown(f"there is no product {slug!r}; {hint}")
         return product
 
-    def _no_product(self, slug: str) -> Unknown:
-        known = ", ".join(product.slug for product in self._records.products()[:10])
-        hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"
-        return Unknown(f"there is no product {slug!r}; {hint}")
 
-
-def _checked_name(name: str) -> str:
+def _check_name(name: str) -> str:
     name = name.strip()
     if not name or not is_printable(name) or len(name) > MAX_PRODUCT_NAME:
         raise WrongUse(f"a product's name must be one line of text of at most {MAX_PRODUCT_NAME} characters")

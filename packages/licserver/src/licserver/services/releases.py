@@ -1,24 +1,24 @@
-"""Releases: files under a version, published once and for all."""
+"""Releases: files published under a version, which never change."""
 
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from licserver.database.repositories.repository import Repositories
 from licserver.domain.changelogs import clean
 from licserver.domain.decisions import parse_version, version_key
 from licserver.domain.records import Artifact, Product, Release
 from licserver.errors import Conflict, Unknown, WrongUse
 from licserver.protocol.release_manifests import Manifest, Sealer
 from licserver.security.private_files import checked_file, digest_of
+from licserver.services.context import Context
 from licserver.services.license_terms import MAX_INDEXED, is_text
-from licserver.services.products import Products
+from licserver.services.products import ProductService
 
 MAX_CHANGELOG: Final = 200_000
 """Characters of a changelog; every update check carries it."""
 
 
-class Staged(NamedTuple):
-    """A release that only the books have to learn of."""
+class StagedRelease(NamedTuple):
+    """A release whose file is stored, and that the database does not have yet."""
 
     product: Product
     version: str
@@ -27,8 +27,12 @@ class Staged(NamedTuple):
     document: str | None
 
 
-class Releases(Products):
-    """What customers download."""
+class ReleaseService:
+    """Publishes, withdraws and lists releases."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._products = ProductService(context)
 
     def publish(
         self,
@@ -40,29 +44,29 @@ class Releases(Products):
         *,
         file_name: str | None = None,
     ) -> Release:
-        """Publish a file as a version of a product; of the changelog, what is harmless (D-65).
+        """Publish a file as a version of a product.
 
-        The file is copied first and named in the books last, together with its manifest: a crash between
-        leaves no release.
+        The file is stored first and the database written last, together with the manifest: a crash between
+        the two leaves no release.
 
         Args:
             slug: The product.
             version: By PEP 440 (D-23).
-            file: Whatever customers are to get.
-            changelog: Plain text or basic HTML.
+            file: What customers download.
+            changelog: Plain text or basic HTML, from which everything unsafe is removed (D-65).
             seal: Makes the signed manifest; None leaves the release unsigned (D-67).
-            file_name: What customers will see the file called, checked (`files.checked_name`); its own
-                name unless given.
+            file_name: The name that customers see, checked (`private_files.checked_name`); that of `file` if
+                None.
 
         Raises:
             Unknown: for an unknown product.
             Conflict: for a version that is published already.
-            WrongUse: for a version that cannot be read (D-23), a file that is none, a changelog that is
-                too long, or a manifest of another file.
-            OSError: when the file cannot be read, or the copy not be written.
-            ArtifactsError: when the bucket does not take it.
+            WrongUse: for an invalid version, a path that is no file, a changelog that is too long, or a
+                manifest of another file.
+            OSError: when the file cannot be read, or its copy not be written.
+            ArtifactsError: when the bucket does not accept it.
         """
-        return self.add_release(self.stage(slug, version, file, changelog, seal, file_name=file_name))
+        return self.add(self.stage(slug, version, file, changelog, seal, file_name=file_name))
 
     def stage(
         self,
@@ -73,35 +77,35 @@ class Releases(Products):
         seal: Sealer | None = None,
         *,
         file_name: str | None = None,
-    ) -> Staged:
-        """Do all of `publish` but the last step: the file is stored, and no book names it yet.
+    ) -> StagedRelease:
+        """Do the slow part of `publish`, outside of any transaction: check everything and store the file.
 
-        Args and raises: as `publish`. What takes long is done here, outside of any transaction.
+        Args and raises: as `publish`.
         """
-        product, version, changelog = self.check_release(slug, version, changelog)
+        product, version, changelog = self.check(slug, version, changelog)
         document = None
-        if seal is not None:  # before anything is stored: a manifest of another file is the vendor's slip
+        if seal is not None:  # before anything is stored: it may be a manifest of another file
             size, sha256 = digest_of(checked_file(file))
-            document = seal(self._to_be_said(slug, version, size, sha256)).document
-        artifact = self._store_artifact(file, file_name)
+            document = seal(self._describe(slug, version, size, sha256)).document
+        with checked_file(file).open("rb") as source:
+            artifact = self._context.artifacts.store(source, file_name or file.name)
         if seal is not None and artifact.sha256 != sha256:
             raise WrongUse(f"{file} changed while it was published; publish it again")
-        return Staged(product, version, changelog, artifact, document)
+        return StagedRelease(product, version, changelog, artifact, document)
 
-    def check_release(self, slug: str, version: str, changelog: str = "") -> tuple[Product, str, str]:
-        """Check what can be checked before the file has come.
+    def check(self, slug: str, version: str, changelog: str = "") -> tuple[Product, str, str]:
+        """Check what can be checked before the file arrives.
 
         Returns:
-            The product, the version as it will be published, and what of the changelog is kept.
+            The product, the version and the changelog as they will be published.
 
         Raises:
             Unknown, Conflict, WrongUse: as `publish`.
         """
-        product = self.product(slug)
+        product = self._products.get(slug)
         version = version.strip()
-        key = self._version_key(version)
-        if any(self._version_key(known.version) == key for known in self._records.releases(product.id)):
-            raise self._published_already(slug, version)
+        if self._context.repositories.releases.find(product.id, _version_key(version)) is not None:
+            raise _published_already(slug, version)
         changelog = clean(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
         if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
             raise WrongUse(f"the changelog is longer than {MAX_CHANGELOG} characters")
@@ -109,104 +113,100 @@ class Releases(Products):
             raise WrongUse("the changelog must not contain control characters")
         return product, version, changelog
 
-    def renew_manifest(self, slug: str, version: str, seal: Sealer) -> Release:
-        """Give a release a manifest that is good for longer, or its first one; its file stays as it is.
+    def add(self, staged: StagedRelease) -> Release:
+        """Do the last step of `publish`.
 
-        Running servers tell it with their very next update check.
+        Raises:
+            Conflict: when the version was published meanwhile.
+        """
+        product, version, changelog, artifact, document = staged
+        with self._context.transaction() as tx:
+            if not tx.repositories.releases.add(
+                product.id, version, _version_key(version), changelog, artifact, tx.now(), document
+            ):
+                raise _published_already(product.slug, version)
+            tx.write_audit(
+                "release.publish",
+                _object(product.slug, version),
+                file=artifact.file_name,
+                size=artifact.size,
+                sha256=artifact.sha256,
+                signed=document is not None,
+            )
+        return self.get(product.slug, version)
+
+    def renew_manifest(self, slug: str, version: str, seal: Sealer) -> Release:
+        """Give a release a manifest that expires later, or its first one; its file stays as it is.
+
+        Running servers return it from the very next update check on.
 
         Raises:
             Unknown: for an unknown product or version.
             WrongUse: for one that is withdrawn, or a manifest of another file.
         """
-        release = self.release(slug, version)
+        release = self.get(slug, version)
         if release.withdrawn_at is not None:
-            raise WrongUse(f"{slug} {release.version} is withdrawn and offered no more")
+            raise WrongUse(f"{slug} {release.version} is withdrawn and not offered any more")
         artifact = release.artifact
-        signed = seal(self._to_be_said(slug, release.version, artifact.size, artifact.sha256))
-        with self._records.together() as books:
-            books.renew_manifest(release, signed.document, self._clock())
-            self._note_release(books, "release.renew", slug, release.version, signed_by=signed.key_ids)
-        return self.release(slug, version)
+        signed = seal(self._describe(slug, release.version, artifact.size, artifact.sha256))
+        with self._context.transaction() as tx:
+            tx.repositories.releases.renew_manifest(release, signed.document, tx.now())
+            tx.write_audit("release.renew", _object(slug, release.version), signed_by=signed.key_ids)
+        return self.get(slug, version)
 
     def withdraw(self, slug: str, version: str) -> Release:
-        """Take a release back: it is offered no more, and links to it are dead (D-33).
+        """Withdraw a release: it is not offered any more, and links to it stop working (D-33).
 
         One that is withdrawn already keeps its first date.
 
         Raises:
             Unknown: for an unknown product or version.
         """
-        release = self.release(slug, version)
+        release = self.get(slug, version)
         if release.withdrawn_at is None:
-            with self._records.together() as books:
-                books.withdraw_release(release.product_id, self._version_key(version), self._clock())
-                self._note_release(books, "release.withdraw", slug, release.version)
-        return self.release(slug, version)
+            with self._context.transaction() as tx:
+                tx.repositories.releases.withdraw(release, tx.now())
+                tx.write_audit("release.withdraw", _object(slug, release.version))
+        return self.get(slug, version)
 
-    def releases(self, slug: str) -> list[Release]:
-        """A product's releases, in the order of publication.
+    def list_all(self, slug: str) -> list[Release]:
+        """Return a product's releases, in the order of publication.
 
         Raises:
             Unknown: for an unknown product.
         """
-        return self._records.releases(self.product(slug).id)
+        return self._context.repositories.releases.list_all(self._products.get(slug).id)
 
-    def release(self, slug: str, version: str) -> Release:
-        """One of a product's releases.
+    def get(self, slug: str, version: str) -> Release:
+        """Return one release.
 
         Raises:
             Unknown: for an unknown product or version.
-            WrongUse: for a version that cannot be read.
+            WrongUse: for an invalid version.
         """
-        product, key = self.product(slug), self._version_key(version)
-        for release in self._records.releases(product.id):
-            if self._version_key(release.version) == key:
-                return release
-        raise Unknown(f"{slug} has no version {version!r}")
+        product = self._products.get(slug)
+        release = self._context.repositories.releases.find(product.id, _version_key(version))
+        if release is None:
+            raise Unknown(f"{slug} has no version {version!r}")
+        return release
 
-    def add_release(self, staged: Staged) -> Release:
-        """Do the last step of `publish`.
-
-        Raises:
-            Conflict: when somebody else published the version meanwhile.
-        """
-        product, version, changelog, artifact, document = staged
-        key, now = self._version_key(version), self._clock()
-        with self._records.together() as books:
-            if not books.add_release(product.id, version, key, changelog, artifact, now, document):
-                raise self._published_already(product.slug, version)  # by somebody else, meanwhile
-            self._note_release(
-                books,
-                "release.publish",
-                product.slug,
-                version,
-                file=artifact.file_name,
-                size=artifact.size,
-                sha256=artifact.sha256,
-                signed=document is not None,
-            )
-        return self.release(product.slug, version)
-
-    def _note_release(
-        self, books: Repositories, action: str, slug: str, version: str, **details: object
-    ) -> None:
-        self._note(books, action, ("release", f"{slug}/{version}"), **details)
-
-    def _to_be_said(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
-        now = self._clock()
+    def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
+        now = self._context.now()
         return Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
 
-    def _version_key(self, text: str) -> str:
-        version = parse_version(text) if len(text) <= MAX_INDEXED else None
-        if version is None:
-            raise WrongUse(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
-        return version_key(version)
 
-    def _published_already(self, slug: str, version: str) -> Conflict:
-        return Conflict(
-            f"{slug} has a version {version} already; a published version never changes, choose a higher one"
-        )
+def _object(slug: str, version: str) -> tuple[str, str]:
+    return "release", f"{slug}/{version}"
 
-    def _store_artifact(self, file: Path, file_name: str | None) -> Artifact:
-        with checked_file(file).open("rb") as source:
-            return self.artifacts.store(source, file_name or file.name)
+
+def _version_key(text: str) -> str:
+    version = parse_version(text) if len(text) <= MAX_INDEXED else None
+    if version is None:
+        raise WrongUse(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
+    return version_key(version)
+
+
+def _published_already(slug: str, version: str) -> Conflict:
+    return Conflict(
+        f"{slug} has a version {version} already; a published version never changes, choose a higher one"
+    )

@@ -1,21 +1,21 @@
-"""How long things are kept."""
+"""Deletes what is older than the settings allow (D-105)."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from licserver.database.repositories.retention import Retention
-from licserver.services.base import Room
-from licserver.services.idempotency import ANSWERS_KEPT
+from licserver.services.context import Context
+from licserver.services.idempotency import RESPONSES_KEPT
 
 
 class SweepResult(NamedTuple):
-    """What a sweep has removed, or would remove.
+    """How many rows a sweep has deleted, or would delete.
 
     Args:
-        activations: Slots freed of who was not seen for long.
+        activations: Slots freed because they were not used for long.
         audit: Lines of the audit log.
-        sessions: Of the console, that had run out.
-        answers: Of the admin API and the console, that nobody will ask for again.
+        sessions: Expired sessions of the console.
+        answers: Recorded responses of the admin API and the console.
     """
 
     activations: int = 0
@@ -24,48 +24,52 @@ class SweepResult(NamedTuple):
     answers: int = 0
 
 
-class Keeping(Room):
-    """Removes what is older than the settings allow (D-105)."""
+class RetentionService:
+    """Runs sweeps."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._retention = Retention(context.database)
 
     def sweep(self, *, dry_run: bool = False) -> SweepResult:
-        """Remove it, a few rows at a time beside the server; each freed slot stands in the audit log.
+        """Delete what is too old, a few rows at a time beside the server; the audit log has each freed slot.
 
         Args:
-            dry_run: Whether only to count.
+            dry_run: Only count.
 
         Raises:
-            StoreUnavailable: when the database fails; what was removed until then stays removed.
+            StoreUnavailable: when the database fails; what was deleted until then stays deleted.
         """
-        now, settings, kept = self._clock(), self.settings, Retention(self.database)
-        unseen = self._ago(now, settings.activation_days)
-        lines = self._ago(now, settings.audit_days)
-        since = now if unseen is None else kept.watched_since(now)
+        now, settings = self._context.now(), self._context.settings
+        unseen = _before(now, settings.activation_days)
+        lines = _before(now, settings.audit_days)
+        since = now if unseen is None else self._retention.watched_since(now)
         if dry_run:
             return SweepResult(
-                activations=0 if unseen is None else kept.count_stale(unseen, since),
-                audit=0 if lines is None else kept.count_lines(lines),
+                activations=0 if unseen is None else self._retention.count_stale(unseen, since),
+                audit=0 if lines is None else self._retention.count_lines(lines),
             )
-        freed = 0 if unseen is None else self._free(kept, unseen, since)
-        removed = 0 if lines is None else sum(kept.old_lines(lines))
-        sessions, answers = kept.over(
-            now, now - ANSWERS_KEPT, now - timedelta(minutes=settings.session_idle_minutes)
+        freed = 0 if unseen is None else self._free_slots(unseen, since)
+        removed = 0 if lines is None else sum(self._retention.old_lines(lines))
+        sessions, answers = self._retention.over(
+            now, now - RESPONSES_KEPT, now - timedelta(minutes=settings.session_idle_minutes)
         )
         swept = SweepResult(freed, removed, sessions, answers)
         if freed or removed:
-            with self._records.together() as books:
-                self._note(books, "sweep", ("database", "-"), **swept._asdict())
+            with self._context.transaction() as tx:
+                tx.write_audit("sweep", ("database", "-"), **swept._asdict())
         return swept
 
-    def _free(self, kept: Retention, before: datetime, since: datetime) -> int:
+    def _free_slots(self, before: datetime, since: datetime) -> int:
         total = 0
-        for freed in kept.stale(before, since):
-            with self._records.together() as books:
+        for freed in self._retention.stale(before, since):
+            with self._context.transaction() as tx:
                 for license_id, count in freed:
                     object_ = ("license", license_id.hex())
-                    self._note(books, "license.sweep", object_, freed=count, not_seen_since=before.date())
+                    tx.write_audit("license.sweep", object_, freed=count, not_seen_since=before.date())
             total += sum(count for _, count in freed)
         return total
 
-    @staticmethod
-    def _ago(now: datetime, days: int) -> datetime | None:
-        return now - timedelta(days=days) if days else None
+
+def _before(now: datetime, days: int) -> datetime | None:
+    return now - timedelta(days=days) if days else None

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
-from licserver.database.repositories.repository import Repositories
+from licserver.database.repositories import Repositories
 from licserver.domain.records import Release
 from licserver.errors import LicserverError, VaultError
 from licserver.protocol import release_manifests
@@ -272,13 +272,13 @@ def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Itera
 
 def _check_releases(settings: Settings, records: Repositories, now: datetime) -> Iterator[Finding]:
     """See that what is offered can be had: its file is there, and its manifest does not run out soon."""
-    products = records.products()
+    products = records.products.list_all()
     if not products:
         yield _odd("products", "there are none yet", "licserver product add SLUG --name NAME")
     offered = [
         (product.slug, release)
         for product in products
-        for release in records.releases(product.id)
+        for release in records.releases.list_all(product.id)
         if product.latest is not None and release.id == product.latest.id
     ]
     yield from _check_files(settings, offered)

@@ -1,25 +1,28 @@
-"""Figures for an overview, each from running totals or from the end of an index: never from a scan (D-99)."""
+"""Figures for the overview, each from daily counts or from the end of an index: never from a scan (D-99)."""
 
 from datetime import date
 
 from licserver.database.repositories.statistics import Total, any_license, count_expiring, load_totals
-from licserver.services.base import Room
+from licserver.services.context import Context
 
 
-class Figures(Room):
-    """What a vendor wants to know at a glance."""
+class StatisticsService:
+    """Reads counts."""
 
-    def totals(self, since: date) -> list[Total]:
-        """What was counted from a day on."""
-        return load_totals(self.database, since)
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    def load_totals(self, since: date) -> list[Total]:
+        """Return the daily counts from a day on."""
+        return load_totals(self._database, since)
 
     def count_expiring(self, first: date, last: date) -> int:
-        """How many licenses have their last day within some days, both included.
+        """Count the licenses whose last day is within some days, both included.
 
         Revoked ones and those for a lifetime do not count.
         """
-        return count_expiring(self.database, first, last)
+        return count_expiring(self._database, first, last)
 
     def has_licenses(self) -> bool:
-        """Tell whether any license was ever issued."""
-        return any_license(self.database)
+        """Return whether any license was ever issued."""
+        return any_license(self._database)

@@ -5,10 +5,10 @@ import re
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from licserver.database.repositories.users import UserRow
+from licserver.database.repositories.users import User
 from licserver.errors import Conflict, Unknown, WrongUse
 from licserver.security.passwords import check_password, hash_password
-from licserver.services.base import Room
+from licserver.services.context import Context
 
 SESSION_TIME: Final = timedelta(hours=12)
 """A working day, from the sign-in on, however much a session is used."""
@@ -27,13 +27,13 @@ class Needs(enum.Enum):
 
 
 class SignedIn(NamedTuple):
-    """A user with the session that he came with.
+    """A user with a session.
 
     Args:
-        user_id: The store's number.
-        name: Stands in the audit log.
-        token: The session's; what pages show of it is only what `sessions.csrf_token` makes of it.
-        needs: What is missing before the session is good for anything else.
+        user_id: The user's number.
+        name: For the audit log.
+        token: The session's; pages contain only the CSRF token derived from it.
+        needs: What is missing before the session permits anything else.
     """
 
     user_id: int
@@ -45,97 +45,100 @@ class SignedIn(NamedTuple):
         return f"SignedIn({self.name})"  # a token is a credential
 
 
-class Users(Room):
-    """The users of the console.
+class UserService:
+    """Adds, changes and removes users.
 
-    Passwords take a tenth of a second to hash: nothing here that takes one is for an event loop.
+    Hashing a password takes a tenth of a second: methods that take one must not run in an event loop.
     """
 
-    def add_user(self, name: str, password: str) -> str:
-        """Add a user, and give the name as it is kept: in lower case.
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def add(self, name: str, password: str) -> str:
+        """Add a user; return the name as stored, in lower case.
 
         Raises:
-            WrongUse: for a name that cannot be or is taken, or a password that is too weak.
+            WrongUse: for a name that is invalid or taken, or a password that is too weak.
         """
-        name = self.check_new_user(name)
-        check_password(name, password)
-        password_hash = hash_password(password)  # before others who write have to wait
-        with self._records.together() as books:
-            if not books.add_user(name, password_hash, self._clock()):
+        name = self.check_new_name(name)
+        password_hash = hash_new_password(name, password)
+        with self._context.transaction() as tx:
+            if not tx.repositories.users.add(name, password_hash, tx.now()):
                 raise _taken(name)
-            self._note(books, "user.add", ("user", name))
+            tx.write_audit("user.add", ("user", name))
         return name
 
-    def check_new_user(self, name: str) -> str:
-        """Refuse a name before a password is asked for; gives it as it would be kept.
+    def check_new_name(self, name: str) -> str:
+        """Validate a name before a password is asked for; return it as it would be stored.
 
         Raises:
-            WrongUse: for a name that cannot be or is taken.
+            WrongUse: for a name that is invalid or taken.
         """
         name = name.strip().lower()
         if _NAME.fullmatch(name) is None:
             raise WrongUse(
                 f"{name!r} is no user name: use up to 64 letters, digits, dots and hyphens, or a mail address"
             )
-        if self._records.user(name) is not None:
+        if self._context.repositories.users.find(name) is not None:
             raise _taken(name)
         return name
 
-    def users(self) -> list[UserRow]:
-        """All users, by name."""
-        return self._records.users()
+    def list_all(self) -> list[User]:
+        """Return all users, by name."""
+        return self._context.repositories.users.list_all()
 
-    def user(self, name: str) -> UserRow:
-        """One user.
+    def find(self, typed: str) -> User | None:
+        """Find a user by what was typed as the name."""
+        name = read_name(typed)
+        return None if name is None else self._context.repositories.users.find(name)
+
+    def get(self, name: str) -> User:
+        """Return one user.
 
         Raises:
             Unknown: when there is none.
         """
-        user = self._find_user(name)
+        user = self.find(name)
         if user is None:
             raise Unknown(f"there is no user {name!r}; `licserver user list` shows all")
         return user
 
-    def _find_user(self, typed: str) -> UserRow | None:
-        """Find a user by what was typed as the name."""
-        name = read_name(typed)
-        return None if name is None else self._records.user(name)
-
     def set_password(self, name: str, password: str) -> None:
         """Change a password, and sign the user out everywhere.
-
-        Args:
-            name: Whose.
-            password: The new one.
 
         Raises:
             WrongUse: for an unknown user, or a password that is too weak.
         """
-        user = self.user(name)
-        password_hash = self._hash_password(user, password)
-        with self._records.together() as books:
-            books.set_user_password(user.id, password_hash, self._clock())
-            self._note(books, "user.password", ("user", user.name))
+        user = self.get(name)
+        password_hash = hash_new_password(user.name, password)
+        with self._context.transaction() as tx:
+            tx.repositories.users.set_password(user.id, password_hash, tx.now())
+            tx.write_audit("user.password", ("user", user.name))
 
-    @staticmethod
-    def _hash_password(user: UserRow, password: str) -> str:
-        check_password(user.name, password)
-        return hash_password(password)
-
-    def remove_user(self, name: str) -> None:
-        """Remove a user; whoever is signed in with the name is signed out.
+    def remove(self, name: str) -> None:
+        """Remove a user and end all sessions of the name.
 
         Raises:
             WrongUse: for an unknown user.
         """
-        user = self.user(name)
-        with self._records.together() as books:
-            books.remove_user(user.id)
-            self._note(books, "user.remove", ("user", user.name))
+        user = self.get(name)
+        with self._context.transaction() as tx:
+            tx.repositories.users.remove(user.id)
+            tx.write_audit("user.remove", ("user", user.name))
+
+
+def hash_new_password(name: str, password: str) -> str:
+    """Validate and hash a password; slow, so never within a transaction.
+
+    Raises:
+        WrongUse: for one that is too weak.
+    """
+    check_password(name, password)
+    return hash_password(password)
 
 
 def read_name(typed: str) -> str | None:
-    """Bring what was typed into the form of a user's name; None if it cannot be one."""
+    """Return what was typed as a user's name is stored; None if it cannot be one."""
     name = typed.strip().lower()
     return name if _NAME.fullmatch(name) else None
 

@@ -11,7 +11,7 @@ from licserver.database.hot_path.batch_store import BatchStore
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.protocol import public_api
 from licserver.security.rotation import open_ring
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.admin import ROOT, create_admin_api, respond_with_problem
 from licserver.web.app_state import (
@@ -66,11 +66,13 @@ _BAD_PATH: Final = ApiError(
 )
 
 
-def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None = None) -> web.Application:
+def create_app(
+    services: Services, clock: Clock = system_clock, meter: Meter | None = None
+) -> web.Application:
     """Create the application; the vendor's side is part of it unless the settings give that its own address.
 
     Args:
-        vendor: The opened data folder; it stays the caller's to close, after the application.
+        services: The opened data folder; it stays the caller's to close, after the application.
         clock: Every decision's `now` comes from here.
         meter: Counts requests; without one nothing is counted.
 
@@ -81,20 +83,20 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     Raises:
         SettingsError: when the settings name a Redis that cannot be used.
     """
-    app = _create_root(vendor.settings, meter)
-    app[LINKS] = links = open_ring(vendor.settings, vendor.vault)
-    app[ARTIFACTS] = vendor.artifacts
-    app[QUERIES] = queries = PublicQueries(BatchStore(vendor.database))
+    app = _create_root(services.settings, meter)
+    app[LINKS] = links = open_ring(services.settings, services.vault)
+    app[ARTIFACTS] = services.artifacts
+    app[QUERIES] = queries = PublicQueries(BatchStore(services.database))
     app[CLOCK] = clock
-    app[SEND_TIMEOUT] = vendor.settings.send_timeout
-    app[STATISTICS] = statistics = StatisticsCounter(vendor.database, clock)
+    app[SEND_TIMEOUT] = services.settings.send_timeout
+    app[STATISTICS] = statistics = StatisticsCounter(services.database, clock)
     app.cleanup_ctx.append(statistics.running)
     app.cleanup_ctx.append(_close_queries)
-    callers = ClientAddresses(vendor.settings)
+    callers = ClientAddresses(services.settings)
     public = PublicEndpoints(
-        queries, vendor.vault, links, vendor.settings, clock, callers, app[LIMITS], statistics
+        queries, services.vault, links, services.settings, clock, callers, app[LIMITS], statistics
     )
-    signer = AnswerSigner(vendor.vault.signing_keys, clock, public.keep_body, public.base_url)
+    signer = AnswerSigner(services.vault.signing_keys, clock, public.keep_body, public.base_url)
     verify, update_check = signer.signing(public.verify), signer.signing(public.update_check)
     app[SHORTCUTS] = {
         ("POST", public_api.VERIFY_PATH): _hot(app, public_api.VERIFY_PATH, verify),
@@ -106,20 +108,20 @@ def create_app(vendor: Vendor, clock: Clock = system_clock, meter: Meter | None 
     add_route(app, public_api.MANIFEST_PATH, get(download.update_manifest))
     add_route(app, "/healthz", get(healthz))
     add_route(app, "/readyz", get(readyz))
-    if vendor.settings.admin_listen is None:
-        _add_vendors_side(app, vendor, clock)
+    if services.settings.admin_listen is None:
+        _add_vendors_side(app, services, clock)
     add_not_found(app, "/{anything:.*}")
     return app
 
 
 def create_admin_app(
-    vendor: Vendor, clock: Clock = system_clock, meter: Meter | None = None
+    services: Services, clock: Clock = system_clock, meter: Meter | None = None
 ) -> web.Application:
     """Create the application of the vendor's side, where that has an address of its own; as `create_app`."""
-    app = _create_root(vendor.settings, meter)
+    app = _create_root(services.settings, meter)
     app[SHORTCUTS] = {}
     add_route(app, "/healthz", get(healthz))
-    _add_vendors_side(app, vendor, clock)
+    _add_vendors_side(app, services, clock)
     add_not_found(app, "/{anything:.*}")
     return app
 
@@ -139,13 +141,13 @@ def _create_root(settings: Settings, meter: Meter | None) -> web.Application:
     return app
 
 
-def _add_vendors_side(app: web.Application, vendor: Vendor, clock: Clock) -> None:
+def _add_vendors_side(app: web.Application, services: Services, clock: Clock) -> None:
     """Add the admin API and the console as sub-applications."""
     threads = WorkerThreads()
-    app[FAILURES] = failures = FailureReport(vendor, threads)
+    app[FAILURES] = failures = FailureReport(services, threads)
     app.on_cleanup.append(failures.close)
-    app.add_subapp(ROOT, create_admin_api(vendor, app[LIMITS], failures, threads))
-    app.add_subapp("/console", create_console(vendor, clock, failures, threads))
+    app.add_subapp(ROOT, create_admin_api(services, app[LIMITS], failures, threads))
+    app.add_subapp("/console", create_console(services, clock, failures, threads))
     app.on_cleanup.append(threads.close)
 
 

@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from licserver.errors import LicserverError
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.phrases import plural
 from licserver.web.worker_threads import WorkerThreads
 
@@ -30,12 +30,12 @@ class FailureReport:
     Subjects are existing users and tokens only: their number bounds what is held and what is written.
 
     Args:
-        vendor: Writes the audit log.
+        services: Writes the audit log.
         off_loop: Where it does so.
     """
 
-    def __init__(self, vendor: Vendor, off_loop: WorkerThreads) -> None:
-        self._vendor, self._off_loop = vendor, off_loop
+    def __init__(self, services: Services, off_loop: WorkerThreads) -> None:
+        self._services, self._off_loop = services, off_loop
         self._counts: dict[tuple[str, str | None], tuple[int, str]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -72,6 +72,8 @@ class FailureReport:
             times = f"{count} {plural(count, 'time')}"
             _log.warning("%s%s, %s, the last from %s", _WORDS[action], of, times, address)
             try:
-                await self._off_loop.run(self._vendor.note_failed_logins, action, subject, count, address)
+                await self._off_loop.run(
+                    self._services.logins.record_failures, action, subject, count, address
+                )
             except LicserverError as problem:
                 _log.warning("the audit log has no line of it: %s", problem)

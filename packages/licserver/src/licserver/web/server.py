@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from licserver.services import Vendor
+from licserver.services import Services, open_services
 from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
 from licserver.web.app_state import DRAIN
@@ -207,14 +207,14 @@ def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
 
 
 def _make_runner(
-    vendor: Vendor,
+    services: Services,
     metrics: "Metrics | None",
     admin_socks: Sequence[socket.socket],
     end: Callable[[], None] | None = None,
 ) -> BothSidesRunner:
-    settings = vendor.settings
+    settings = services.settings
     meter = None if metrics is None else metrics.meter()
-    app = create_app(vendor, meter=meter)
+    app = create_app(services, meter=meter)
     if metrics is not None:
         app.cleanup_ctx.append(metrics.tell)
     more: dict[str, Any] = {
@@ -225,7 +225,7 @@ def _make_runner(
     }
     beside = None
     if admin_socks:
-        beside = DrainingRunner(create_admin_app(vendor, meter=meter), settings, **more), admin_socks
+        beside = DrainingRunner(create_admin_app(services, meter=meter), settings, **more), admin_socks
     return BothSidesRunner(app, settings, beside=beside, end=end, **more)
 
 
@@ -250,7 +250,7 @@ def _calm_collector() -> None:
 
 
 async def serve(
-    vendor: Vendor,
+    services: Services,
     socks: Sequence[socket.socket],
     announce: Announce,
     admin_socks: Sequence[socket.socket] = (),
@@ -258,7 +258,7 @@ async def serve(
     """Serve in this process until SIGTERM or Ctrl-C, then let running requests finish.
 
     Args:
-        vendor: The opened data folder.
+        services: The opened data folder.
         socks: From `bind`.
         announce: Called once the server answers.
         admin_socks: From `bind`, where the settings name an address for the admin API.
@@ -270,7 +270,7 @@ async def serve(
             loop.add_signal_handler(name, stop.set)
     if hasattr(signal, "SIGHUP"):  # else it would end us in the midst of a request
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
-    runner = _make_runner(vendor, _open_metrics(vendor.settings, 1), admin_socks)
+    runner = _make_runner(services, _open_metrics(services.settings, 1), admin_socks)
     try:
         await runner.setup()
         _calm_collector()
@@ -319,9 +319,9 @@ def serve_with_workers(
     os.set_blocking(turn_read, False)
 
     async def make_runner() -> DrainingRunner:
-        vendor = Vendor(settings)
+        services = open_services(settings)
         admin = [admin_sock.dup() for admin_sock in admin_socks]  # each worker closes its own
-        runner = _make_runner(vendor, metrics, admin, vendor.close)
+        runner = _make_runner(services, metrics, admin, services.close)
 
         async def announce_once(_app: web.Application) -> None:
             _calm_collector()

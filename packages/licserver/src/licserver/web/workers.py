@@ -19,7 +19,7 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.errors import HaltServer
 
 from licserver.errors import LicserverError, StoreUnavailable
-from licserver.services import Vendor
+from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web.connections import Runner
 
@@ -65,7 +65,7 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
     def handle_hup(self) -> None:
         """Replace the workers, if fresh ones could begin: else those that serve go on."""
         try:
-            Vendor(self._settings).close()
+            open_services(self._settings).close()
         except (LicserverError, OSError) as problem:
             _log.error("SIGHUP: the running processes go on, fresh ones could not begin: %s", problem)
             return

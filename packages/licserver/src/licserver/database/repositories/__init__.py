@@ -1,1 +1,59 @@
-"""Reads and writes of everything that a vendor manages: plain SQLAlchemy, one file a subject."""
+"""Reads and writes of everything that a vendor manages: plain SQLAlchemy, one repository a subject."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+
+from licserver.database.engine import Database
+from licserver.database.repositories.audit import AuditRepository
+from licserver.database.repositories.idempotency import IdempotencyRepository
+from licserver.database.repositories.license_search import LicenseSearchRepository
+from licserver.database.repositories.licenses import LicenseRepository
+from licserver.database.repositories.logins import LoginRepository
+from licserver.database.repositories.products import ProductRepository
+from licserver.database.repositories.releases import ReleaseRepository
+from licserver.database.repositories.second_factors import SecondFactorRepository
+from licserver.database.repositories.sessions import SessionRepository
+from licserver.database.repositories.subscriptions import SubscriptionRepository
+from licserver.database.repositories.tokens import TokenRepository
+from licserver.database.repositories.users import UserRepository
+
+__all__ = ["Repositories"]
+
+
+class Repositories:
+    """All repositories, on one database or within one transaction.
+
+    Args:
+        database: Shared with the public endpoints: the very next request sees a change.
+        connection: Within a transaction; from `transaction`.
+    """
+
+    def __init__(self, database: Database, connection: Connection | None = None) -> None:
+        self._database, self._connection = database, connection
+        self.products = ProductRepository(database, connection)
+        self.releases = ReleaseRepository(database, connection)
+        self.licenses = LicenseRepository(database, connection)
+        self.license_search = LicenseSearchRepository(database, connection)
+        self.subscriptions = SubscriptionRepository(database, connection)
+        self.audit = AuditRepository(database, connection)
+        self.tokens = TokenRepository(database, connection)
+        self.users = UserRepository(database, connection)
+        self.sessions = SessionRepository(database, connection)
+        self.second_factors = SecondFactorRepository(database, connection)
+        self.logins = LoginRepository(database, connection)
+        self.idempotency = IdempotencyRepository(database, connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator["Repositories"]:
+        """Open a transaction; within one, go on with it.
+
+        Yields:
+            Repositories whose calls are all part of it. Other writers wait until the block ends.
+        """
+        if self._connection is not None:
+            yield self
+            return
+        with self._database.writing() as connection:
+            yield Repositories(self._database, connection)

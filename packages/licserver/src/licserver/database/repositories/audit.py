@@ -38,12 +38,12 @@ class Entry(NamedTuple):
 
 
 class AuditRepository(Repository):
-    """Lines are added, and read; none is ever changed."""
+    """Lines of the audit log; none is ever changed."""
 
-    def note(
+    def add(
         self, at: datetime, actor: Actor, action: str, object_: tuple[str, str], details: dict[str, Any]
     ) -> None:
-        """Add a line; call it within `together`, beside the change.
+        """Add a line, in the transaction of the change.
 
         Args:
             at: When.
@@ -64,7 +64,7 @@ class AuditRepository(Repository):
         with self._writing() as connection:
             connection.execute(insert(audit).values(row))
 
-    def audit_page(
+    def list_page(
         self,
         before: int | None,
         limit: int,

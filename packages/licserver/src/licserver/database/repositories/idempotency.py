@@ -1,4 +1,4 @@
-"""What was answered to creations that are to happen once, whoever they came from (D-93, D-130)."""
+"""Responses to requests with an idempotency key (D-93, D-130)."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -13,12 +13,12 @@ _OWNERS = {ActorKind.TOKEN: receipts.c.token_id, ActorKind.USER: receipts.c.user
 
 
 class IdempotencyKey(NamedTuple):
-    """A creation that is to happen once.
+    """An idempotency key.
 
     Args:
-        by: Whose it is: a token's or a user's.
-        owner_id: Which one's; the number in the books.
-        key: What the owner calls it: an idempotency key, or a form's own.
+        by: Kind of its owner: a token or a user.
+        owner_id: The owner's number.
+        key: As sent: the header of a request, or the id of a form.
         digest: SHA-256 of the request.
     """
 
@@ -29,7 +29,7 @@ class IdempotencyKey(NamedTuple):
 
 
 class RecordedResponse(NamedTuple):
-    """What was answered; `answer` is sealed."""
+    """A recorded response; `answer` is encrypted."""
 
     digest: bytes
     status: int
@@ -37,33 +37,29 @@ class RecordedResponse(NamedTuple):
 
 
 class IdempotencyRepository(Repository):
-    """Answers to creations."""
+    """Recorded responses."""
 
-    def answered(self, receipt: IdempotencyKey, since: datetime) -> RecordedResponse | None:
-        """Load what was answered to a creation, unless that was before `since`."""
+    def find(self, key: IdempotencyKey, since: datetime) -> RecordedResponse | None:
+        """Load the response recorded for a key, unless it is older than `since`."""
         this: ColumnElement[bool] = (
-            (_OWNERS[receipt.by] == receipt.owner_id)
-            & (receipts.c.key == receipt.key)
-            & (receipts.c.created_at >= since)
+            (_OWNERS[key.by] == key.owner_id) & (receipts.c.key == key.key) & (receipts.c.created_at >= since)
         )
         columns = (receipts.c.digest, receipts.c.status, receipts.c.answer)
         with self._reading() as connection:
             row = connection.execute(select(*columns).where(this)).first()
         return None if row is None else RecordedResponse(*row)
 
-    def remember(
-        self, receipt: IdempotencyKey, status: int, answer: bytes, now: datetime, since: datetime
-    ) -> bool:
-        """Keep an answer, beside the creation (`together`), and forget those of before `since`.
+    def add(self, key: IdempotencyKey, status: int, answer: bytes, now: datetime, since: datetime) -> bool:
+        """Record a response, in the operation's transaction; delete those older than `since`.
 
         Returns:
-            False when somebody else was faster with the same key, or the owner is no more: then the creation
-            must not be.
+            False when the same key was recorded meanwhile, or its owner does not exist any more: then the
+            operation must not happen.
         """
         row: dict[str, Any] = {
-            _OWNERS[receipt.by].name: receipt.owner_id,
-            "key": receipt.key,
-            "digest": receipt.digest,
+            _OWNERS[key.by].name: key.owner_id,
+            "key": key.key,
+            "digest": key.digest,
             "status": status,
             "answer": answer,
             "created_at": now,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, tuple_, update
 
@@ -17,9 +17,6 @@ from licserver.database.rows import split_entries
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.records import Environment
 from licserver.domain.search_words import words_of
-
-MOVING: Final = (0x6C696373, 1)
-"""An advisory lock of PostgreSQL: shared by who sells for subscriptions or ends them, an import's alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +70,6 @@ class Activation(NamedTuple):
     last_seen_at: datetime | None
 
 
-class Subscription(NamedTuple):
-    """What the licenses that hang on a subscription say of it; `ended_at` may lie ahead."""
-
-    id: str
-    licenses: int
-    ended_at: datetime | None
-
-
 # A vendor issues a million at once, and through Core half the time would be Core's.
 _LICENSES = BulkWriter(licenses)
 _WORDS = BulkWriter(license_words)
@@ -100,7 +89,7 @@ class LicenseRepository(Repository):
 
     # --- licenses -----------------------------------------------------------------------------
 
-    def issue(self, issued: Sequence[NewLicense]) -> None:
+    def add_all(self, issued: Sequence[NewLicense]) -> None:
         """Write new licenses, all of them or none."""
         rows = [
             {
@@ -128,7 +117,7 @@ class LicenseRepository(Repository):
             if words := [row for new in issued for row in _word_rows(new.id, new.customer_email, new.note)]:
                 _WORDS.write(connection, sorted(words))
 
-    def license(self, license_id: bytes, *, locked: bool = False) -> IssuedLicense | None:
+    def find(self, license_id: bytes, *, locked: bool = False) -> IssuedLicense | None:
         """Load one license.
 
         Args:
@@ -137,18 +126,18 @@ class LicenseRepository(Repository):
         """
         with self._reading() as connection:
             if locked:
-                _lock_licenses(connection, licenses.c.id == license_id)
+                lock_licenses(connection, licenses.c.id == license_id)
             row = connection.execute(_ISSUED.where(licenses.c.id == license_id)).first()
         return None if row is None else _read_issued(row)
 
-    def licenses_of(self, ids: Sequence[bytes]) -> list[IssuedLicense]:
+    def find_all(self, ids: Sequence[bytes]) -> list[IssuedLicense]:
         """Load licenses, in the order asked; what is not there is left out."""
         with self._reading() as connection:
             rows = connection.execute(_ISSUED.where(licenses.c.id.in_(ids)))
             found = {row.id: _read_issued(row) for row in rows}
         return [found[one] for one in ids if one in found]
 
-    def licenses(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
+    def list_all(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
         """Load all licenses, or those of one product, by the instant of issue, a page at a time."""
         statement = _ISSUED.order_by(licenses.c.issued_at, licenses.c.id)
         if product_id is not None:
@@ -157,7 +146,7 @@ class LicenseRepository(Repository):
             for row in connection.execution_options(yield_per=1000).execute(statement):
                 yield _read_issued(row)
 
-    def activations(self, license_id: bytes) -> list[tuple[Environment, datetime]]:
+    def list_activations(self, license_id: bytes) -> list[tuple[Environment, datetime]]:
         """Load a license's activations with the instants at which they took their slots."""
         with self._reading() as connection:
             rows = connection.execute(
@@ -167,7 +156,7 @@ class LicenseRepository(Repository):
             )
             return [(Environment(row.domain, row.ip), row.activated_at) for row in rows]
 
-    def activation_page(
+    def list_activations_page(
         self, license_id: bytes, after: tuple[str, str] | None, limit: int
     ) -> list[Activation]:
         """Load activations by domain and address, from one on.
@@ -190,7 +179,7 @@ class LicenseRepository(Repository):
 
     def revoke(self, license_id: bytes, reason: str | None, now: datetime) -> None:
         """Revoke a license; one that is revoked already keeps its first date and reason."""
-        self._update(
+        self._execute(
             update(licenses)
             .where(licenses.c.id == license_id, licenses.c.revoked_at.is_(None))
             .values(revoked_at=now, revoked_reason=reason)
@@ -198,14 +187,14 @@ class LicenseRepository(Repository):
 
     def reinstate(self, license_id: bytes) -> None:
         """Take a revocation back."""
-        self._update(
+        self._execute(
             update(licenses).where(licenses.c.id == license_id).values(revoked_at=None, revoked_reason=None)
         )
 
     def deactivate(self, license_id: bytes, domain: str | None, ip: str | None) -> int:
         """Remove the activations of a domain or of an address, and say how many slots that freed."""
         with self._writing() as connection:
-            _lock_licenses(connection, licenses.c.id == license_id)
+            lock_licenses(connection, licenses.c.id == license_id)
             result = connection.execute(
                 activations.delete().where(
                     activations.c.license_id == license_id,
@@ -214,11 +203,11 @@ class LicenseRepository(Repository):
             )
             return result.rowcount
 
-    def free(self, license_id: bytes, environment: Environment) -> bool:
+    def remove_activation(self, license_id: bytes, environment: Environment) -> bool:
         """Remove one activation; False when there is none like it."""
         domain, ip = environment
         with self._writing() as connection:
-            _lock_licenses(connection, licenses.c.id == license_id)
+            lock_licenses(connection, licenses.c.id == license_id)
             result = connection.execute(
                 activations.delete().where(
                     activations.c.license_id == license_id,
@@ -228,7 +217,7 @@ class LicenseRepository(Repository):
             )
             return result.rowcount > 0
 
-    def edit(self, before: IssuedLicense, **changes: Any) -> None:
+    def change(self, before: IssuedLicense, **changes: Any) -> None:
         """Change what is agreed.
 
         Args:
@@ -248,62 +237,8 @@ class LicenseRepository(Repository):
             if added := sorted(new - old):
                 _WORDS.write(connection, added)
 
-    # --- subscriptions ------------------------------------------------------------------------
 
-    def end_subscription(self, subscription_id: str, at: datetime | None) -> int:
-        """Note when a subscription ends on all its licenses, or that it goes on; say how many they are."""
-        hangs = licenses.c.subscription_id == subscription_id
-        with self._writing() as connection:
-            _lock_licenses(connection, hangs)
-            result = connection.execute(update(licenses).where(hangs).values(subscription_ended_at=at))
-            return result.rowcount
-
-    def hold_subscription(self, subscription_id: str) -> datetime | None:
-        """Let nobody else sell for a subscription, or end it, until the transaction ends (`together`).
-
-        Returns:
-            When it ended or will end, as far as its licenses tell.
-        """
-        with self._writing() as connection:
-            if self._database.locks_rows:  # else the whole file is locked; there may be no row yet to lock
-                connection.execute(
-                    select(
-                        func.pg_advisory_xact_lock_shared(*MOVING),
-                        func.pg_advisory_xact_lock(func.hashtextextended(subscription_id, 0)),
-                    )
-                )
-            ended_at: datetime | None = connection.scalar(
-                select(func.max(licenses.c.subscription_ended_at)).where(
-                    licenses.c.subscription_id == subscription_id
-                )
-            )
-            return ended_at
-
-    def subscriptions(self, after: str | None, limit: int) -> list[Subscription]:
-        """Load subscriptions by their ids, from one on; `after` is the last one that is known."""
-        column = licenses.c.subscription_id
-        statement = (
-            select(column, func.count(), func.max(licenses.c.subscription_ended_at))
-            .where(column.is_not(None) if after is None else column > after)
-            .group_by(column)
-            .order_by(column)
-            .limit(limit)
-        )
-        with self._reading() as connection:
-            return [Subscription(*row) for row in connection.execute(statement)]
-
-    def subscription(self, subscription_id: str) -> Subscription | None:
-        """Load one subscription."""
-        column = licenses.c.subscription_id
-        statement = select(func.count(), func.max(licenses.c.subscription_ended_at)).where(
-            column == subscription_id
-        )
-        with self._reading() as connection:
-            count, ended_at = connection.execute(statement).one()
-        return Subscription(subscription_id, count, ended_at) if count else None
-
-
-def _lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
+def lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
     """Lock licenses in the order in which claims do, so that no two transactions wait for each other."""
     connection.execute(select(licenses.c.id).where(which).order_by(licenses.c.id).with_for_update()).all()
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tupl
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database
-from licserver.database.repositories.login_attempts import forget_tries
+from licserver.database.repositories.logins import delete_old_attempts
 from licserver.database.tables import (
     activations,
     audit,
@@ -129,7 +129,7 @@ class Retention:
         unused, yesterday = now - ADDRESS_KEPT, now.date() - timedelta(days=1)
         with self._database.writing() as connection:
             ended = connection.execute(delete(sessions).where(has_ended)).rowcount
-            forget_tries(connection, now)
+            delete_old_attempts(connection, now)
             connection.execute(delete(known_addresses).where(known_addresses.c.last_used_at < unused))
             connection.execute(delete(failed_logins).where(failed_logins.c.day < yesterday))
             told = connection.execute(delete(receipts).where(receipts.c.created_at < answers_before)).rowcount

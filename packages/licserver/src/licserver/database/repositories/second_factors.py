@@ -1,4 +1,4 @@
-"""The rows of second factors and recovery codes."""
+"""Second factors and recovery codes."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,13 +10,13 @@ from licserver.database.repositories.base import Repository
 from licserver.database.tables import recovery_codes, second_factors, users
 
 
-class SecondFactorRow(NamedTuple):
+class SecondFactor(NamedTuple):
     """A second factor.
 
     Args:
-        sealed_secret: For the vault.
+        sealed_secret: Encrypted by the vault.
         created_at: When the secret was drawn.
-        confirmed_at: When a first code was right; None until then.
+        confirmed_at: When a first code was correct; None until then.
         last_step: Of the last code that was accepted.
         failures: Wrong codes in a row.
         failed_at: When the last one was typed.
@@ -30,21 +30,21 @@ class SecondFactorRow(NamedTuple):
     failed_at: datetime | None
 
     def __repr__(self) -> str:
-        return f"SecondFactorRow(confirmed_at={self.confirmed_at})"
+        return f"SecondFactor(confirmed_at={self.confirmed_at})"
 
 
 class SecondFactorRepository(Repository):
     """Second factors of users."""
 
-    def second_factor(self, user_id: int) -> SecondFactorRow | None:
+    def find(self, user_id: int) -> SecondFactor | None:
         """Load a user's second factor, confirmed or not."""
-        columns = [second_factors.c[name] for name in SecondFactorRow._fields]
+        columns = [second_factors.c[name] for name in SecondFactor._fields]
         with self._reading() as connection:
             row = connection.execute(select(*columns).where(second_factors.c.user_id == user_id)).first()
-        return None if row is None else SecondFactorRow(*row)
+        return None if row is None else SecondFactor(*row)
 
-    def propose_second_factor(self, user_id: int, sealed_secret: bytes, now: datetime) -> bool:
-        """Keep a secret that is to be confirmed; False when the user has a confirmed one."""
+    def propose(self, user_id: int, sealed_secret: bytes, now: datetime) -> bool:
+        """Store a secret that is to be confirmed; return False when the user has a confirmed one."""
         unconfirmed = second_factors.c.confirmed_at.is_(None)
         row = {
             "user_id": user_id,
@@ -57,7 +57,7 @@ class SecondFactorRepository(Repository):
             connection.execute(delete(second_factors).where(second_factors.c.user_id == user_id, unconfirmed))
         return self._insert_unless_taken(insert(second_factors).values(row))
 
-    def confirm_second_factor(
+    def confirm(
         self, user_id: int, sealed_secret: bytes, step: int, digests: Iterable[bytes], now: datetime
     ) -> bool:
         """Confirm a second factor, and replace the recovery codes.
@@ -73,10 +73,8 @@ class SecondFactorRepository(Repository):
                 second_factors.c.sealed_secret == sealed_secret,
                 second_factors.c.confirmed_at.is_(None),
             )
-            if (
-                self._update(update(second_factors).where(*this).values(confirmed_at=now, last_step=step))
-                != 1
-            ):
+            confirmed = update(second_factors).where(*this).values(confirmed_at=now, last_step=step)
+            if connection.execute(confirmed).rowcount != 1:
                 return False
             connection.execute(delete(recovery_codes).where(recovery_codes.c.user_id == user_id))
             rows = [{"user_id": user_id, "digest": digest} for digest in digests]
@@ -84,16 +82,16 @@ class SecondFactorRepository(Repository):
             return True
 
     def use_step(self, user_id: int, step: int) -> bool:
-        """Accept a code's time step; False when one as late was accepted before."""
+        """Store a code's time step; return False when one as late was accepted before."""
         this = (second_factors.c.user_id == user_id, second_factors.c.last_step < step)
-        return self._update(update(second_factors).where(*this).values(last_step=step, failures=0)) == 1
+        return self._execute(update(second_factors).where(*this).values(last_step=step, failures=0)) == 1
 
     def use_recovery_code(self, user_id: int, digest: bytes) -> bool:
-        """Use a recovery code up; False when there is none like it."""
+        """Delete a recovery code; return False when there is none like it."""
         this = (recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest)
-        if self._update(delete(recovery_codes).where(*this)) != 1:
+        if self._execute(delete(recovery_codes).where(*this)) != 1:
             return False
-        self._update(update(second_factors).where(second_factors.c.user_id == user_id).values(failures=0))
+        self._execute(update(second_factors).where(second_factors.c.user_id == user_id).values(failures=0))
         return True
 
     def count_recovery_codes(self, user_id: int) -> int:
@@ -102,15 +100,15 @@ class SecondFactorRepository(Repository):
         with self._reading() as connection:
             return connection.scalar(statement) or 0
 
-    def fail_code(self, user_id: int, now: datetime) -> None:
+    def count_wrong_code(self, user_id: int, now: datetime) -> None:
         """Count a wrong code."""
-        self._update(
+        self._execute(
             update(second_factors)
             .where(second_factors.c.user_id == user_id)
             .values(failures=second_factors.c.failures + 1, failed_at=now)
         )
 
-    def delete_second_factor(self, user_id: int) -> bool:
-        """Delete a user's second factor and recovery codes; False when there is none."""
-        self._update(delete(recovery_codes).where(recovery_codes.c.user_id == user_id))
-        return self._update(delete(second_factors).where(second_factors.c.user_id == user_id)) == 1
+    def remove(self, user_id: int) -> bool:
+        """Delete a user's second factor and recovery codes; return False when there is none."""
+        self._execute(delete(recovery_codes).where(recovery_codes.c.user_id == user_id))
+        return self._execute(delete(second_factors).where(second_factors.c.user_id == user_id)) == 1

@@ -1,4 +1,4 @@
-"""The rows of the console's sessions."""
+"""Sessions of the console."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 from sqlalchemy import delete, insert, or_, select, update
 
 from licserver.database.repositories.base import Repository
-from licserver.database.repositories.users import SELECT_USER, UserRow
+from licserver.database.repositories.users import SELECT_USER, User
 from licserver.database.tables import second_factors, sessions, users
 
 
-class SessionRow(NamedTuple):
+class Session(NamedTuple):
     """A session that has not ended.
 
     Args:
@@ -19,7 +19,7 @@ class SessionRow(NamedTuple):
         last_used_at: To the minute.
     """
 
-    user: UserRow
+    user: User
     is_pending: bool
     last_used_at: datetime
 
@@ -32,7 +32,7 @@ class NewSession(NamedTuple):
         now: When it begins.
         expires_at: When it ends, however much it is used.
         pending_until: The same, as long as the second factor is missing.
-        is_verified: Whether the second factor was shown already, if the user has one.
+        is_verified: Whether the second factor was verified already, if the user has one.
     """
 
     token_hash: bytes
@@ -45,7 +45,7 @@ class NewSession(NamedTuple):
 class SessionRepository(Repository):
     """Sessions."""
 
-    def begin_session(self, user: UserRow, new: NewSession, idle_since: datetime) -> bool | None:
+    def add(self, user: User, new: NewSession, idle_since: datetime) -> bool | None:
         """Begin a session; delete all that have ended.
 
         Args:
@@ -54,7 +54,7 @@ class SessionRepository(Repository):
             idle_since: Sessions that were last used before this have ended.
 
         Returns:
-            Whether the session is pending; None, and there is no session, when the user has another password
+            Whether the session is pending. None, and no session begins, when the user has another password
             by now, or does not exist any more.
         """
         with self._writing() as connection:
@@ -78,7 +78,7 @@ class SessionRepository(Repository):
             connection.execute(insert(sessions).values(row))
             return is_pending
 
-    def session(self, token_hash: bytes, now: datetime, idle_since: datetime) -> SessionRow | None:
+    def find(self, token_hash: bytes, now: datetime, idle_since: datetime) -> Session | None:
         """Load a session that has not ended."""
         statement = (
             SELECT_USER.add_columns(sessions.c.is_pending, sessions.c.last_used_at)
@@ -91,16 +91,16 @@ class SessionRepository(Repository):
         )
         with self._reading() as connection:
             row = connection.execute(statement).first()
-        return None if row is None else SessionRow(UserRow(*row[:-2]), *row[-2:])
+        return None if row is None else Session(User(*row[:-2]), *row[-2:])
 
-    def use_session(self, token_hash: bytes, now: datetime) -> None:
-        """Note that a session is used."""
-        self._update(update(sessions).where(sessions.c.token_hash == token_hash).values(last_used_at=now))
+    def set_last_used(self, token_hash: bytes, now: datetime) -> None:
+        """Store when a session was last used."""
+        self._execute(update(sessions).where(sessions.c.token_hash == token_hash).values(last_used_at=now))
 
-    def end_session(self, token_hash: bytes) -> bool:
-        """End a session; False when it has ended already."""
-        return self._update(delete(sessions).where(sessions.c.token_hash == token_hash)) == 1
+    def remove(self, token_hash: bytes) -> bool:
+        """End a session; return False when it has ended already."""
+        return self._execute(delete(sessions).where(sessions.c.token_hash == token_hash)) == 1
 
-    def end_sessions(self, user_id: int) -> None:
+    def remove_all(self, user_id: int) -> None:
         """End all sessions of a user."""
-        self._update(delete(sessions).where(sessions.c.user_id == user_id))
+        self._execute(delete(sessions).where(sessions.c.user_id == user_id))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 
 from licserver.database.engine import Database
-from licserver.database.repositories.base import adding_to
+from licserver.database.repositories.base import insert_into
 from licserver.database.tables import licenses, products, releases, totals
 
 
@@ -43,7 +43,7 @@ def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) ->
     if not rows:
         return
     with database.writing() as connection:
-        add = adding_to(connection, totals)
+        add = insert_into(connection, totals)
         connection.execute(
             add.on_conflict_do_update(
                 index_elements=list(totals.primary_key.columns),

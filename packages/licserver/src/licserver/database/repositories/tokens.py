@@ -11,15 +11,15 @@ from licserver.domain.records import Scope
 
 
 class Token(NamedTuple):
-    """A token as the books know it: the secret itself is not among them.
+    """A token of the admin API, without its secret.
 
     Args:
         id: Its number.
-        name: What the vendor calls it.
-        scope: What it is good for.
-        created_at: When it was made.
+        name: For the audit log.
+        scope: What it permits.
+        created_at: When it was created.
         expires_on: Its last day, UTC, or None.
-        revoked_at: When it was taken back, or None.
+        revoked_at: When it was revoked, or None.
         last_used_on: The last day on which it was used, or None.
     """
 
@@ -32,13 +32,14 @@ class Token(NamedTuple):
     last_used_on: date | None
 
 
+_SELECT = select(*(tokens.c[name] for name in Token._fields))
+
+
 class TokenRepository(Repository):
     """Tokens."""
 
-    def add_token(
-        self, name: str, token_hash: bytes, scope: Scope, expires_on: date | None, now: datetime
-    ) -> bool:
-        """Add a token; False when the name is taken."""
+    def add(self, name: str, token_hash: bytes, scope: Scope, expires_on: date | None, now: datetime) -> bool:
+        """Add a token; return False when the name is taken."""
         row = {
             "name": name,
             "token_hash": token_hash,
@@ -48,36 +49,29 @@ class TokenRepository(Repository):
         }
         return self._insert_unless_taken(insert(tokens).values(row))
 
-    def tokens(self) -> list[Token]:
+    def list_all(self) -> list[Token]:
         """Load all tokens, by name."""
         with self._reading() as connection:
-            return [_read_token(row) for row in connection.execute(select(tokens).order_by(tokens.c.name))]
+            return [_read(row) for row in connection.execute(_SELECT.order_by(tokens.c.name))]
 
-    def token(self, *, name: str | None = None, token_hash: bytes | None = None) -> Token | None:
+    def find(self, *, name: str | None = None, token_hash: bytes | None = None) -> Token | None:
         """Load one token, by its name or by its hash."""
         this = tokens.c.name == name if token_hash is None else tokens.c.token_hash == token_hash
         with self._reading() as connection:
-            row = connection.execute(select(tokens).where(this)).first()
-        return None if row is None else _read_token(row)
+            row = connection.execute(_SELECT.where(this)).first()
+        return None if row is None else _read(row)
 
-    def revoke_token(self, token_id: int, now: datetime) -> bool:
-        """Take a token back; False when it was already."""
+    def revoke(self, token_id: int, now: datetime) -> bool:
+        """Revoke a token; return False when it is revoked already."""
         this = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
-        return self._update(update(tokens).where(this).values(revoked_at=now)) == 1
+        return self._execute(update(tokens).where(this).values(revoked_at=now)) == 1
 
-    def use_token(self, token_id: int, day: date) -> None:
-        """Note the day of a token's last use."""
+    def set_last_used(self, token_id: int, day: date) -> None:
+        """Store the day of a token's last use."""
         is_new = or_(tokens.c.last_used_on.is_(None), tokens.c.last_used_on < day)
-        self._update(update(tokens).where(tokens.c.id == token_id, is_new).values(last_used_on=day))
+        self._execute(update(tokens).where(tokens.c.id == token_id, is_new).values(last_used_on=day))
 
 
-def _read_token(row: Row[Any]) -> Token:
-    return Token(
-        row.id,
-        row.name,
-        Scope(row.scope),
-        row.created_at,
-        row.expires_on,
-        row.revoked_at,
-        row.last_used_on,
-    )
+def _read(row: Row[Any]) -> Token:
+    values = row._asdict()
+    return Token(**{**values, "scope": Scope(values["scope"])})

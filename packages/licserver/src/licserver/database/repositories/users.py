@@ -1,7 +1,7 @@
-"""The rows of the console's users."""
+"""Users of the console."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import delete, insert, select, update
 
@@ -9,8 +9,8 @@ from licserver.database.repositories.base import Repository
 from licserver.database.tables import second_factors, sessions, users
 
 
-class UserRow(NamedTuple):
-    """A user as kept; the hash is for `passwords` alone."""
+class User(NamedTuple):
+    """A user of the console; the hash is for `security.passwords` alone."""
 
     id: int
     name: str
@@ -20,10 +20,10 @@ class UserRow(NamedTuple):
     has_second_factor: bool
 
     def __repr__(self) -> str:
-        return f"UserRow({self.name})"
+        return f"User({self.name})"
 
 
-SELECT_USER = select(
+SELECT_USER: Final = select(
     users.c.id,
     users.c.name,
     users.c.password_hash,
@@ -38,40 +38,36 @@ SELECT_USER = select(
 class UserRepository(Repository):
     """Users."""
 
-    def add_user(self, name: str, password_hash: str, now: datetime) -> bool:
-        """Add a user; False when the name is taken."""
+    def add(self, name: str, password_hash: str, now: datetime) -> bool:
+        """Add a user; return False when the name is taken."""
         row = {"name": name, "password_hash": password_hash, "created_at": now, "password_changed_at": now}
         return self._insert_unless_taken(insert(users).values(row))
 
-    def users(self) -> list[UserRow]:
-        """Load all, by name."""
+    def list_all(self) -> list[User]:
+        """Load all users, by name."""
         with self._reading() as connection:
-            return [UserRow(*row) for row in connection.execute(SELECT_USER.order_by(users.c.name))]
+            return [User(*row) for row in connection.execute(SELECT_USER.order_by(users.c.name))]
 
-    def user(self, name: str) -> UserRow | None:
-        """Load one."""
+    def find(self, name: str) -> User | None:
+        """Load a user."""
         with self._reading() as connection:
             row = connection.execute(SELECT_USER.where(users.c.name == name)).first()
-        return None if row is None else UserRow(*row)
+        return None if row is None else User(*row)
 
-    def set_user_password(self, user_id: int, password_hash: str, now: datetime) -> None:
+    def set_password(self, user_id: int, password_hash: str, now: datetime) -> None:
         """Change a password, and end all sessions of the user."""
+        values = {"password_hash": password_hash, "password_changed_at": now}
         with self._writing() as connection:
-            connection.execute(
-                update(users)
-                .where(users.c.id == user_id)
-                .values(password_hash=password_hash, password_changed_at=now)
-            )
+            connection.execute(update(users).where(users.c.id == user_id).values(values))
             connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
 
-    def renew_user_hash(self, user: UserRow, password_hash: str) -> UserRow:
-        """Keep the same password under better parameters, unless it was changed meanwhile."""
+    def renew_hash(self, user: User, password_hash: str) -> User:
+        """Store the same password under better parameters, unless it was changed meanwhile."""
         same = (users.c.id == user.id, users.c.password_hash == user.password_hash)
-        with self._writing() as connection:
-            connection.execute(update(users).where(*same).values(password_hash=password_hash))
+        self._execute(update(users).where(*same).values(password_hash=password_hash))
         return user._replace(password_hash=password_hash)
 
-    def remove_user(self, user_id: int) -> None:
+    def remove(self, user_id: int) -> None:
         """Remove a user with all sessions."""
         with self._writing() as connection:
             connection.execute(delete(sessions).where(sessions.c.user_id == user_id))

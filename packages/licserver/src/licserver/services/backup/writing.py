@@ -13,15 +13,15 @@ from licserver.database import schema
 from licserver.database.dump import take_snapshot
 from licserver.errors import BackupError
 from licserver.security.secrets_file import SECRETS_FILE, read_secrets
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.backup.layout import CONTENTS, DATABASE, FORMAT, HEADER, Summary, artifact_name
 
 
-def write_backup(vendor: Vendor, target: IO[bytes], now: datetime, *, artifacts: bool = True) -> Summary:
+def write_backup(services: Services, target: IO[bytes], now: datetime, *, artifacts: bool = True) -> Summary:
     """Write a backup while the server goes on serving.
 
     Args:
-        vendor: Whose; the database's state is that of this moment.
+        services: Of the installation; the database's state is that of this moment.
         target: Need not seek.
         now: The instant.
         artifacts: Whether the files of releases go along.
@@ -36,7 +36,7 @@ def write_backup(vendor: Vendor, target: IO[bytes], now: datetime, *, artifacts:
     """
     summary = Summary(now, __version__, schema.HEAD)
     with (
-        take_snapshot(vendor.database) as snapshot,
+        take_snapshot(services.database) as snapshot,
         tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
         writer = _Writer(tar, now)
@@ -53,10 +53,10 @@ def write_backup(vendor: Vendor, target: IO[bytes], now: datetime, *, artifacts:
                 }
             ),
         )
-        writer.add(SECRETS_FILE, read_secrets(vendor.settings).encode())
+        writer.add(SECRETS_FILE, read_secrets(services.settings).encode())
         seen: set[bytes] = set()
         for artifact in snapshot.artifacts() if artifacts else ():
-            writer.stream(artifact_name(artifact), artifact.size, vendor.artifacts.read(artifact))
+            writer.stream(artifact_name(artifact), artifact.size, services.artifacts.read(artifact))
             seen.add(artifact.sha256)
         summary.artifacts = len(seen)
         for layout in snapshot.layouts:

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
 from pydantic import BaseModel
@@ -19,9 +19,10 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.protocol import release_manifests
 from licserver.protocol.public_api import NOT_A_PAGE
-from licserver.services import Vendor
-from licserver.services.idempotency import Answer
+from licserver.services import Services
+from licserver.services.idempotency import Response, run_once
 from licserver.services.logins import TOKEN_FORBIDDEN, TOKEN_REFUSED
+from licserver.services.releases import StagedRelease
 from licserver.web.admin import licenses as _licenses  # noqa: F401 - they add themselves to the list
 from licserver.web.admin import products as _products  # noqa: F401 - the same
 from licserver.web.admin import serialization
@@ -50,17 +51,16 @@ _INSUFFICIENT: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="in
 _UPLOAD_FIELDS: Final = frozenset({"version", "changelog", "manifest"})
 
 Authenticated = Callable[[web.Request, Token], Awaitable[web.StreamResponse]]
-Work = Callable[[Vendor], BaseModel]
-"""What is done within a transaction; returns the body of the response."""
+Prepared = TypeVar("Prepared")
 
 
 def create_admin_api(
-    vendor: Vendor, limits: Limits, failures: FailureReport, threads: WorkerThreads
+    services: Services, limits: Limits, failures: FailureReport, threads: WorkerThreads
 ) -> web.Application:
     """Create the sub-application.
 
     Args:
-        vendor: The opened data folder.
+        services: The opened data folder.
         limits: Bounds how often a client may guess at tokens.
         failures: Reports refused tokens.
         threads: Run the operations.
@@ -68,7 +68,7 @@ def create_admin_api(
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.admin"), respond_with_problem)
     app[ENDPOINT] = ADMIN
-    api = _AdminApi(vendor, limits, failures, threads)
+    api = _AdminApi(services, limits, failures, threads)
     routes: dict[str, dict[str, Handler]] = {}
     for operation in OPERATIONS:
         handler = api.authenticated(operation.scope, api.running(operation))
@@ -84,9 +84,9 @@ class _AdminApi:
     """Makes the handlers; arguments as `create_admin_api`."""
 
     def __init__(
-        self, vendor: Vendor, limits: Limits, failures: FailureReport, threads: WorkerThreads
+        self, services: Services, limits: Limits, failures: FailureReport, threads: WorkerThreads
     ) -> None:
-        self._vendor, self._limits, self._failures, self._threads = vendor, limits, failures, threads
+        self._services, self._limits, self._failures, self._threads = services, limits, failures, threads
 
     def authenticated(self, scope: Scope, handler: Authenticated) -> Handler:
         """Call a handler with the token of a request whose scope is sufficient (D-91)."""
@@ -104,12 +104,14 @@ class _AdminApi:
         """
         kind, _, text = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         is_bearer = kind.lower() == "bearer"
-        token = await self._threads.run(self._vendor.recognise, text.strip()) if is_bearer else None
+        token = (
+            await self._threads.run(self._services.tokens.authenticate, text.strip()) if is_bearer else None
+        )
         if token is None:
             if not await self._limits.may_miss(request):
                 raise ApiError(429, headers={hdrs.RETRY_AFTER: str(MISS_DELAY)})
             if is_bearer:  # logged by its name if it has expired or was revoked (D-168)
-                name = await self._threads.run(self._vendor.find_refused_token, text.strip())
+                name = await self._threads.run(self._services.tokens.find_refused_name, text.strip())
                 self._failures.add(TOKEN_REFUSED, name, self._limits.address(request))
             raise ApiError(401, "Missing or invalid bearer token.", _BEARER)
         if scope is Scope.WRITE and token.scope is not Scope.WRITE:
@@ -122,16 +124,17 @@ class _AdminApi:
 
         async def run(request: web.Request, token: Token) -> web.StreamResponse:
             query = operation.query.model_validate_strings(_read_query(request), strict=True)
-            raw = await read_body(request, MAX_BODY, self._vendor.settings.body_timeout)
+            raw = await read_body(request, MAX_BODY, self._services.settings.body_timeout)
             body = None if operation.body is None else operation.body.model_validate_json(raw or b"{}")
             path = dict(request.match_info)
 
-            def begin() -> Work:
-                return lambda vendor: operation.run(Call(vendor, path, query, body))
+            def run_operation(tx: Services, _: None) -> BaseModel:
+                return operation.run(Call(tx, path, query, body))
 
             key = _idempotency_key(request, token, raw) if operation.creates else None
             status = 201 if operation.creates else 200
-            answer = await self._threads.run(_run_once, self._acting(token), begin, key, status)
+            services = self._acting(token)
+            answer = await self._threads.run(_run, services, key, status, _nothing, run_operation)
             return _send(answer.status, answer.body)
 
         return run
@@ -141,37 +144,49 @@ class _AdminApi:
         if request.query:
             raise ApiError(422, "This address takes no query parameters.")
         slug = request.match_info["slug"]
-        await self._threads.run(self._vendor.product, slug)  # an unknown product costs no upload
-        async with received(request, self._vendor.settings, self._threads, _UPLOAD_FIELDS) as form:
+        await self._threads.run(self._services.products.get, slug)  # an unknown product costs no upload
+        async with received(request, self._services.settings, self._threads, _UPLOAD_FIELDS) as form:
             version, changelog = form.fields.get("version", ""), form.fields.get("changelog", "")
             signed = form.fields.get("manifest", "").strip()
             content = f"{version}\n{changelog}\n{signed}\n{form.file_name}\n{form.sha256.hex()}"
             key = _idempotency_key(request, token, content.encode())
             manifest = release_manifests.sealed_before(signed) if signed else None
-            vendor = self._acting(token)
+            services = self._acting(token)
 
-            def begin() -> Work:
-                staged = vendor.stage(slug, version, form.path, changelog, manifest, file_name=form.file_name)
-                return lambda bound: serialization.release(bound.add_release(staged))
+            def stage() -> StagedRelease:
+                return services.releases.stage(
+                    slug, version, form.path, changelog, manifest, file_name=form.file_name
+                )
 
-            answer = await self._threads.run_with_file(_run_once, vendor, begin, key, 201)
+            def add(tx: Services, staged: StagedRelease) -> BaseModel:
+                return serialization.release(tx.releases.add(staged))
+
+            answer = await self._threads.run_with_file(_run, services, key, 201, stage, add)
         return _send(answer.status, answer.body)
 
-    def _acting(self, token: Token) -> Vendor:
-        return self._vendor.acting_as(Actor(ActorKind.TOKEN, token.name))
+    def _acting(self, token: Token) -> Services:
+        return self._services.acting_as(Actor(ActorKind.TOKEN, token.name))
 
 
-def _run_once(vendor: Vendor, begin: Callable[[], Work], key: IdempotencyKey | None, status: int) -> Answer:
-    """Run an operation; with an idempotency key once, and replay its response (D-93).
+def _run(
+    services: Services,
+    key: IdempotencyKey | None,
+    status: int,
+    prepare: Callable[[], Prepared],
+    operation: Callable[[Services, Prepared], BaseModel],
+) -> Response:
+    """Run an operation; with an idempotency key once, and replay its response (D-93)."""
 
-    `begin` does what takes long, and returns what is to be done within a transaction.
-    """
+    def respond(tx: Services, prepared: Prepared) -> Response:
+        return Response(status, operation(tx, prepared).model_dump_json().encode())
 
-    def begin_answer() -> Callable[[Vendor], Answer]:
-        work = begin()
-        return lambda bound: Answer(status, work(bound).model_dump_json().encode())
+    if key is None:
+        return respond(services, prepare())
+    return run_once(services, key, prepare, respond).response
 
-    return begin_answer()(vendor) if key is None else vendor.once(key, begin_answer).answer
+
+def _nothing() -> None:
+    """Prepare nothing."""
 
 
 def _read_query(request: web.Request) -> dict[str, str]:

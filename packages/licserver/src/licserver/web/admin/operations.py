@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from licserver.domain.records import Scope
 from licserver.errors import Unknown
-from licserver.services import Page, Vendor
-from licserver.services.licenses import has_id_shape
+from licserver.services import Page, Services
+from licserver.services.license_terms import has_id_shape
 from licserver.web.admin import schemas
 
 READ, WRITE = Scope.READ, Scope.WRITE
@@ -27,13 +27,13 @@ class Call:
     """A request that has been read.
 
     Args:
-        vendor: Acting as the token.
+        services: Acting as the token.
         path: What stands in the address, decoded.
         query: Of the operation's `query`.
         body: Of the operation's `body`.
     """
 
-    vendor: Vendor
+    services: Services
     path: Mapping[str, str]
     query: Any
     body: Any

@@ -8,7 +8,9 @@ from licserver.web.admin.operations import READ, WRITE, Call, operation, page
 @operation("GET", "/products", READ, query=schemas.Paging)
 def list_products(call: Call) -> schemas.Page[schemas.Product]:
     """All products, by slug."""
-    found = page_of(call.vendor.products(), lambda one: one.slug, call.query.cursor, call.query.limit)
+    found = page_of(
+        call.services.products.list_all(), lambda one: one.slug, call.query.cursor, call.query.limit
+    )
     return schemas.Page[schemas.Product](**page(found, serialization.product))
 
 
@@ -17,14 +19,14 @@ def add_product(call: Call) -> schemas.Product:
     """Add a product."""
     new = call.body
     return serialization.product(
-        call.vendor.add_product(new.slug, new.name, new.environment, has_support_policy=new.support_policy)
+        call.services.products.add(new.slug, new.name, new.environment, has_support_policy=new.support_policy)
     )
 
 
 @operation("GET", "/products/{slug}", READ)
 def get_product(call: Call) -> schemas.Product:
     """One product."""
-    return serialization.product(call.vendor.product(call.path["slug"]))
+    return serialization.product(call.services.products.get(call.path["slug"]))
 
 
 @operation("PATCH", "/products/{slug}", WRITE, body=schemas.ProductChange)
@@ -32,7 +34,7 @@ def change_product(call: Call) -> schemas.Product:
     """Change what is said of a product."""
     wanted = {name: getattr(call.body, name) for name in call.body.model_fields_set}
     return serialization.product(
-        call.vendor.change_product(
+        call.services.products.change(
             call.path["slug"],
             name=wanted.get("name"),
             policy=wanted.get("environment"),
@@ -44,7 +46,7 @@ def change_product(call: Call) -> schemas.Product:
 @operation("GET", "/products/{slug}/releases", READ, query=schemas.Paging)
 def list_releases(call: Call) -> schemas.Page[schemas.Release]:
     """A product's releases, the latest first."""
-    releases = call.vendor.releases(call.path["slug"])[::-1]
+    releases = call.services.releases.list_all(call.path["slug"])[::-1]
     found = page_of(releases, lambda one: one.version, call.query.cursor, call.query.limit)
     return schemas.Page[schemas.Release](**page(found, serialization.release))
 
@@ -52,10 +54,10 @@ def list_releases(call: Call) -> schemas.Page[schemas.Release]:
 @operation("GET", "/products/{slug}/releases/{version}", READ)
 def get_release(call: Call) -> schemas.Release:
     """One release."""
-    return serialization.release(call.vendor.release(call.path["slug"], call.path["version"]))
+    return serialization.release(call.services.releases.get(call.path["slug"], call.path["version"]))
 
 
 @operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE)
 def withdraw_release(call: Call) -> schemas.Release:
     """Take a release back; links to it are dead."""
-    return serialization.release(call.vendor.withdraw(call.path["slug"], call.path["version"]))
+    return serialization.release(call.services.releases.withdraw(call.path["slug"], call.path["version"]))

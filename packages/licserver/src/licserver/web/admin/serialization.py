@@ -1,11 +1,12 @@
 """The vendor's records, as the admin API shows them."""
 
 from licserver.database.repositories.audit import Entry
-from licserver.database.repositories.licenses import Activation, IssuedLicense, Subscription
+from licserver.database.repositories.licenses import Activation, IssuedLicense
+from licserver.database.repositories.subscriptions import Subscription
 from licserver.domain.decisions import mask_key, state_of
 from licserver.domain.records import Product, Release
 from licserver.errors import VaultError
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.web.admin import schemas
 
 
@@ -34,10 +35,10 @@ def release(one: Release) -> schemas.Release:
     )
 
 
-def license_(one: IssuedLicense, vendor: Vendor) -> schemas.License:
+def license_(one: IssuedLicense, services: Services) -> schemas.License:
     """Show a license; its key is masked, and one that was altered spoils no list."""
     try:
-        masked = mask_key(vendor.key(one))
+        masked = mask_key(services.licenses.decrypt_key(one))
     except VaultError:
         masked = "unreadable"
     return schemas.License(
@@ -45,7 +46,7 @@ def license_(one: IssuedLicense, vendor: Vendor) -> schemas.License:
         masked_key=masked,
         product=one.product_slug,
         product_name=one.product_name,
-        state=state_of(one, vendor.now()),
+        state=state_of(one, services.now()),
         issued_at=one.issued_at,
         expires_on=one.expires_on,
         lifetime=one.lifetime,

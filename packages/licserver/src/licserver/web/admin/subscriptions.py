@@ -10,27 +10,27 @@ from licserver.web.admin.operations import READ, WRITE, Call, operation, page
 @operation("GET", "/subscriptions", READ, query=schemas.Paging)
 def list_subscriptions(call: Call) -> schemas.Page[schemas.Subscription]:
     """What licenses hang on, by id."""
-    found = call.vendor.subscriptions(call.query.cursor, call.query.limit)
+    found = call.services.subscriptions.list_page(call.query.cursor, call.query.limit)
     return schemas.Page[schemas.Subscription](**page(found, serialization.subscription))
 
 
 @operation("GET", "/subscriptions/{id}", READ)
 def get_subscription(call: Call) -> schemas.Subscription:
     """One subscription."""
-    return serialization.subscription(call.vendor.subscription(call.path["id"]))
+    return serialization.subscription(call.services.subscriptions.get(call.path["id"]))
 
 
 @operation("POST", "/subscriptions/{id}/end", WRITE, body=schemas.InstantRequest)
 def end_subscription(call: Call) -> schemas.Subscription:
     """End a subscription, now or at an instant."""
-    call.vendor.end_subscription(call.path["id"], call.body.at)
+    call.services.subscriptions.end(call.path["id"], call.body.at)
     return get_subscription(call)
 
 
 @operation("POST", "/subscriptions/{id}/resume", WRITE)
 def resume_subscription(call: Call) -> schemas.Subscription:
     """Take a subscription's end back."""
-    call.vendor.resume_subscription(call.path["id"])
+    call.services.subscriptions.resume(call.path["id"])
     return get_subscription(call)
 
 
@@ -48,5 +48,5 @@ def list_audit(call: Call) -> schemas.Page[schemas.AuditLine]:
         since=query.since,
         until=query.until,
     )
-    found = call.vendor.audit(which, query.cursor, query.limit)
+    found = call.services.audit.list_page(which, query.cursor, query.limit)
     return schemas.Page[schemas.AuditLine](**page(found, serialization.line))

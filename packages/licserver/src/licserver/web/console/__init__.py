@@ -1,7 +1,7 @@
 """The vendor's side in a browser: pages made by the server, which work without JavaScript.
 
 `app` puts it together and is all that others import. A page (`pages/`) is a function of a `PageContext`;
-it asks `vendor` and holds no rule. It runs on a thread, as everything does here that waits for the database.
+it calls `services` and holds no rule. It runs on a thread, as everything here that waits for the database.
 """
 
 from licserver.web.console.app import create_console

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from licserver.clock import Clock
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.users import Needs
 from licserver.web.app_state import Handler
 from licserver.web.console import sessions
@@ -60,20 +60,20 @@ _ENROLLING: Final = (Needs.NOTHING, Needs.ENROLMENT)
 
 
 def create_console(
-    vendor: Vendor, clock: Clock, failures: FailureReport, threads: WorkerThreads
+    services: Services, clock: Clock, failures: FailureReport, threads: WorkerThreads
 ) -> web.Application:
     """Create the sub-application.
 
     Args:
-        vendor: The opened data folder.
+        services: The opened data folder.
         clock: Every decision's `now`.
         failures: Reports failed logins.
         threads: Run the pages.
     """
     assets = load_assets()
-    console = Console(vendor, clock, threads, Templates(assets))
-    login = Login(console, vendor, failures)
-    factor = SecondFactor(console, login, vendor)
+    console = Console(services, clock, threads, Templates(assets))
+    login = Login(console, services, failures)
+    factor = SecondFactor(console, login, services)
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.console"), console.respond_with_page)
     app[ENDPOINT] = CONSOLE

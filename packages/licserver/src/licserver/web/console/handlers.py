@@ -13,8 +13,8 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import ArtifactsError, WrongUse
 from licserver.security.redaction import holds_key
-from licserver.services import Vendor
-from licserver.services.licenses import has_id_shape
+from licserver.services import Services
+from licserver.services.license_terms import has_id_shape
 from licserver.services.users import Needs, SignedIn
 from licserver.web.app_state import Handler
 from licserver.web.console import messages, sessions
@@ -54,22 +54,24 @@ class Console:
     """Makes handlers of page functions, and has what all handlers need.
 
     Args:
-        vendor: The opened data folder.
+        services: The opened data folder.
         clock: Every decision's `now`.
         threads: Run the pages.
         templates: Render them.
     """
 
-    def __init__(self, vendor: Vendor, clock: Clock, threads: WorkerThreads, templates: Templates) -> None:
-        self.settings, self.threads = vendor.settings, threads
-        self._vendor, self._clock, self._templates = vendor, clock, templates
+    def __init__(
+        self, services: Services, clock: Clock, threads: WorkerThreads, templates: Templates
+    ) -> None:
+        self.settings, self.threads = services.settings, threads
+        self._services, self._clock, self._templates = services, clock, templates
 
     # --- sessions -----------------------------------------------------------------------------
 
     async def find_session(self, request: web.Request) -> SignedIn | None:
         """Return the session of a request's cookie, also one that still needs something (D-167)."""
         token = self.token(request)
-        session = None if token is None else await self.threads.run(self._vendor.signed_in, token)
+        session = None if token is None else await self.threads.run(self._services.logins.authenticate, token)
         if session is not None:
             request[_SESSION] = session
         return session
@@ -246,8 +248,8 @@ class Console:
         is_id = "id" not in parts or has_id_shape(parts["id"])
         if not (is_id and all(map(is_printable, parts.values()))):
             raise ApiError(404, "There is no page at this address.")
-        vendor = self._vendor.acting_as(Actor(ActorKind.USER, user.name))
-        return PageContext(vendor, user, self._clock(), dict(parts), dict(query))
+        services = self._services.acting_as(Actor(ActorKind.USER, user.name))
+        return PageContext(services, user, self._clock(), dict(parts), dict(query))
 
     # --- responses ----------------------------------------------------------------------------
 
@@ -336,7 +338,7 @@ def _log_export(context: PageContext, csv: Csv) -> None:
     """Log who takes a list; of the search only the fields, as what was typed may name a customer."""
     object_ = ("license", context.parts["id"]) if "id" in context.parts else ("list", csv.name)
     narrowed = sorted(name for name in context.query if context.asked(name))
-    context.vendor.note_alone("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
+    context.services.audit.record("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
 
 
 def has_token(form: Mapping[str, str]) -> bool:

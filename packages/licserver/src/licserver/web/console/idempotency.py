@@ -1,7 +1,7 @@
 """Forms that make something, done once however often they are sent (D-130).
 
-A page puts an id of its own into each of them. It is the receipt under which the vendor keeps what came of
-the form, as with an idempotency key of the admin API.
+A page puts an id of its own into each of them. It is the idempotency key under which the result is recorded,
+as in the admin API.
 """
 
 import hashlib
@@ -9,13 +9,13 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind
 from licserver.errors import Conflict, WrongUse
-from licserver.services import IdempotencyConflictError, Vendor
-from licserver.services.idempotency import Answer
+from licserver.services import IdempotencyConflictError, Services
+from licserver.services.idempotency import Response, run_once
 from licserver.web.console.page_context import PageContext, Redirect
 from licserver.web.console.sessions import CSRF_FIELD
 
@@ -26,6 +26,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _SEE_OTHER: Final = 303
 
 Act = Callable[[PageContext], Redirect]
+Prepared = TypeVar("Prepared")
 
 
 def draw_id() -> str:
@@ -43,45 +44,52 @@ def once(act: Act) -> Act:
     """Let an action, all of which is done within one transaction, be done once for each form."""
 
     def act_once(visit: PageContext) -> Redirect:
-        return do_once(visit, lambda: lambda bound: act(visit._replace(vendor=bound)))
+        return do_once(visit, _nothing, lambda tx, _: act(visit._replace(services=tx)))
 
     return act_once
 
 
-def do_once(visit: PageContext, begin: Callable[[], Callable[[Vendor], Redirect]], *more: str) -> Redirect:
-    """Do what a form asks for, or lead to what came of it before.
+def do_once(
+    visit: PageContext,
+    prepare: Callable[[], Prepared],
+    operation: Callable[[Services, Prepared], Redirect],
+    *more: str,
+) -> Redirect:
+    """Do what a form asks for, or redirect to the result of the first time.
 
     Args:
         visit: With the form.
-        begin: Does what takes long, and gives what is to happen within one transaction.
+        prepare: Slow work before the transaction.
+        operation: Runs within the transaction, with what `prepare` returned.
         more: What was sent beside the fields.
 
     Raises:
-        WrongUse: for a form without an id of ours; and whatever doing it raises.
-        Conflict: for one that was sent before with something else in it.
+        WrongUse: for a form without an id of ours; and whatever the operation raises.
+        Conflict: for one that was sent before with other content.
     """
-    key = read_id(visit.form)
-    if key is None:
+    form_id = read_id(visit.form)
+    if form_id is None:
         raise WrongUse("this form is of a page that is no more; look it through, and send it again")
-
-    def begin_answer() -> Callable[[Vendor], Answer]:
-        work = begin()
-        return lambda bound: _write(work(bound))
-
-    receipt = IdempotencyKey(ActorKind.USER, visit.who.user_id, key, _digest(visit, more))
+    key = IdempotencyKey(ActorKind.USER, visit.who.user_id, form_id, _digest(visit, more))
     try:
-        answer, before = visit.vendor.once(receipt, begin_answer)
+        response, is_replayed = run_once(
+            visit.services, key, prepare, lambda tx, prepared: _write(operation(tx, prepared))
+        )
     except IdempotencyConflictError:
         raise Conflict(
             "this form was sent before with something else in it: that was done, and this was not; "
             "send it again if you want both"
         ) from None
-    path, done = json.loads(answer.body)
-    return Redirect(path, "once" if before else done)
+    path, done = json.loads(response.body)
+    return Redirect(path, "once" if is_replayed else done)
 
 
-def _write(moved: Redirect) -> Answer:
-    return Answer(_SEE_OTHER, json.dumps(moved).encode())
+def _nothing() -> None:
+    """Prepare nothing."""
+
+
+def _write(moved: Redirect) -> Response:
+    return Response(_SEE_OTHER, json.dumps(moved).encode())
 
 
 def _digest(visit: PageContext, more: tuple[str, ...]) -> bytes:

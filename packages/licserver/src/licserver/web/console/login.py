@@ -9,7 +9,7 @@ from aiohttp import web
 
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import WrongUse
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.logins import SIGN_IN_FAILED, SIGN_IN_THROTTLED
 from licserver.services.users import SESSION_TIME, Needs, SignedIn
 from licserver.web.client_addresses import ClientAddresses
@@ -40,14 +40,14 @@ class Login:
 
     Args:
         console: Reads sessions and forms, and renders pages.
-        vendor: Has the users.
+        services: Has the users.
         failures: Reports failed attempts.
     """
 
-    def __init__(self, console: Console, vendor: Vendor, failures: FailureReport) -> None:
-        self._console, self._vendor, self._failures = console, vendor, failures
-        self._clients = ClientAddresses(vendor.settings)
-        self._throttle = LoginThrottle(vendor, console.threads)
+    def __init__(self, console: Console, services: Services, failures: FailureReport) -> None:
+        self._console, self._services, self._failures = console, services, failures
+        self._clients = ClientAddresses(services.settings)
+        self._throttle = LoginThrottle(services, console.threads)
 
     async def close(self, _app: web.Application) -> None:
         """Let the throttle's threads end."""
@@ -69,7 +69,7 @@ class Login:
         address = self.address(request)
         try:
             session = await self.attempt(
-                request, name, lambda _: self._vendor.sign_in(name, password, address)
+                request, name, lambda _: self._services.logins.sign_in(name, password, address)
             )
         except TooManyAttemptsError:
             return await self._sign_in_page(request, 429, goal, TOO_MANY, name)
@@ -84,7 +84,7 @@ class Login:
     async def _sign_in_page(
         self, request: web.Request, status: int, goal: str, problem: str | None = None, name: str = ""
     ) -> web.StreamResponse:
-        has_users = bool(await self._console.threads.run(self._vendor.users))
+        has_users = bool(await self._console.threads.run(self._services.users.list_all))
         done = messages.DONE.get(request.query.get("done", ""))
         return await self._console.render(
             "sign_in.html", status, None, problem, done, has_users=has_users, goal=goal, name=name
@@ -104,14 +104,14 @@ class Login:
     ) -> web.StreamResponse:
         """Change one's own password, which ends all other sessions."""
         old, new = form.get("old", ""), form.get("new", "")
-        vendor = self._vendor.acting_as(Actor(ActorKind.USER, user.name))
+        services = self._services.acting_as(Actor(ActorKind.USER, user.name))
         problem, session = None, None
         try:
             if new != form.get("again", ""):
                 problem = "The new password was not typed the same twice."
             else:
                 session = await self.attempt(
-                    request, user.name, lambda _: vendor.change_password(user, old, new)
+                    request, user.name, lambda _: services.logins.change_password(user, old, new)
                 )
                 if session is None:
                     problem = WRONG_PASSWORD
@@ -147,7 +147,7 @@ class Login:
     async def report_failure(self, request: web.Request, action: str, name: str) -> None:
         """Report a failed attempt, with the name only if it is a user's."""
         with contextlib.suppress(Exception):  # the caller gets the same page, whatever becomes of the report
-            subject = await self._console.threads.run(self._vendor.find_login_name, name)
+            subject = await self._console.threads.run(self._services.logins.find_name, name)
             self._failures.add(action, subject, self.address(request))
 
     def cookie(self, request: web.Request, token: str) -> str:
@@ -161,7 +161,7 @@ class Login:
     async def _end_session(self, request: web.Request) -> None:
         token = self._console.token(request)
         if token is not None:
-            await self._console.threads.run(self._vendor.sign_out, token)
+            await self._console.threads.run(self._services.logins.sign_out, token)
 
 
 def _next_page(needs: Needs, goal: str) -> str:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from licserver.domain.environments import network_of
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.web.worker_threads import WorkerThreads
 
 R = TypeVar("R")
@@ -29,12 +29,12 @@ class LoginThrottle:
     else, who never make the former wait. However many attempts there are, they hold 64 MiB a thread.
 
     Args:
-        vendor: Counts attempts.
+        services: Counts attempts.
         threads: Read the database.
     """
 
-    def __init__(self, vendor: Vendor, threads: WorkerThreads) -> None:
-        self._vendor, self._threads = vendor, threads
+    def __init__(self, services: Services, threads: WorkerThreads) -> None:
+        self._services, self._threads = services, threads
         self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
 
     async def attempt(self, address: str, name: str, compare: Callable[[bool], R]) -> R:
@@ -51,10 +51,10 @@ class LoginThrottle:
         Raises:
             TooManyAttemptsError: before anything was compared, so that the response tells nothing.
         """
-        is_known = await self._threads.run(self._vendor.is_known_address, address, name)
+        is_known = await self._threads.run(self._services.logins.is_known_address, address, name)
 
         def count_and_compare() -> R:
-            if not self._vendor.may_try(address, name, is_known=is_known):
+            if not self._services.logins.count_attempt(address, name, is_known=is_known):
                 raise TooManyAttemptsError
             return compare(is_known)
 

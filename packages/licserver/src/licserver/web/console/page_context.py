@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from licserver.services import Page as Some
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.users import SignedIn
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -17,7 +17,7 @@ class PageContext(NamedTuple):
     """One request of somebody who is signed in.
 
     Args:
-        vendor: What can be done; on behalf of `who`.
+        services: What can be done; on behalf of `who`.
         who: The user.
         now: The instant of the request.
         parts: The parts of the path that a route names.
@@ -27,7 +27,7 @@ class PageContext(NamedTuple):
         once: The id that its form has (`console.once`); None for a new one.
     """
 
-    vendor: Vendor
+    services: Services
     who: SignedIn
     now: datetime
     parts: Mapping[str, str] = _NOTHING

@@ -7,7 +7,7 @@ from aiohttp import web
 from markupsafe import Markup
 
 from licserver.errors import WrongUse
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED
 from licserver.services.users import SignedIn
 from licserver.web.console import sessions
@@ -27,11 +27,11 @@ class SecondFactor:
     Args:
         console: Renders pages.
         login: Bounds attempts, and writes cookies.
-        vendor: Has the users.
+        services: Has the users.
     """
 
-    def __init__(self, console: Console, login: Login, vendor: Vendor) -> None:
-        self._console, self._login, self._vendor = console, login, vendor
+    def __init__(self, console: Console, login: Login, services: Services) -> None:
+        self._console, self._login, self._services = console, login, services
 
     async def show_code(self, request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show the form for a code."""
@@ -44,7 +44,7 @@ class SecondFactor:
         goal, code, address = form.get("next", ""), form.get("code", ""), self._login.address(request)
 
         def compare(is_known: bool) -> SignedIn | None:
-            return self._vendor.sign_in_with_code(session, code, address, is_known=is_known)
+            return self._services.second_factors.sign_in(session, code, address, is_known=is_known)
 
         try:
             signed_in = await self._login.attempt(request, session.name, compare)
@@ -68,7 +68,9 @@ class SecondFactor:
         password = form.get("password", "")
         try:
             is_right = await self._login.attempt(
-                request, session.name, lambda _: self._vendor.begin_enrolment(session, password)
+                request,
+                session.name,
+                lambda _: self._services.second_factors.begin_enrolment(session, password),
             )
         except (TooManyAttemptsError, WrongUse) as problem:
             return await self._refused(session, problem)
@@ -83,7 +85,7 @@ class SecondFactor:
         """Confirm a secret by its first code, and show the recovery codes this once."""
         try:
             done = await self._console.threads.run(
-                self._vendor.confirm_enrolment, session, form.get("code", "")
+                self._services.second_factors.confirm_enrolment, session, form.get("code", "")
             )
         except WrongUse as wrong:
             return await self._refused(session, wrong)
@@ -100,7 +102,7 @@ class SecondFactor:
         password, code = form.get("password", ""), form.get("code", "")
 
         def compare(is_known: bool) -> SignedIn | None:
-            return self._vendor.disable_second_factor(user, password, code, is_known=is_known)
+            return self._services.second_factors.disable(user, password, code, is_known=is_known)
 
         try:
             session = await self._login.attempt(request, user.name, compare)
@@ -125,7 +127,7 @@ class SecondFactor:
         return await self._page(422, session, to_sentence(problem))
 
     async def _page(self, status: int, session: SignedIn, problem: str | None = None) -> web.Response:
-        enrolment = await self._console.threads.run(self._vendor.enrolment, session)
+        enrolment = await self._console.threads.run(self._services.second_factors.find_enrolment, session)
         return await self._render(
             "second_factor.html",
             status,
@@ -133,7 +135,7 @@ class SecondFactor:
             problem,
             secret=None if enrolment is None else _in_groups(enrolment.secret),
             code=None if enrolment is None else await self._console.threads.run(_draw_code, enrolment.uri),
-            left=await self._console.threads.run(self._vendor.count_recovery_codes, session),
+            left=await self._console.threads.run(self._services.second_factors.count_recovery_codes, session),
             is_required=self._console.settings.second_factor_required,
         )
 

@@ -1,1 +1,1 @@
-"""The pages, a room each: plain functions of a `PageContext`, which ask `vendor` and choose what is shown."""
+"""The pages, a module each: plain functions of a `PageContext` that call `services`."""

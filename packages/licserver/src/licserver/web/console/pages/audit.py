@@ -69,7 +69,7 @@ _KINDS: Final = (
 def show(visit: PageContext) -> Page:
     """Show the log, the latest first."""
     which = _filter(visit)
-    found = visit.vendor.audit(which, visit.asked("after") or None, _SHOWN)
+    found = visit.services.audit.list_page(which, visit.asked("after") or None, _SHOWN)
     asked = {name: value for name in ("actor", "kind", "license") if (value := visit.asked(name))}
     return Page(
         "audit.html",
@@ -90,7 +90,7 @@ def export(visit: PageContext) -> Csv:
     which = _filter(visit)
 
     def read(cursor: str | None) -> Some[Entry]:
-        return visit.vendor.audit(which, cursor, MAX_PAGE)
+        return visit.services.audit.list_page(which, cursor, MAX_PAGE)
 
     rows = ([_cells(entry) for entry in some] for some in in_pages(read))
     return Csv("audit", ("at", "by way of", "who", "action", "kind", "of what", "details"), rows)

@@ -16,19 +16,21 @@ def _back(visit: PageContext, done: str) -> Redirect:
 
 def free(visit: PageContext) -> Redirect:
     """Free one slot."""
-    visit.vendor.free(visit.parts["id"], Environment(visit.given("domain"), visit.given("ip")))
+    visit.services.licenses.free_slot(
+        visit.parts["id"], Environment(visit.given("domain"), visit.given("ip"))
+    )
     return _back(visit, "freed")
 
 
 def revoke(visit: PageContext) -> Redirect:
     """Revoke it."""
-    visit.vendor.revoke(visit.parts["id"], visit.given("reason") or None)
+    visit.services.licenses.revoke(visit.parts["id"], visit.given("reason") or None)
     return _back(visit, "revoked")
 
 
 def reinstate(visit: PageContext) -> Redirect:
     """Take the revocation back."""
-    visit.vendor.reinstate(visit.parts["id"])
+    visit.services.licenses.reinstate(visit.parts["id"])
     return _back(visit, "reinstated")
 
 
@@ -45,25 +47,25 @@ def change(visit: PageContext) -> Redirect:
         for name, (field, read) in touched.items()
         if f"was-{name}" in visit.form
     }
-    visit.vendor.change(visit.parts["id"], was=was, **changes)  # type: ignore[arg-type] # read by name
+    visit.services.licenses.change(visit.parts["id"], was=was, **changes)  # type: ignore[arg-type] # read by name
     return _back(visit, "changed")
 
 
 def allow(visit: PageContext) -> Redirect:
     """Put an entry on the allow-list."""
-    visit.vendor.allow(visit.parts["id"], visit.given("entry"))
+    visit.services.licenses.allow(visit.parts["id"], visit.given("entry"))
     return _back(visit, "allowed")
 
 
 def disallow(visit: PageContext) -> Redirect:
     """Take an entry off the allow-list."""
-    visit.vendor.disallow(visit.parts["id"], visit.given("entry"))
+    visit.services.licenses.disallow(visit.parts["id"], visit.given("entry"))
     return _back(visit, "disallowed")
 
 
 def reveal(visit: PageContext) -> Page:
     """Show the key, this once: it stands in no address, and a page that is loaded again does not have it."""
-    return licenses.draw(visit, key=visit.vendor.reveal(visit.parts["id"]))
+    return licenses.draw(visit, key=visit.services.licenses.reveal(visit.parts["id"]))
 
 
 _TERMS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = MappingProxyType(

@@ -31,7 +31,7 @@ CELLS: Final = (
 def search(visit: PageContext) -> Page:
     """Show the licenses that are searched for, or all, the latest first."""
     asked = _asked(visit)
-    found = visit.vendor.find_licenses(_filter(visit), visit.asked("after") or None, _SHOWN)
+    found = visit.services.licenses.search(_filter(visit), visit.asked("after") or None, _SHOWN)
     further = (
         None if found.cursor is None else _address("/console/licenses", {**asked, "after": found.cursor})
     )
@@ -41,7 +41,7 @@ def search(visit: PageContext) -> Page:
             "licenses": [draw_row(one, visit) for one in found.items],
             "search": {name: visit.asked(name) for name in SEARCHED},
             "searched": bool(asked),
-            "products": visit.vendor.products(),
+            "products": visit.services.products.list_all(),
             "states": _STATES,
             "further": further,
             "export": _address("/console/licenses.csv", asked),
@@ -59,7 +59,7 @@ def find(visit: PageContext) -> Redirect:
     typed = {name: value for name in SEARCHED if (value := visit.given(name))}
     key = typed.get("q", "").upper()
     if has_key_shape(key):
-        return Redirect(f"/console/licenses/{visit.vendor.license(key).id.hex()}")
+        return Redirect(f"/console/licenses/{visit.services.licenses.get(key).id.hex()}")
     if any(map(holds_key, typed.values())):
         raise WrongUse("search for a license key alone, and for the whole of it")
     return Redirect(_address("/console/licenses", typed))
@@ -70,7 +70,7 @@ def export(visit: PageContext) -> Csv:
     which = _filter(visit)
 
     def read(cursor: str | None) -> Some[IssuedLicense]:
-        return visit.vendor.find_licenses(which, cursor, MAX_PAGE)
+        return visit.services.licenses.search(which, cursor, MAX_PAGE)
 
     return Csv("licenses", CELLS, ([write_cells(one, visit) for one in some] for some in in_pages(read)))
 
@@ -82,9 +82,9 @@ def show(visit: PageContext) -> Page:
 
 def draw(visit: PageContext, key: str | None = None) -> Page:
     """Draw a license's page, perhaps with its key."""
-    vendor, reference = visit.vendor, visit.parts["id"]
-    license_ = vendor.license(reference)
-    held = vendor.activation_page(reference, visit.asked("after") or None, _SHOWN)
+    services, reference = visit.services, visit.parts["id"]
+    license_ = services.licenses.get(reference)
+    held = services.licenses.list_activations(reference, visit.asked("after") or None, _SHOWN)
     here = f"/console/licenses/{license_.id.hex()}"
     about = AuditFilter(object=("license", license_.id.hex()))
     terms = _held_terms(license_)
@@ -94,7 +94,7 @@ def draw(visit: PageContext, key: str | None = None) -> Page:
             "license": {**draw_row(license_, visit), **_terms(license_, visit)},
             "activations": held.items,
             "further": None if held.cursor is None else _address(here, {"after": held.cursor}),
-            "history": [draw_entry(entry) for entry in vendor.audit(about, limit=20).items],
+            "history": [draw_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
             "key": key,
             "was": terms,
             "form": {
@@ -110,7 +110,7 @@ def draw(visit: PageContext, key: str | None = None) -> Page:
 def export_activations(visit: PageContext) -> Csv:
     """Give a license's activations as a file."""
     reference = visit.parts["id"]
-    pages = in_pages(lambda cursor: visit.vendor.activation_page(reference, cursor, MAX_PAGE))
+    pages = in_pages(lambda cursor: visit.services.licenses.list_activations(reference, cursor, MAX_PAGE))
     rows = ([(*one.environment, one.activated_at, one.last_seen_at) for one in some] for some in pages)
     return Csv("activations", ("domain", "ip", "first seen", "last seen"), rows)
 
@@ -119,7 +119,7 @@ def ask_terms(visit: PageContext) -> Page:
     """Show the form for a new license."""
     form = {name: visit.form.get(name, "") for name in ("product", "slots", "expires", "email", "note")}
     form = {**form, "slots": form["slots"] or "1", "product": form["product"] or visit.asked("product")}
-    return Page("issue.html", {"products": visit.vendor.products(), "form": form})
+    return Page("issue.html", {"products": visit.services.products.list_all(), "form": form})
 
 
 def issue(visit: PageContext) -> Redirect:
@@ -130,7 +130,7 @@ def issue(visit: PageContext) -> Redirect:
         customer_email=visit.given("email"),
         note=visit.given("note"),
     )
-    issued, _ = visit.vendor.issue_one(visit.given("product"), terms)
+    issued, _ = visit.services.licenses.issue(visit.given("product"), terms)
     return Redirect(f"/console/licenses/{issued.id.hex()}", "issued")
 
 
@@ -150,7 +150,7 @@ def draw_row(license_: IssuedLicense, visit: PageContext) -> dict[str, Any]:
 
 
 def _terms(license_: IssuedLicense, visit: PageContext) -> dict[str, Any]:
-    product = visit.vendor.product(license_.product_slug)
+    product = visit.services.products.get(license_.product_slug)
     return {
         "product_slug": product.slug,
         "lifetime": license_.lifetime,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from licserver.database.repositories.statistics import Total
-from licserver.services import Vendor
+from licserver.services import Services
 from licserver.web.console.charts import Plot, Series
 from licserver.web.console.page_context import Page, PageContext
 
@@ -58,14 +58,14 @@ def show(visit: PageContext) -> Page:
     """Show all of it."""
     today = visit.now.date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
-    totals = visit.vendor.totals(days[0])
+    totals = visit.services.statistics.load_totals(days[0])
     return Page(
         "overview.html",
         {
             "plots": plot_totals(totals, days),
             "versions": count_versions(totals, today - timedelta(days=_VERSION_DAYS - 1)),
-            "expiring": _expiring(visit.vendor, today),
-            "steps": _first_steps(visit.vendor),
+            "expiring": _expiring(visit.services, today),
+            "steps": _first_steps(visit.services),
         },
     )
 
@@ -100,18 +100,18 @@ def count_versions(totals: Iterable[Total], since: date) -> list[Version]:
     ]
 
 
-def _expiring(vendor: Vendor, today: date) -> Expiring:
+def _expiring(services: Services, today: date) -> Expiring:
     until = today.replace(day=calendar.monthrange(today.year, today.month)[1])
     search = urlencode({"from": today.isoformat(), "until": until.isoformat()})
-    return Expiring(vendor.count_expiring(today, until), until, f"/console/licenses?{search}")
+    return Expiring(services.statistics.count_expiring(today, until), until, f"/console/licenses?{search}")
 
 
-def _first_steps(vendor: Vendor) -> list[Step]:
+def _first_steps(services: Services) -> list[Step]:
     """Say what a shop still needs; nothing once it has sold its first license."""
-    products = vendor.products()
+    products = services.products.list_all()
     slug = products[0].slug if products else "my-app"
     has_release = any(product.latest for product in products)
-    has_license = vendor.has_licenses()
+    has_license = services.statistics.has_licenses()
     if has_license and has_release:
         return []
     return [

@@ -18,12 +18,14 @@ def show_all(visit: PageContext) -> Page:
     """Show all products, and the form for another one."""
     form = {name: visit.given(name) for name in ("name", "slug", "policy", "support")}
     form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
-    return Page("products.html", {"products": visit.vendor.products(), "policies": POLICIES, "form": form})
+    return Page(
+        "products.html", {"products": visit.services.products.list_all(), "policies": POLICIES, "form": form}
+    )
 
 
 def add(visit: PageContext) -> Redirect:
     """Add a product."""
-    product = visit.vendor.add_product(
+    product = visit.services.products.add(
         visit.given("slug"), visit.given("name"), _policy(visit), has_support_policy=_ends_with_support(visit)
     )
     return Redirect(f"/console/products/{product.slug}", "product")
@@ -43,7 +45,7 @@ def _ends_with_support(visit: PageContext) -> bool:
 
 def show(visit: PageContext) -> Page:
     """Show a product with its versions, and the form for another one."""
-    product = visit.vendor.product(visit.parts["slug"])
+    product = visit.services.products.get(visit.parts["slug"])
     is_changed = "policy" in visit.form
     return Page(
         "product.html",
@@ -55,7 +57,7 @@ def show(visit: PageContext) -> Page:
                 "policy": visit.given("policy") if is_changed else product.policy.value,
                 "support": _ends_with_support(visit) if is_changed else product.has_support_policy,
             },
-            "releases": visit.vendor.releases(product.slug)[::-1],
+            "releases": visit.services.releases.list_all(product.slug)[::-1],
             "here": f"/console/products/{product.slug}",
             "form": {name: visit.form.get(name, "") for name in ("version", "changelog", "name")},
         },
@@ -64,13 +66,13 @@ def show(visit: PageContext) -> Page:
 
 def rename(visit: PageContext) -> Redirect:
     """Rename a product."""
-    product = visit.vendor.rename_product(visit.parts["slug"], visit.given("name"))
+    product = visit.services.products.rename(visit.parts["slug"], visit.given("name"))
     return Redirect(f"/console/products/{product.slug}", "renamed")
 
 
 def change_rules(visit: PageContext) -> Redirect:
     """Change what a machine is, and how long updates can be had."""
-    product = visit.vendor.change_product(
+    product = visit.services.products.change(
         visit.parts["slug"], policy=_policy(visit), has_support_policy=_ends_with_support(visit)
     )
     return Redirect(f"/console/products/{product.slug}", "rules")
@@ -86,6 +88,6 @@ def export(visit: PageContext) -> Csv:
             product.has_support_policy,
             product.latest and product.latest.version,
         )
-        for product in visit.vendor.products()
+        for product in visit.services.products.list_all()
     ]
     return Csv("products", ("slug", "name", "environment", "support policy", "latest version"), [rows])

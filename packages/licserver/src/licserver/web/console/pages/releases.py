@@ -1,12 +1,11 @@
 """Versions of a product: uploaded, shown as customers see them, withdrawn."""
 
-from collections.abc import Callable
-
 from markupsafe import Markup
 
 from licserver.domain.changelogs import clean, is_html
 from licserver.domain.records import Product, Release
-from licserver.services import MAX_PAGE, Vendor
+from licserver.services import MAX_PAGE, Services
+from licserver.services.releases import StagedRelease
 from licserver.web.console.idempotency import do_once
 from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, in_pages
 from licserver.web.console.pages.licenses import CELLS, draw_row, write_cells
@@ -16,19 +15,24 @@ def publish(visit: PageContext, file: File) -> Redirect:
     """Publish an uploaded file as a version; the file is stored before the books are held up."""
     slug, changelog = visit.parts["slug"], visit.given("changelog").replace("\r\n", "\n")
 
-    def begin() -> Callable[[Vendor], Redirect]:
-        staged = visit.vendor.stage(slug, visit.given("version"), file.path, changelog, file_name=file.name)
-        return lambda bound: Redirect(
-            f"/console/products/{slug}/releases/{bound.add_release(staged).version}", "published"
+    def stage() -> StagedRelease:
+        return visit.services.releases.stage(
+            slug, visit.given("version"), file.path, changelog, file_name=file.name
         )
 
-    return do_once(visit, begin, file.name, file.sha256.hex())
+    def add(tx: Services, staged: StagedRelease) -> Redirect:
+        return Redirect(f"/console/products/{slug}/releases/{tx.releases.add(staged).version}", "published")
+
+    return do_once(visit, stage, add, file.name, file.sha256.hex())
 
 
 def show(visit: PageContext) -> Page:
     """Show a version."""
     slug = visit.parts["slug"]
-    product, release = visit.vendor.product(slug), visit.vendor.release(slug, visit.parts["version"])
+    product, release = (
+        visit.services.products.get(slug),
+        visit.services.releases.get(slug, visit.parts["version"]),
+    )
     is_latest = product.latest is not None and product.latest.id == release.id
     return Page(
         "release.html",
@@ -40,7 +44,7 @@ def show(visit: PageContext) -> Page:
             "downloads": say_who_downloads(product, release, is_latest=is_latest),
             "holders": [
                 draw_row(one, visit)
-                for one in visit.vendor.who_may_download(slug, release.version, limit=10).items
+                for one in visit.services.licenses.list_entitled(slug, release.version, limit=10).items
             ],
             "changelog": draw_changelog(release.changelog),
             "here": f"/console/products/{slug}/releases/{release.version}",
@@ -51,7 +55,7 @@ def show(visit: PageContext) -> Page:
 def withdraw(visit: PageContext) -> Redirect:
     """Take a version back."""
     slug, version = visit.parts["slug"], visit.parts["version"]
-    visit.vendor.withdraw(slug, version)
+    visit.services.releases.withdraw(slug, version)
     return Redirect(f"/console/products/{slug}/releases/{version}", "withdrawn")
 
 
@@ -68,7 +72,7 @@ def export(visit: PageContext) -> Csv:
             release.withdrawn_at,
             release.manifest is not None,
         )
-        for release in visit.vendor.releases(slug)
+        for release in visit.services.releases.list_all(slug)
     ]
     columns = ("version", "file", "bytes", "sha256", "published at", "withdrawn at", "signed")
     return Csv(f"releases-{slug}", columns, [rows])
@@ -77,7 +81,7 @@ def export(visit: PageContext) -> Csv:
 def export_holders(visit: PageContext) -> Csv:
     """Give the licenses whose holders may download a version as a file."""
     slug, version = visit.parts["slug"], visit.parts["version"]
-    pages = in_pages(lambda cursor: visit.vendor.who_may_download(slug, version, cursor, MAX_PAGE))
+    pages = in_pages(lambda cursor: visit.services.licenses.list_entitled(slug, version, cursor, MAX_PAGE))
     return Csv(f"downloads-{slug}", CELLS, ([write_cells(one, visit) for one in some] for some in pages))
 
 

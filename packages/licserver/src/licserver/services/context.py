@@ -1,0 +1,89 @@
+"""What every service works with: the installation, the acting user, and the repositories."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+from licserver.artifacts import Artifacts
+from licserver.clock import Clock
+from licserver.database.engine import Database
+from licserver.database.repositories import Repositories
+from licserver.domain.records import Actor
+from licserver.security.key_vault import Vault
+from licserver.security.redaction import mask
+from licserver.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Context:
+    """Shared by all services.
+
+    Args:
+        settings: Of the installation.
+        vault: Encrypts license keys and computes their ids.
+        database: Of the installation.
+        artifacts: Stores the files of releases.
+        clock: For stored instants.
+        actor: Named in the audit log.
+        repositories: Each call is a transaction of its own, unless they come from `transaction`.
+    """
+
+    settings: Settings
+    vault: Vault
+    database: Database
+    artifacts: Artifacts
+    clock: Clock
+    actor: Actor
+    repositories: Repositories
+
+    def now(self) -> datetime:
+        """Return the current instant."""
+        return self.clock()
+
+    def acting_as(self, actor: Actor) -> "Context":
+        """Return the same context with another actor."""
+        return replace(self, actor=actor)
+
+    @contextmanager
+    def transaction(self) -> Iterator["Context"]:
+        """Open a transaction; within one, go on with it.
+
+        Yields:
+            A context whose repositories are all part of it. Other writers wait until the block ends: nothing
+            slow belongs there.
+        """
+        with self.repositories.transaction() as repositories:
+            yield replace(self, repositories=repositories)
+
+    def write_audit(self, action: str, object_: tuple[str, str], **details: Any) -> None:
+        """Add a line to the audit log, in the transaction of the change.
+
+        Values are masked: a reason or a name may contain a license key.
+
+        Args:
+            action: What was done, as ``license.revoke``.
+            object_: Kind and id of what was changed.
+            **details: For JSON; neither secrets nor personal data.
+        """
+        self.repositories.audit.add(self.now(), self.actor, action, object_, {**_to_json(details)})
+
+
+def _to_json(value: Any) -> Any:
+    """Convert a value to what JSON can hold, with license keys masked."""
+    match value:
+        case dict():
+            return {name: _to_json(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_to_json(one) for one in value]
+        case str():
+            return mask(str(value))
+        case None | bool() | int():
+            return value
+        case date() | datetime():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case _:
+            raise TypeError(f"the audit log cannot store a {type(value).__name__}")
