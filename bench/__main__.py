@@ -21,6 +21,7 @@ LOADS = [
     Load("known", close=True),
     Load("signed"),
     Load("update"),
+    Load("update-url"),
     Load("mix"),
     Load("new"),  # last: it makes the database grow
 ]
@@ -62,7 +63,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--workers", type=int, default=1, help="processes of licserver")
     parser.add_argument(
-        "--loads", nargs="+", metavar="LOAD", help="known, known-close, signed, update, mix, new"
+        "--loads", nargs="+", metavar="LOAD", help="known, known-close, signed, update, update-url, mix, new"
     )
     parser.add_argument(
         "--beside", nargs="+", default=[], metavar="NAME=URL", help="other servers on loopback"

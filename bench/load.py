@@ -57,7 +57,7 @@ def verify_request(
 def update_request(host: str, prefix: str, key: str, slug: str, domain: str, *, close: bool) -> bytes:
     """Write an update check as a client sends it."""
     ending = "Connection: close\r\n" if close else ""
-    query = f"license_key={key}&slug={slug}&current_version=1.0.0&domain={quote(domain)}"
+    query = f"license_key={key}&slug={slug}&current_version=1.0.0&domain={quote(domain, safe='')}"
     path = f"{prefix}/api/v1/update-check?{query}"
     head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n{ending}\r\n"
     return head.encode()
@@ -66,7 +66,8 @@ def update_request(host: str, prefix: str, key: str, slug: str, domain: str, *, 
 def supply(plan: dict[str, Any]) -> Callable[[], bytes]:
     """Make the source of requests that a plan describes.
 
-    Its `what` is one of ``known``, ``signed``, ``new``, ``update`` and ``mix`` (a verify, two update checks).
+    Its `what` is one of ``known``, ``signed``, ``new``, ``update``, ``update-url`` (the domain is a home URL,
+    percent-encoded) and ``mix`` (a verify, two update checks).
     """
     parts = urlsplit(plan["url"])
     host, prefix = parts.netloc, parts.path.rstrip("/")
@@ -79,11 +80,13 @@ def supply(plan: dict[str, Any]) -> Callable[[], bytes]:
         )
     signed = what == "signed"
     verifies = [verify_request(host, prefix, key, "home.example", close=close, signed=signed) for key in keys]
-    updates = [update_request(host, prefix, key, slug, "home.example", close=close) for key in keys]
+    domain = "https://home.example" if what == "update-url" else "home.example"
+    updates = [update_request(host, prefix, key, slug, domain, close=close) for key in keys]
     ready = {
         "known": verifies,
         "signed": verifies,
         "update": updates,
+        "update-url": updates,
         "mix": [*verifies, *updates, *updates],
     }[what]
     draw.shuffle(ready)

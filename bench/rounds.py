@@ -16,8 +16,7 @@ class Load:
     """What is sent in a round.
 
     Args:
-        what: ``known``, ``signed``, ``new``, ``update`` or ``mix``. For ``signed`` the floor gets
-            ``known``: it signs nothing.
+        what: As `bench.load.supply` has it. For ``signed`` the floor gets ``known``: it signs nothing.
         close: One connection per request instead of keep-alive.
         connections: How many at a time.
         seconds: How long a round counts.

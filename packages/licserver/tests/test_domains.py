@@ -1,7 +1,7 @@
 """When two domains are the same (D-06)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from licserver.domain import environments
@@ -142,5 +142,7 @@ def test_the_normal_form_of_a_normal_form_is_itself(text):
 
 @given(st.from_regex(environments._PLAIN_HOST, fullmatch=True))
 def test_the_short_way_comes_to_what_the_long_way_comes_to(text):
-    """A host name that is taken as it stands is one that the whole procedure would not change."""
-    assert environments._host_name(text) == (text if len(text) <= MAX_DOMAIN_LENGTH else None)
+    """What is taken as it stands, alone or as a home URL, is what the whole procedure makes of it."""
+    assume(len(text) <= MAX_DOMAIN_LENGTH)
+    assert environments._host_name(text) == environments._host_of_url(f"https://{text}/") == text
+    assert normalise_domain(text) == normalise_domain(f"https://{text}/") == text

