@@ -12,8 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from licserver.settings import Settings
-from licserver.web.metric_counters import BOUNDS, Meters, Totals
-from licserver.web.metrics import Metrics
+from licserver.web.metric_counters import BUCKETS, Meters
+from licserver.web.metrics import Metrics, _Snapshot
 from licserver.web.server import bind
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
@@ -112,36 +112,35 @@ def test_a_worker_that_dies_takes_no_count_along():
             os.read(go[0], 1)
             os._exit(0)
         os.read(ready[0], 1)
-        live = meters.live()
+        live = meters.count_live()
         os.write(go[1], b"!")
         os.waitpid(child, 0)
         for end in (*ready, *go):
             os.close(end)
-        return live, meters.live()
+        return live, meters.count_live()
 
     assert count_in_a_process(7) == (1, 0)
     assert count_in_a_process(5) == (1, 0)
-    assert dict(meters.totals().verdicts())["valid"] == 12
+    assert meters.totals()["verifies", "valid", ""] == 12
     assert meters._cells[0] == 12  # both in one block
     meters.close()
 
 
-async def test_durations_are_sorted_into_their_classes():
-    """A request belongs to the first class whose bound it does not exceed; the classes add up."""
+async def test_a_request_is_counted_once_in_each_metric():
+    """A request has one status, one bucket of durations, and its time; an unusual status is "other"."""
     meters = Meters()
-    meter = meters.claim()
-    cells = [0] * len(meters.totals()._cells)
 
     async def handler(request):
         return type("Answer", (), {"status": 418})()
 
-    await meter.measuring("/nowhere", handler)(None)
+    await meters.claim().measuring("/nowhere", handler)(None)
     totals = meters.totals()
-    assert list(totals.requests()) == [("other", "other", 1)]
-    classes = {endpoint: classes for endpoint, classes, _ in totals.durations()}["other"]
-    assert classes[-1] == ("+Inf", 1.0)
-    assert [bound for bound, _ in classes[:-1]] == list(map(str, BOUNDS))
-    assert list(Totals(cells).requests()) == []
+    microseconds = totals.pop(("microseconds", "other", ""))
+    assert 0 <= microseconds < 60_000_000
+    (status, bucket) = (name for name, count in totals.items() if count)
+    assert status == ("requests", "other", "other")
+    assert bucket[:2] == ("durations", "other")
+    assert bucket[2] in BUCKETS
 
 
 def test_an_address_that_is_taken_is_reported(bare_cli, monkeypatch):
@@ -158,10 +157,9 @@ def test_the_dashboard_asks_for_what_there_is():
     """Each metric and label that the Grafana dashboard names exists."""
     metrics = Metrics(bind("127.0.0.1", 0), Settings())
     told = {"licserver_requests_total", "licserver_verifies_total"}
-    from licserver.web.metrics import _Told  # noqa: PLC0415
 
     labels = {"le", "job", "instance"}
-    for family in _Told(metrics._meters, 1.0, ready=True).collect():
+    for family in _Snapshot(metrics._meters, 1.0, is_ready=True).collect():
         told |= {sample.name for sample in family.samples}
         labels |= {label for sample in family.samples for label in sample.labels}
     metrics._listening[0].close()

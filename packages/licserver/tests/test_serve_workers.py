@@ -127,7 +127,7 @@ def test_a_worker_that_cannot_begin_is_tried_again_and_told_to_end_ends(program)
             wait_for_both(process, address, key)
             path.rename(away)
             os.kill(min(workers(process)), signal.SIGKILL)
-            assert "Traceback" not in read_until(process, "a worker cannot begin")
+            assert "Traceback" not in read_until(process, "a worker cannot start")
             assert status_of(address, key) == 200
             if is_put_back:
                 away.rename(path)

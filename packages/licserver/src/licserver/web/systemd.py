@@ -1,4 +1,4 @@
-"""What systemd is told of us, where the unit is of `Type=notify` as the one in `deploy/`."""
+"""Readiness for systemd, whose unit in `deploy/` is of `Type=notify`."""
 
 import logging
 import os
@@ -9,23 +9,20 @@ _log = logging.getLogger("licserver.serving")
 
 
 def take_supervisor() -> Callable[[], None]:
-    """Take over who waits for us to answer, if anybody does.
+    """Take NOTIFY_SOCKET out of the environment; return a function that notifies it once, in any process.
 
-    The variable leaves the environment here: gunicorn would send word itself, before anybody answers.
-
-    Returns:
-        What sends word, once; it does nothing where nobody waits. It may be called in another process.
+    gunicorn would notify it before the server accepts connections. Without the variable, nothing is sent.
     """
     address = os.environ.pop("NOTIFY_SOCKET", None)
 
-    def tell() -> None:
+    def notify() -> None:
         if address is None:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
                 # A leading @ stands for the name of an abstract socket (sd_notify(3)).
                 sock.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
-        except OSError as problem:  # who waits will end us; the log then says why
-            _log.error("cannot tell the supervisor that the server answers: %s", problem)
+        except OSError as problem:  # systemd will end the server; the log then has the reason
+            _log.error("cannot notify systemd that the server is ready: %s", problem)
 
-    return tell
+    return notify

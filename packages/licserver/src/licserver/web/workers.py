@@ -1,7 +1,7 @@
-"""Worker processes that come and go: one that cannot begin is tried again, and takes nobody along (D-125).
+"""gunicorn's worker processes: one that cannot start is restarted, and does not stop the others (D-125).
 
-gunicorn takes a worker that cannot begin for a program that cannot run, and ends all of them: right at the
-very first start, and a whole service lost for one killed process while the database is away.
+Stock gunicorn stops all workers when one cannot start: right at the very first start, and an outage when a
+process dies while the database is away. It also loses a SIGTERM that arrives while it forks.
 """
 
 import asyncio
@@ -28,22 +28,17 @@ _log = logging.getLogger("licserver.serving")
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 _PATIENCE: Final = 10.0
-"""Seconds that one process waits for the database; the next one goes on. gunicorn ends it after 30."""
+"""Seconds that a process waits for the database before another replaces it; gunicorn kills it after 30."""
 
 _FAILED: Final = 1
 _FAILED_AT_FIRST: Final = Arbiter.WORKER_BOOT_ERROR
-"""Ends all the others as well."""
+"""Stops all other workers as well."""
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
 class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
-    """Starts the workers, and replaces them.
-
-    Args:
-        app: gunicorn's, with all its options.
-        settings: What each worker opens.
-    """
+    """Starts and replaces the workers, which open what `settings` name."""
 
     def __init__(self, app: BaseApplication, settings: Settings) -> None:
         super().__init__(app)
@@ -52,8 +47,8 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
     def spawn_worker(self) -> int:
         """Fork a worker with the stop signals blocked; `WorkerStartup.begin` unblocks them.
 
-        A fresh process has the master's signal handlers, which only fill a queue that nobody reads there. A
-        SIGTERM that came before its own handlers were set was lost, and the worker served until SIGKILL.
+        A new process has the master's handlers, which fill a queue that is not read there: a SIGTERM before
+        its own handlers are set would be lost, and the worker would serve until SIGKILL.
         """
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         try:
@@ -63,35 +58,35 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
         return pid
 
     def handle_hup(self) -> None:
-        """Replace the workers, if fresh ones could begin: else those that serve go on."""
+        """Replace the workers if new ones could start; otherwise keep them."""
         try:
             open_services(self._settings).close()
         except (LicserverError, OSError) as problem:
-            _log.error("SIGHUP: the running processes go on, fresh ones could not begin: %s", problem)
+            _log.error("SIGHUP: the running processes go on, new ones could not start: %s", problem)
             return
         super().handle_hup()
 
     def stop(self, graceful: bool = True) -> None:
-        """End all workers, also if one of them fails on the way."""
+        """Stop all workers, even if one of them fails while it stops."""
         while True:
             try:
                 super().stop(graceful)
-            except HaltServer:  # that worker is off the list
+            except HaltServer:  # that worker has ended
                 continue
             return
 
     def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
-        """End, with the exit code that every failed command has."""
+        """Exit with the code of every failed command."""
         super().halt(reason, _FAILED if exit_status else 0)
 
 
 class WorkerStartup:
-    """How one worker begins.
+    """Starts one worker.
 
     Args:
-        make: Makes what answers.
-        turn: A pipe's end, to be read by the first worker that answers. Once it is empty, the failure of
-            one to begin is no other's.
+        make: Creates the runner.
+        turn: A pipe that the first running worker reads. Once it is empty, a worker that cannot start does
+            not stop the others.
     """
 
     def __init__(self, make: Callable[[], Awaitable[Runner]], turn: int) -> None:
@@ -100,14 +95,14 @@ class WorkerStartup:
         self._worker: Any = None
 
     def note(self, _arbiter: Arbiter, worker: Any) -> None:
-        """Take note of whose beginning it is; gunicorn's hook in the fresh process."""
+        """Store the worker; gunicorn's hook in the new process."""
         self._worker = worker
 
     async def begin(self) -> Runner:
-        """Make it, and again after a while if the database is away.
+        """Create the runner, and retry while the database is away.
 
         Raises:
-            SystemExit: when it cannot be made, or this process is told to end meanwhile.
+            SystemExit: when it cannot be created, or this process is told to stop meanwhile.
         """
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)  # gunicorn has set the worker's handlers
         pause, deadline = _FIRST_PAUSE, time.monotonic() + _PATIENCE
@@ -119,9 +114,9 @@ class WorkerStartup:
                     _log.error("a worker waits for the database: %s", problem)
                 if time.monotonic() > deadline:
                     sys.exit(_FAILED)
-            except Exception as problem:  # noqa: BLE001 - told, and then this process ends
+            except Exception as problem:  # noqa: BLE001 - logged, and this process exits
                 known = isinstance(problem, (LicserverError, OSError))
-                _log.error("a worker cannot begin: %s", problem, exc_info=None if known else problem)
+                _log.error("a worker cannot start: %s", problem, exc_info=None if known else problem)
                 if select.select([self._turn], [], [], 0)[0]:
                     sys.exit(_FAILED_AT_FIRST)
                 await self._rest(_LONGEST_PAUSE)
@@ -138,12 +133,7 @@ class WorkerStartup:
 
 
 def run(app: BaseApplication, settings: Settings) -> None:
-    """Run the workers until SIGTERM or Ctrl-C; ends the process.
-
-    Args:
-        app: gunicorn's.
-        settings: What each worker opens.
-    """
+    """Run the workers until SIGTERM or Ctrl-C, then exit."""
     with contextlib.suppress(HaltServer):
         Master(app, settings).run()
     sys.exit(_FAILED)
