@@ -15,7 +15,7 @@ from aiohttp import web
 
 from harness.engines import create_sqlite
 from harness.vectors import instant
-from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.licenses import NewLicense
 from licserver.domain.decisions import Valid, draw_key, parse_version, version_key
@@ -165,7 +165,7 @@ class World:
             self.clock(),
         )
         store = BatchStore(self.services.database)
-        (verdict,) = store.admit([claim])
+        (verdict,) = store.activate([claim])
         store.close()
         assert isinstance(verdict, Valid), verdict
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from argon2 import PasswordHasher
 
 from harness.engines import Meddler, create_sqlite
-from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import draw_key, judge_verify, version_key
 from licserver.domain.environments import parse_ip
@@ -148,7 +148,7 @@ def activate(world: World) -> Iterator[Callable[[str, str, str], Any]]:
         claim = ActivationRequest(
             sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock()
         )
-        return store.admit([claim])[0]
+        return store.activate([claim])[0]
 
     store = BatchStore(world.services.database)
     yield take

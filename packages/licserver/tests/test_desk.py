@@ -47,42 +47,42 @@ async def queue(counter):
 async def busy(queue, counter):
     """Let the queue begin with one ask, and hold it up there."""
     counter.go.clear()
-    first = queue.ask("first")
+    first = queue.submit("first")
     await asyncio.to_thread(counter.entered.wait)
     return first
 
 
 async def asked(queue, *asks: str):
     """Ask all of these now; they wait."""
-    tasks = [queue.ask(ask) for ask in asks]
+    tasks = [queue.submit(ask) for ask in asks]
     await asyncio.sleep(0)
     return tasks
 
 
 async def test_somebody_alone_is_served_at_once(queue, counter):
     """There is no timer that waits for company."""
-    assert await queue.ask("a") == "aa"
+    assert await queue.submit("a") == "aa"
     assert counter.batches == [["a"]]
 
 
 async def test_who_asks_in_the_same_moment_is_one_call(queue, counter):
     """A hundred asks of one turn of the loop are one statement, and each gets its own reply."""
-    replies = await asyncio.gather(*(queue.ask(str(n)) for n in range(100)))
+    replies = await asyncio.gather(*(queue.submit(str(n)) for n in range(100)))
     assert replies == [str(n) * 2 for n in range(100)]
     assert len(counter.batches) == 1
 
 
 async def test_while_each_turn_brings_more_they_come_first(queue, counter):
     """Who asks a turn of the loop after others is in their call, as long as every turn brings somebody."""
-    tasks = [queue.ask("a"), queue.ask("b")]
+    tasks = [queue.submit("a"), queue.submit("b")]
     for late in ("c", "d"):
         await asyncio.sleep(0)
-        tasks.append(queue.ask(late))
+        tasks.append(queue.submit(late))
     await asyncio.gather(*tasks)
     assert counter.batches == [list("abcd")]
-    alone = queue.ask("e")
+    alone = queue.submit("e")
     await asyncio.sleep(0)  # nobody came with it: it is being served
-    later = queue.ask("f")
+    later = queue.submit("f")
     assert [await alone, await later] == ["ee", "ff"]
     assert counter.batches == [list("abcd"), ["e"], ["f"]]
 
@@ -98,22 +98,22 @@ async def test_who_waits_while_it_is_busy_is_the_next_call(queue, counter):
 
 async def test_a_batch_has_an_end(queue, counter):
     """More than a statement can carry is served in several, in order, and nobody is forgotten."""
-    replies = await asyncio.gather(*(queue.ask(str(n)) for n in range(2 * MAX_BATCH + 1)))
+    replies = await asyncio.gather(*(queue.submit(str(n)) for n in range(2 * MAX_BATCH + 1)))
     assert replies == [str(n) * 2 for n in range(2 * MAX_BATCH + 1)]
     assert [len(batch) for batch in counter.batches] == [MAX_BATCH, MAX_BATCH, 1]
 
 
 async def test_an_exception_reaches_its_asker_alone(queue):
     """The neighbours of an ask that fails get their replies."""
-    replies = await asyncio.gather(*map(queue.ask, ["a", "bad", "b"]), return_exceptions=True)
+    replies = await asyncio.gather(*map(queue.submit, ["a", "bad", "b"]), return_exceptions=True)
     assert [replies[0], repr(replies[1]), replies[2]] == ["aa", "ValueError('you alone')", "bb"]
 
 
 async def test_a_call_that_fails_fails_all_of_its_batch_and_no_other(queue):
     """A database that is away is told to all who wait, and the next ones are served again."""
-    replies = await asyncio.gather(*map(queue.ask, ["a", "break"]), return_exceptions=True)
+    replies = await asyncio.gather(*map(queue.submit, ["a", "break"]), return_exceptions=True)
     assert [type(reply) for reply in replies] == [LookupError, LookupError]
-    assert await queue.ask("a") == "aa"
+    assert await queue.submit("a") == "aa"
 
 
 async def test_who_has_gone_is_not_served(queue, counter):
@@ -137,7 +137,7 @@ async def test_when_all_who_wait_have_gone_nothing_is_asked(queue, counter):
     gone.cancel()
     counter.go.set()
     await first
-    assert await queue.ask("next") == "nextnext"
+    assert await queue.submit("next") == "nextnext"
     assert counter.batches == [["first"], ["next"]]
 
 
@@ -165,10 +165,10 @@ async def test_a_service_that_has_ended_leaves_nobody_waiting(counter):
     """A late ask fails."""
     thread = ThreadPoolExecutor(1)
     queue = Batcher(partial(asyncio.get_running_loop().run_in_executor, thread, counter))
-    assert await queue.ask("a") == "aa"
+    assert await queue.submit("a") == "aa"
     thread.shutdown()
     with pytest.raises(RuntimeError):
-        await queue.ask("late")
+        await queue.submit("late")
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -180,7 +180,7 @@ async def test_a_reply_too_few_leaves_nobody_waiting(waits):
 
     queue = Batcher(late if waits else lambda asks: list(asks)[:-1])
     replies = await asyncio.wait_for(
-        asyncio.gather(*map(queue.ask, "abc"), return_exceptions=True), timeout=5
+        asyncio.gather(*map(queue.submit, "abc"), return_exceptions=True), timeout=5
     )
     assert all(isinstance(reply, Exception) for reply in replies)
 
@@ -188,7 +188,7 @@ async def test_a_reply_too_few_leaves_nobody_waiting(waits):
 async def test_a_call_that_is_cancelled_leaves_nobody_waiting():
     """When the loop ends in the midst of a call, its askers learn of it."""
     queue = Batcher(lambda _asks: asyncio.get_running_loop().create_future())
-    asked = queue.ask("a")
+    asked = queue.submit("a")
     await asyncio.sleep(0)
     queue._serving.cancel()
     with pytest.raises(RuntimeError):
@@ -204,10 +204,10 @@ async def test_what_never_waits_is_served_in_the_loop(counter):
         return counter(asks)
 
     queue = Batcher(serve)
-    replies = await asyncio.gather(*map(queue.ask, ["a", "bad", "b"]), return_exceptions=True)
+    replies = await asyncio.gather(*map(queue.submit, ["a", "bad", "b"]), return_exceptions=True)
     assert [replies[0], repr(replies[1]), replies[2]] == ["aa", "ValueError('you alone')", "bb"]
-    replies = await asyncio.gather(*map(queue.ask, ["a", "break"]), return_exceptions=True)
+    replies = await asyncio.gather(*map(queue.submit, ["a", "break"]), return_exceptions=True)
     assert [type(reply) for reply in replies] == [LookupError, LookupError]
-    assert await queue.ask("a") == "aa"
+    assert await queue.submit("a") == "aa"
     assert counter.batches == [["a", "bad", "b"], ["a", "break"], ["a"]]
     assert set(served_on) == {threading.current_thread()}

@@ -65,9 +65,9 @@ async def test_who_is_cancelled_cleans_up():
 
 async def test_what_blocks_is_done_beside_the_loop():
     """From within the loop on another thread, and at once for who has no loop to hold up."""
-    within = await greenlet_bridge.run(greenlet_bridge.beside, threading.get_ident)
+    within = await greenlet_bridge.run(greenlet_bridge.run_blocking, threading.get_ident)
     assert within != threading.get_ident()
-    assert greenlet_bridge.beside(threading.get_ident) == threading.get_ident()
+    assert greenlet_bridge.run_blocking(threading.get_ident) == threading.get_ident()
     assert not greenlet_bridge.is_running()
 
 

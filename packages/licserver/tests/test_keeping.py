@@ -23,7 +23,7 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 @pytest.fixture
 def activate(make_world):
     """A world that forgets after 40 days, and what takes slots in it."""
-    from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
+    from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
     from licserver.domain.decisions import judge_verify  # noqa: PLC0415 - for this fixture
 
     world = make_world(activation_days=40, audit_days=100)
@@ -36,7 +36,7 @@ def activate(make_world):
             claim = ActivationRequest(
                 sighting, lambda held, e=environment: judge_verify(key, held, e, now), now
             )
-            store.admit([claim])
+            store.activate([claim])
         store.close()
 
     take.world = world  # type: ignore[attr-defined]

@@ -6,8 +6,8 @@ import pytest
 
 from harness.engines import postgresql_only
 from licserver.database.hot_path import batcher as desk_module
-from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
 from licserver.database.hot_path.batcher import PublicQueries
+from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.domain.records import Environment
 from licserver.errors import LicenseLocked
@@ -55,7 +55,7 @@ async def test_a_locked_license_refuses_its_own_claims_only(world, desk, claim, 
     monkeypatch.setattr(desk_module, "LOCK_LIMIT", 0.1)
     keys = [world.key() for _ in range(20)]
     lock(keys[7])
-    verdicts = await asyncio.gather(*(desk.admit(claim(key)) for key in keys), return_exceptions=True)
+    verdicts = await asyncio.gather(*(desk.activate(claim(key)) for key in keys), return_exceptions=True)
     assert isinstance(verdicts.pop(7), LicenseLocked)
     assert all(isinstance(verdict, Valid) for verdict in verdicts)
     assert world.held(keys[7]) == []
@@ -65,8 +65,8 @@ async def test_a_license_that_is_released_in_time_is_admitted(world, desk, claim
     """A claim that finds its license locked is tried again, and sees what the other transaction wrote."""
     locked, other = world.key(), world.key()
     release = lock(locked)
-    waiting = asyncio.ensure_future(desk.admit(claim(locked)))
-    assert isinstance(await desk.admit(claim(other)), Valid)
+    waiting = asyncio.ensure_future(desk.activate(claim(locked)))
+    assert isinstance(await desk.activate(claim(other)), Valid)
     assert not waiting.done()
     release()
     verdict = await waiting
@@ -76,4 +76,4 @@ async def test_a_license_that_is_released_in_time_is_admitted(world, desk, claim
 
 async def test_an_unknown_license_is_not_taken_for_a_locked_one(desk, claim, new_key):
     """A key that no license has is refused, not retried."""
-    assert not isinstance(await desk.admit(claim(new_key())), Valid)
+    assert not isinstance(await desk.activate(claim(new_key())), Valid)

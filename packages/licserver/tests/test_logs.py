@@ -34,7 +34,7 @@ def broken(monkeypatch, world, new_key):
     def fail(*_: object) -> None:
         raise ZeroDivisionError(f"{key} in a message\nof two lines")
 
-    monkeypatch.setattr("licserver.database.hot_path.batch_store.BatchStore.look_up", fail)
+    monkeypatch.setattr("licserver.database.hot_path.store.BatchStore.find_licenses", fail)
     return key
 
 
@@ -102,7 +102,7 @@ async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, mo
     def fail(*_: object) -> None:
         raise StoreUnavailable("the database is away")
 
-    monkeypatch.setattr("licserver.database.hot_path.batch_store.BatchStore.look_up", fail)
+    monkeypatch.setattr("licserver.database.hot_path.store.BatchStore.find_licenses", fail)
     site = await open_site(world)
     body = {"license_key": world.key(), "domain": "x", "ip": "192.0.2.1"}
     status, headers, _ = await site.call("POST", "/api/v1/licenses/verify", json=body, headers={HEADER: told})

@@ -13,7 +13,7 @@ import pytest
 
 from harness.manifests import oracle_reads, unpacked
 from licserver.cli import main
-from licserver.database.hot_path.batch_store import BatchStore, UpdateQuery
+from licserver.database.hot_path.store import BatchStore, UpdateQuery
 from licserver.errors import WrongUse
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Manifest, read, sealed_before, sealed_by_keys, sign
@@ -134,10 +134,10 @@ def test_what_was_read_once_is_not_read_again(world, zip_file):
     ask_again = UpdateQuery(world.services.vault.license_id(world.key()), "app")
     store = BatchStore(world.services.database)
     try:
-        found = [store.look_up_updates([ask_again])[0][1].latest for _ in range(3)]
+        found = [store.find_updates([ask_again])[0][1].latest for _ in range(3)]
         assert found[0] is found[1] is found[2]
         world.services.releases.renew_manifest("app", "1.0", sealed_by_keys([OTHER]))
-        renewed = store.look_up_updates([ask_again])[0][1].latest
+        renewed = store.find_updates([ask_again])[0][1].latest
         assert renewed == found[0]._replace(manifest=renewed.manifest) != found[0]
     finally:
         store.close()

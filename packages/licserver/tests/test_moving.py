@@ -71,7 +71,7 @@ def stocked(world, activate):
 @pytest.fixture
 def activate(world):
     """Take a slot."""
-    from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
+    from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
     from licserver.domain.decisions import judge_verify  # noqa: PLC0415
     from licserver.domain.records import Environment  # noqa: PLC0415 - for this fixture
 
@@ -79,7 +79,7 @@ def activate(world):
         environment, now = Environment(domain, ip), world.clock()
         sighting = Lookup(world.services.vault.license_id(key), environment)
         store = BatchStore(world.services.database)
-        store.admit(
+        store.activate(
             [ActivationRequest(sighting, lambda held: judge_verify(key, held, environment, now), now)]
         )
         store.close()

@@ -55,7 +55,7 @@ def test_who_may_not_give_way_works_all_the_same(bare_cli, monkeypatch, tmp_path
 
 
 @postgresql_only
-@pytest.mark.parametrize("kind", ["apart", "snapshot"])
+@pytest.mark.parametrize("kind", ["background_connection", "snapshot"])
 def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeypatch, kind):
     """Before each question there is a rest as long as the last answer took, and our own work counts as one.
 

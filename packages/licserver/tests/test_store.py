@@ -9,7 +9,7 @@ import pytest
 from harness import engines
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.hot_path import statements
-from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup, UpdateQuery
+from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup, UpdateQuery
 from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
@@ -50,7 +50,9 @@ def test_lookups_come_back_in_the_order_asked(world, store, environment):
     """Known, unknown and repeated keys in one batch each get their own answer."""
     one, two, none = world.key(slots=1), world.key(slots=2), "CP-NO"
     asked = [one, none, two, one, none, two, two]
-    found = store.look_up([Lookup(world.services.vault.license_id(key), environment()) for key in asked])
+    found = store.find_licenses(
+        [Lookup(world.services.vault.license_id(key), environment()) for key in asked]
+    )
     assert [license_ and license_.slots for license_ in found] == [1, None, 2, 1, None, 2, 2]
 
 
@@ -65,7 +67,7 @@ def test_a_lookup_brings_all_terms_along(world, store, environment):
     )
     world.services.subscriptions.end("s-1")
     world.services.licenses.revoke(key)
-    (found,) = store.look_up([Lookup(world.services.vault.license_id(key), environment())])
+    (found,) = store.find_licenses([Lookup(world.services.vault.license_id(key), environment())])
     assert found is not None
     assert (found.slots, found.expires_on, found.support_until) == (7, date(2027, 1, 1), date(2026, 7, 1))
     assert found.allowed == ("b.example", "*.c.example", "192.0.2.0/24")
@@ -77,12 +79,14 @@ def test_a_lookup_brings_all_terms_along(world, store, environment):
 def test_what_a_lookup_leaves_out_changes_no_verdict(world, store, claim, policy, allowed):
     """Only halves that the policy looks at are looked up: the verdict is as if all were."""
     key = world.key(world.product("other", policy), slots=5, allowed=allowed)
-    store.admit([claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(5)])
+    store.activate([claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(5)])
     held, license_id = world.held(key), world.services.vault.license_id(key)
     asked = [
         Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
     ]
-    for one, found in zip(asked, store.look_up([Lookup(license_id, one) for one in asked]), strict=True):
+    for one, found in zip(
+        asked, store.find_licenses([Lookup(license_id, one) for one in asked]), strict=True
+    ):
         halves = EnvironmentMatch(one.domain in dict(held), one.ip in dict(held).values())
         assert found.slots_used == len(held)
         assert is_known(one, found.policy, allowed, found.activated) == is_known(
@@ -96,13 +100,15 @@ def test_a_key_without_a_limit_is_found_as_soon_with_a_thousand_activations(worl
     """A newcomer is not looked for among all who came before: on SQLite the event loop would wait for it."""
     keys = [world.key(world.product(f"of-{count}", policy), slots=None) for count in (10, 1000)]
     for key, count in zip(keys, (10, 1000), strict=True):
-        store.admit([claim(key, Environment(f"{n}.example", f"192.0.{n % 250}.1")) for n in range(count)])
-    driver = store._claim_lane._connection.connection.driver_connection
+        store.activate([claim(key, Environment(f"{n}.example", f"192.0.{n % 250}.1")) for n in range(count)])
+    driver = store._writer._connection.connection.driver_connection
     steps = []
     for key in keys:
         taken = []
         driver.set_progress_handler(lambda taken=taken: taken.append(1), 1)
-        store.look_up([Lookup(world.services.vault.license_id(key), Environment("new.example", "192.0.2.1"))])
+        store.find_licenses(
+            [Lookup(world.services.vault.license_id(key), Environment("new.example", "192.0.2.1"))]
+        )
         steps.append(len(taken))
     driver.set_progress_handler(None, 0)
     assert steps[0] == steps[1] > 0
@@ -112,7 +118,7 @@ def test_batches_do_not_leak_from_one_license_to_another(world, store, claim):
     """That another key knows an environment, in the same batch too, opens nothing."""
     one, two = world.key(), world.key(slots=0)
     here = Environment("a.example", "192.0.2.1")
-    verdicts = store.admit([claim(one, here), claim(two, here)])
+    verdicts = store.activate([claim(one, here), claim(two, here)])
     assert isinstance(verdicts[0], Valid)
     assert verdicts[1] is VerifyRefusal.ENVIRONMENT
 
@@ -124,7 +130,7 @@ def test_a_batch_admits_exactly_as_many_as_there_are_slots(world, store, claim, 
     key = world.key(slots=slots)
     claims = [claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(64)]
     verdicts = [
-        verdict for start in range(0, 64, batch) for verdict in store.admit(claims[start : start + batch])
+        verdict for start in range(0, 64, batch) for verdict in store.activate(claims[start : start + batch])
     ]
     assert admitted(verdicts) == (64 if slots is None else slots) == len(world.held(key))
     refused = [verdict for verdict in verdicts if not isinstance(verdict, Valid)]
@@ -135,7 +141,7 @@ def test_a_batch_admits_exactly_as_many_as_there_are_slots(world, store, claim, 
 def test_one_environment_many_times_in_a_batch_takes_one_slot(world, store, claim, environment, policy):
     """Each claim sees what the ones before it took."""
     key = world.key(world.product("other", policy), slots=1)
-    assert admitted(store.admit([claim(key, environment())] * 64)) == 64
+    assert admitted(store.activate([claim(key, environment())] * 64)) == 64
     assert world.held(key) == [("a.example", "192.0.2.1")]
 
 
@@ -154,14 +160,14 @@ def test_half_a_move_takes_a_slot_where_the_policy_says_so(world, store, claim, 
     """A second claim that shares one half with the first is known or new by the product's policy (D-03)."""
     key = world.key(world.product("other", policy), slots=2)
     second = environment(ip="198.51.100.9") if moved == "same domain" else environment("b.example")
-    assert admitted(store.admit([claim(key, environment()), claim(key, second)])) == 2
+    assert admitted(store.activate([claim(key, environment()), claim(key, second)])) == 2
     assert len(world.held(key)) == SECOND[policy, moved]
 
 
 def test_halves_learnt_apart_are_known_together(world, store, claim):
     """Under `strict` the domain of one activation and the address of another need no third slot."""
     key = world.key(slots=2)
-    verdicts = store.admit(
+    verdicts = store.activate(
         [
             claim(key, Environment("a.example", "192.0.2.1")),
             claim(key, Environment("b.example", "192.0.2.2")),
@@ -182,7 +188,9 @@ def test_a_judge_that_fails_fails_its_own_claim_alone(world, store, claim, envir
     bad = ActivationRequest(
         Lookup(world.services.vault.license_id(key), environment("bad.example")), broken, world.clock()
     )
-    verdicts = store.admit([claim(key, environment("a.example")), bad, claim(key, environment("b.example"))])
+    verdicts = store.activate(
+        [claim(key, environment("a.example")), bad, claim(key, environment("b.example"))]
+    )
     assert [type(verdict) for verdict in verdicts] == [Valid, LookupError, Valid]
     assert [domain for domain, _ in world.held(key)] == ["a.example", "b.example"]
 
@@ -197,10 +205,10 @@ def test_the_last_word_is_spoken_on_the_locked_record(world, store, claim, envir
     elif change == "ended":
         world.services.subscriptions.end("s-1")
     elif change == "full":
-        store.admit([claim(key, environment("first.example"))])
+        store.activate([claim(key, environment("first.example"))])
     else:
         late = claim("CP-NEVER0-000000-000000-000000-000000", environment())
-    assert not admitted(store.admit([late]))
+    assert not admitted(store.activate([late]))
 
 
 @contextmanager
@@ -218,10 +226,10 @@ def test_a_database_that_fails_grants_nothing(world, store, claim, environment, 
     """A failure is one exception without a word of what was asked; afterwards all is as before."""
     key = world.key()
     with broken_database(meddler, table), pytest.raises(StoreUnavailable) as failure:
-        store.admit([claim(key, environment("secret.example"))])
+        store.activate([claim(key, environment("secret.example"))])
     assert "secret.example" not in str(failure.value)
     assert world.held(key) == []
-    assert admitted(store.admit([claim(key, environment())])) == 1
+    assert admitted(store.activate([claim(key, environment())])) == 1
 
 
 def test_a_write_that_fails_grants_nothing(world, store, claim, environment, meddler):
@@ -233,7 +241,7 @@ def test_a_write_that_fails_grants_nothing(world, store, claim, environment, med
         "ALTER TABLE activations ADD CONSTRAINT no_b CHECK (domain <> 'b.example')",
     )
     with pytest.raises(StoreUnavailable) as failure:
-        store.admit([claim(key, environment("a.example")), claim(key, environment("b.example"))])
+        store.activate([claim(key, environment("a.example")), claim(key, environment("b.example"))])
     assert "a.example" not in str(failure.value)
     meddler.do("DROP TRIGGER full", "ALTER TABLE activations DROP CONSTRAINT no_b")
     assert world.held(key) == []
@@ -245,7 +253,7 @@ def test_update_lookups_bring_key_and_product_together(world, store):
     world.publish("1.0")
     key = world.key()
     known = world.services.vault.license_id(key)
-    answers = store.look_up_updates(
+    answers = store.find_updates(
         [
             UpdateQuery(known, "app"),
             UpdateQuery(known, "nope"),
@@ -260,35 +268,35 @@ def test_update_lookups_bring_key_and_product_together(world, store):
         (True, "other"),
     ]
     assert answers[0][1].latest.version == "1.0"
-    assert store.look_up_updates([UpdateQuery(None, "app")]) == [(None, None)]
+    assert store.find_updates([UpdateQuery(None, "app")]) == [(None, None)]
 
 
 def test_a_download_lookup_finds_what_the_link_names(world, store):
     """License and release are looked up apart: either may be gone."""
     release, known = world.publish("1.0"), world.services.vault.license_id(world.key())
-    license_, found = store.look_up_download(known, release.id)
+    license_, found = store.find_download(known, release.id)
     assert license_ is not None
     assert found == release
-    assert store.look_up_download(b"x" * 16, release.id) == (None, release)
-    assert store.look_up_download(known, 999)[1] is None
+    assert store.find_download(b"x" * 16, release.id) == (None, release)
+    assert store.find_download(known, 999)[1] is None
 
 
 @postgresql_only
 def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, environment):
     """However PostgreSQL plans a batch, before any statistics are taken, no table is read as a whole."""
     keys = [world.key(slots=9) for _ in range(40)]
-    store.admit([claim(key, environment()) for key in keys])
+    store.activate([claim(key, environment()) for key in keys])
     asks = [(world.services.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
 
     def explain(connection):
-        for table, width in ((statements.SIGHTINGS, 3), (statements.LOCKS, 1), (statements.LICENSES, 1)):
-            sql, _ = table._statement(connection, len(asks))
+        for table, width in ((statements.LOOKUPS, 3), (statements.LOCKS, 1), (statements.LICENSES, 1)):
+            sql, _ = table._statement(connection.dialect, len(asks))
             values = [value for ask in asks for value in ask[:width]]
             cursor = connection.connection.cursor()
             cursor.execute(f"EXPLAIN (VERBOSE) {sql}", values)
             yield from (line for (line,) in cursor.fetchall())
 
-    plan = "\n".join(store._verify_lane.run(lambda connection: list(explain(connection))))
+    plan = "\n".join(store._lookup_reader.run(lambda connection: list(explain(connection))))
     assert "pk_activations" in plan
     assert "hashed" not in plan
     assert not re.search(r"Seq Scan on \S*(licenses|activations)", plan)

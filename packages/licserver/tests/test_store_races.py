@@ -14,7 +14,7 @@ import pytest
 
 from harness import engines
 from licserver.database import engine
-from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import LicenseLocked
@@ -44,7 +44,7 @@ def claims_of(world, key, environments):
 def admit(store, claims):
     """Admit claims; those whose license another transaction has locked are tried again, as by the server."""
     while claims:
-        verdicts = store.admit(claims)
+        verdicts = store.activate(claims)
         for verdict in verdicts:
             if not isinstance(verdict, LicenseLocked):
                 yield verdict
@@ -92,7 +92,7 @@ from licserver.errors import LicenseLocked
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.settings import Settings
-from licserver.database.hot_path.batch_store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.services import open_services
 now = datetime(2026, 6, 15, tzinfo=UTC)
 services = open_services(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment
@@ -103,7 +103,7 @@ for number, key in enumerate(keys):
     environment = Environment(f"{sys.argv[2]}.example", f"192.0.2.{sys.argv[2]}")
     lookup = Lookup(services.vault.license_id(key), environment)
     judge = lambda license_: judge_verify(key, license_, environment, now)
-    while isinstance(verdict := store.admit([ActivationRequest(lookup, judge, now)])[0], LicenseLocked):
+    while isinstance(verdict := store.activate([ActivationRequest(lookup, judge, now)])[0], LicenseLocked):
         pass
     won.append(isinstance(verdict, Valid))
 store.close()

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect
 
-from licserver.database.hot_path.queries import Row, RowWriter
+from licserver.database.hot_path.statements import Row, RowWriter
 
 _MANY: Final = 500
 """Rows from which on PostgreSQL's own way for many is the faster one."""

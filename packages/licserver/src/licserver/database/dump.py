@@ -1,7 +1,7 @@
-"""All rows of a database, out and in again: for a backup, which any engine can take back.
+"""Dump and load all rows of a database, for backups that either engine can restore.
 
-What is written names its columns and what they hold. So a backup of an older schema can be read: its tables
-are made as they were, filled, and then upgraded.
+A dump names its columns and their kinds, so that one of an older schema can be loaded: its tables are created
+as they were, filled, and then upgraded.
 """
 
 import gzip
@@ -43,44 +43,35 @@ from licserver.domain.records import Artifact
 from licserver.errors import StoreError
 
 ROWS: Final = 10_000
-"""Rows of a piece: what is held in memory at a time."""
+"""Rows of a piece, and in memory at a time."""
 
 MAX_ROW: Final = 4 << 20
-"""Characters of a row; the longest, a changelog in emoji, has 2.4 million."""
+"""Characters of a row; the longest possible one, a changelog in emoji, has 2.4 million."""
 
 _BLOCK: Final = 1 << 16
-"""Characters that are unpacked at a time."""
+"""Characters that are decompressed at a time."""
 
 _FETCHED: Final = 1_000
-"""Rows that are asked for at a time, of a database that has others to answer between."""
+"""Rows fetched at a time; the database serves others in between."""
 
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "bytes": (lambda held: b64encode(held).decode(), b64decode),
     "instant": (lambda held: held.astimezone(UTC).isoformat(), datetime.fromisoformat),
     "date": (lambda held: held.isoformat(), date.fromisoformat),
 }
-"""How what JSON has no word for is written and read."""
+"""How values that JSON lacks are written and read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table's name and columns.
-
-    Args:
-        name: The table's.
-        columns: Each column's name, with the kind of what it holds; `plain` is what JSON has.
-    """
+    """A table's name and columns, each with its kind; `plain` is what JSON has."""
 
     name: str
     columns: Sequence[tuple[str, str]]
 
 
 class Snapshot:
-    """One state of a database, as long as it takes to read it.
-
-    Args:
-        connection: Within `Database.snapshot`.
-    """
+    """One state of a database, read within `Database.snapshot`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection.execution_options(yield_per=_FETCHED)
@@ -90,13 +81,13 @@ class Snapshot:
         ]
 
     def artifacts(self) -> Iterator[Artifact]:
-        """Give what lies outside the database: the files of all releases, each once."""
+        """Yield the files of all releases, each once; they are outside the database."""
         columns = (releases.c.file_name, releases.c.size, releases.c.sha256)
         for row in self._connection.execute(select(*columns).distinct()):
             yield Artifact(*row)
 
     def pieces(self, layout: Layout) -> Iterator[tuple[int, bytes]]:
-        """Give a table's rows, in pieces that `Loading.add` takes, each with its number of rows."""
+        """Yield a table's rows in pieces for `Loading.add`, each with its number of rows."""
         table = metadata.tables[layout.name]
         writers = _positions(layout, 0)
         result = self._connection.execute(select(table))
@@ -106,42 +97,33 @@ class Snapshot:
 
 @contextmanager
 def take_snapshot(database: Database) -> Iterator[Snapshot]:
-    """Read one state of a database while others write.
-
-    Raises:
-        StoreUnavailable: when the database fails.
-    """
+    """Read one state of a database while others write."""
     with database.snapshot() as connection:
         yield Snapshot(connection)
 
 
 class Loading:
-    """Rows on their way in.
-
-    Args:
-        connection: Within a transaction.
-        layouts: Of all tables that will come.
-    """
+    """Loads rows within a transaction, of the tables that `layouts` describe."""
 
     def __init__(self, connection: Connection, layouts: Sequence[Layout]) -> None:
-        there = MetaData()
-        there.reflect(connection, only=[layout.name for layout in layouts])
+        present = MetaData()
+        present.reflect(connection, only=[layout.name for layout in layouts])
         self._connection = connection
         self._layouts = {layout.name: layout for layout in layouts}
-        self._writers = {layout.name: BulkWriter(_ordered(there, layout)) for layout in layouts}
+        self._writers = {layout.name: BulkWriter(_ordered(present, layout)) for layout in layouts}
 
     def add(self, name: str, piece: bytes) -> int:
-        """Write a piece of a table; returns its number of rows.
+        """Write a piece of a table; return its number of rows.
 
         Raises:
-            ValueError, TypeError, EOFError, RecursionError, gzip.BadGzipFile, zlib.error: when the piece is
-                damaged or forged.
+            ValueError, TypeError, EOFError, RecursionError, gzip.BadGzipFile, zlib.error: for a damaged or
+                forged piece.
         """
         layout = self._layouts[name]
         readers, width, count = _positions(layout, 1), len(layout.columns), 0
         for rows in _batches(_unpack(piece)):
             if any(len(row) != width for row in rows):
-                raise ValueError("a row has not the columns of its table")
+                raise ValueError("a row does not have the columns of its table")
             self._writers[name].write(self._connection, [tuple(_convert(row, readers)) for row in rows])
             count += len(rows)
         return count
@@ -156,21 +138,21 @@ def loading(
     anew: bool,
     at_last: Callable[[], None],
 ) -> Iterator[Loading]:
-    """Fill a database in one transaction, and bring it to this program's schema.
+    """Load a database in one transaction, and upgrade it to this program's schema.
 
     Args:
-        database: The one to fill.
-        revision: The schema that the rows were written with.
-        layouts: The tables that will come, those that others refer to first.
-        anew: Whether to remove what is there.
-        at_last: Done when nothing but the commit is left to do; what it raises undoes all.
+        database: The one to load.
+        revision: The schema of the rows.
+        layouts: Of the tables, in the order of their foreign keys.
+        anew: Whether to drop existing tables first.
+        at_last: Called before the commit; an exception rolls back.
 
     Raises:
-        StoreError: when rows would refer to nothing.
-        StoreUnavailable: when the database fails; then nothing has changed.
+        StoreError: when foreign keys would be violated.
+        StoreUnavailable: when the database fails; it is unchanged.
     """
     config = make_config()
-    with database.unhurried(enforced=False) as connection:
+    with database.long_transaction(foreign_keys=False) as connection:
         config.attributes["connection"] = connection
         if anew:
             _drop_all(connection)
@@ -187,12 +169,7 @@ def loading(
 
 
 def holds_something(database: Database) -> bool:
-    """Tell whether somebody's books are in a database.
-
-    Raises:
-        StoreError: when it has tables of our names that are not ours.
-        StoreUnavailable: when it cannot be asked.
-    """
+    """Return whether a database has any product; raises as `read_version`."""
     if read_version(database) is None:
         return False
     with database.reading() as connection:
@@ -200,9 +177,8 @@ def holds_something(database: Database) -> bool:
 
 
 def _make_schema(connection: Connection, config: Config, revision: str) -> None:
-    """Have empty tables of a schema; those that are there already are empty, or another schema's."""
-    there = set(inspect(connection).get_table_names())
-    if not there.isdisjoint(metadata.tables):
+    """Create the empty tables of a schema; existing ones are empty, or another schema's."""
+    if not set(inspect(connection).get_table_names()).isdisjoint(metadata.tables):
         _drop_all(connection)
     command.upgrade(config, revision)
 
@@ -217,8 +193,8 @@ def _drop_all(connection: Connection) -> None:
 def _forget(connection: Connection) -> None:
     """Remove what was true on the day of the backup only.
 
-    Nobody knows who was seen since then, so the time begins anew in which a slot is kept (D-105). A session
-    may have been ended since (D-102), and who tried passwords then is of no interest.
+    Activations seen since then are unknown, so the period in which a slot is kept begins again (D-105).
+    Sessions may have been ended since (D-102), and failed logins of that day do not matter.
     """
     connection.execute(delete(sessions))
     connection.execute(delete(tries))
@@ -227,7 +203,7 @@ def _forget(connection: Connection) -> None:
 
 
 def _go_on_numbering(connection: Connection) -> None:
-    """Have PostgreSQL number new rows after the highest that came."""
+    """Set PostgreSQL's sequences to the highest loaded ids."""
     for table in metadata.sorted_tables:
         if (column := table.autoincrement_column) is None:
             continue
@@ -242,9 +218,9 @@ def _go_on_numbering(connection: Connection) -> None:
             )
 
 
-def _ordered(there: MetaData, layout: Layout) -> Table:
-    """Name a table's columns in the order in which they were written: migrations come to another one."""
-    table, names = there.tables.get(layout.name), [name for name, _ in layout.columns]
+def _ordered(present: MetaData, layout: Layout) -> Table:
+    """Return a table with its columns in the dump's order, which differs from that of migrations."""
+    table, names = present.tables.get(layout.name), [name for name, _ in layout.columns]
     if table is None or set(table.columns.keys()) != set(names):
         raise StoreError(f"the backup's table {layout.name!r} is not that of its schema")
     return Table(table.name, MetaData(), *(Column(name, table.columns[name].type) for name in names))
@@ -277,7 +253,7 @@ def _convert(row: Sequence[Any], converters: Sequence[tuple[int, Callable[[Any],
 
 
 def _batches(rows: Iterator[tuple[list[Any], int]]) -> Iterator[list[list[Any]]]:
-    """Group rows, each with its length in characters, so that a group is small in both."""
+    """Group rows, given with their lengths in characters, by number and total length."""
     batch: list[list[Any]] = []
     size = 0
     for row, length in rows:
@@ -291,9 +267,9 @@ def _batches(rows: Iterator[tuple[list[Any], int]]) -> Iterator[list[list[Any]]]
 
 
 def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
-    """Read what `_pack` wrote, a row at a time, each with its length in characters.
+    """Yield the rows that `_pack` wrote, each with its length in characters.
 
-    Gzip packs a gigabyte of forged rows into a megabyte: neither the text nor its rows are held as a whole.
+    A forged megabyte may decompress to a gigabyte: neither its text nor its rows are held as a whole.
     """
     source, decode = gzip.GzipFile(fileobj=io.BytesIO(piece)), json.JSONDecoder().raw_decode
     text, at, before = "", 0, "["
@@ -311,9 +287,8 @@ def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
             text, at = text[at:], 0
             if len(text) > MAX_ROW:
                 raise ValueError("a row is too long") from None
-            if not (
-                more := source.read(max(_BLOCK, len(text)))
-            ):  # twice as much: each row is tried a few times
+            more = source.read(max(_BLOCK, len(text)))  # doubles: each row is parsed a few times only
+            if not more:
                 raise EOFError from None
             text += more.decode("ascii")
             continue
@@ -324,5 +299,5 @@ def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
 
 
 def _pack(rows: list[list[Any]]) -> bytes:
-    # No instant in it: the same rows are the same bytes.
+    # mtime: equal rows are equal bytes
     return gzip.compress(json.dumps(rows, separators=(",", ":")).encode(), compresslevel=1, mtime=0)

@@ -1,4 +1,4 @@
-"""Opening the database: what each engine must be told, and what a failure is called outside this room."""
+"""The database: its two engines, their connections and transactions, and their errors as ours."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarni
 
 from licserver.database.hot_path import greenlet_bridge
 from licserver.database.hot_path.connections import RUN_LIMIT, KeptConnection, RemoteEngine
-from licserver.database.hot_path.sqlite_connection import SqliteConnection, begin_in_turn
+from licserver.database.hot_path.sqlite_connection import SqliteConnection, begin_immediate
 from licserver.errors import SettingsError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
-"""Seconds that a vendor's operation waits for another writer of a SQLite file; a customer, `RUN_LIMIT`."""
+"""Seconds that a service waits for another writer of a SQLite file; the hot path waits `RUN_LIMIT`."""
 
 _POSTGRESQL: Final = "postgresql"
 
 
 def connect(url: str) -> "Database":
-    """Make the database of a URL; nothing is opened yet.
+    """Return the database of a URL; nothing is opened yet.
 
     Args:
         url: ``sqlite+pysqlite:///…`` or ``postgresql+psycopg://…``; ``postgresql://…`` and
             ``postgres://…`` mean the latter.
 
     Raises:
-        SettingsError: for a URL that names no database we know, or one whose driver is not installed.
+        SettingsError: for an unsupported URL, or one whose driver is not installed.
     """
     if url.startswith("postgres://"):
         url = url.replace("postgres://", "postgresql://", 1)
@@ -80,9 +80,9 @@ def _connect_postgresql(url: URL) -> "Database":
             "LICSERVER_DATABASE_URL: the driver for PostgreSQL is psycopg: postgresql+psycopg://…"
         )
     try:
-        from licserver.database.postgres import is_worth_retrying, make_door  # noqa: PLC0415 - an extra, and slow
+        from licserver.database.postgres import create_breaker, is_retryable  # noqa: PLC0415 - an extra, and slow
 
-        greenlet_bridge.is_running()  # needs greenlet, which whoever had the extra before may lack
+        greenlet_bridge.is_running()  # needs greenlet, which an older installation of the extra may lack
     except ImportError:
         raise SettingsError(
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
@@ -96,38 +96,38 @@ def _connect_postgresql(url: URL) -> "Database":
             use_native_hstore=False,
             **more,
         )
-        door = make_door(engine.dialect.create_connect_args(url)[1], hot=hot)
-        event.listen(engine, "do_connect", lambda *_: door.enter())
-        return engine, door
+        breaker = create_breaker(engine.dialect.create_connect_args(url)[1], hot=hot)
+        event.listen(engine, "do_connect", lambda *_: breaker.connect())
+        return engine, breaker
 
-    # Besides the lanes of the hot paths a process needs few; a server takes a hundred from all.
-    engine, calm_door = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
-    hot, door = create(hot=True, poolclass=NullPool)
-    remote = RemoteEngine(is_worth_retrying, door.close_for_a_moment, connect=greenlet_bridge.beside)
-    return Database(engine, hot, remote, (calm_door.close, door.close))
+    # A PostgreSQL server accepts a hundred connections by default, from all processes.
+    engine, breaker = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
+    hot_engine, hot_breaker = create(hot=True, poolclass=NullPool)
+    remote = RemoteEngine(is_retryable, hot_breaker.open, connect=greenlet_bridge.run_blocking)
+    return Database(engine, hot_engine, remote, (breaker.close, hot_breaker.close))
 
 
 def _create(url: URL, **more: Any) -> Engine:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", SAWarning)  # of an option that there is not
-            # hide_parameters: an error's text must not carry what was being stored
+            warnings.simplefilter("error", SAWarning)  # an unknown option is a warning
+            # hide_parameters: an error's text must not contain values
             return create_engine(url, hide_parameters=True, **more)
     except (NoSuchModuleError, ArgumentError, ImportError):
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
     except (ValueError, SAWarning):  # a query such as ?timeout=soon, or ?foo=bar
-        raise SettingsError("LICSERVER_DATABASE_URL: what stands behind the ? cannot be used") from None
+        raise SettingsError("Invalid query parameters in LICSERVER_DATABASE_URL") from None
 
 
 def _open_existing(_dialect: Any, _record: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
-    """Open a file that exists: SQLite would create another one, for all to read, and drop a log beside it."""
+    """Open an existing file only: SQLite would create a missing one, readable by all users."""
     uri = f"{Path(arguments[0]).as_uri()}?mode=rw"
     return None if options.get("uri") else sqlite3.connect(uri, uri=True, **options)
 
 
 def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
-    # First: the next ones may meet a lock.
+    connection.isolation_level = None  # `_begin_sqlite` sends BEGIN
+    # First: the statements below may meet a lock.
     connection.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
     _enter_wal(connection, patience)
     connection.execute("PRAGMA synchronous = FULL")  # an acknowledged activation survives a power cut
@@ -135,13 +135,13 @@ def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: An
 
 
 def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Let readers never wait for the writer.
+    """Switch to write-ahead logging, in which readers never wait for a writer.
 
-    Of two who meet at a fresh file one is told that it is locked, whatever the timeout: it tries again.
+    Of two processes that do this to a new file one gets "locked" whatever the timeout is, and retries.
     """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "facts" not in tables:
-        return  # another program's, which will be refused: it stays as it is
+        return  # another program's database, which will be refused: leave it unchanged
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -155,30 +155,28 @@ def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _begin_sqlite(patience: float, connection: Connection) -> None:
-    # A transaction that writes takes the lock at its first statement. A deferred one would read,
-    # then fail with "locked" on the upgrade, and two could judge the same free slot.
+    # A writing transaction takes the lock at once. A deferred one would read first and fail with "locked"
+    # when it writes, and two of them could see the same free slot.
     if connection.get_execution_options().get(WRITES, False):
-        begin_in_turn(connection, patience, usual=patience)
+        begin_immediate(connection, patience, usual=patience)
     else:
         connection.exec_driver_sql("BEGIN")
 
 
-def hurry(connection: Connection) -> None:
-    """Have a connection to PostgreSQL give way no more: others wait for what it has locked (D-152)."""
+def stop_throttling(connection: Connection) -> None:
+    """Let a background connection to PostgreSQL pause no more: others wait for what it has locked (D-152)."""
     driver: Any = connection.connection.driver_connection
-    driver.gives_way = False
+    driver.is_throttled = False
 
 
 class Database:
-    """One database: transactions for whoever has time, and lanes for the hot paths.
-
-    Safe to share among threads.
+    """One database: pooled transactions for services, kept connections for the hot path. Thread-safe.
 
     Args:
-        engine: Lends connections out of a pool.
-        hot: Makes connections for the lanes, which keep their own.
-        remote: What the lanes must know of an engine on another machine.
-        closers: What else is to be closed in the end.
+        engine: With a pool.
+        hot: For the connections of the hot path, which are kept.
+        remote: For PostgreSQL.
+        closers: Called by `close`.
     """
 
     def __init__(
@@ -192,13 +190,12 @@ class Database:
         self._hot = hot
         self._remote = remote
         self._closers = closers
-        # SQLite's lock is the whole file's, and BEGIN IMMEDIATE has it already.
-        self.locks_rows: Final = engine.dialect.name != "sqlite"
-        self.is_remote: Final = engine.dialect.name != "sqlite"
+        self.is_remote: Final = remote is not None
+        self.locks_rows: Final = self.is_remote  # SQLite's lock is the whole file's
         self.file: Final = None if self.is_remote else Path(str(engine.url.database))
 
     def create_file(self) -> None:
-        """Create the SQLite file, empty and for this user alone whatever the umask; keep one that exists.
+        """Create an empty SQLite file with mode 0600, whatever the umask; keep one that exists.
 
         SQLite gives the files beside it the same mode.
 
@@ -210,86 +207,83 @@ class Database:
                 os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def reader(self) -> KeptConnection:
-        """Make a lane whose every statement is a transaction of its own."""
-        return KeptConnection(
-            self._hot.execution_options(isolation_level="AUTOCOMMIT"), self._named, self._remote
-        )
+        """Return a kept connection that commits each statement."""
+        hot = self._hot.execution_options(isolation_level="AUTOCOMMIT")
+        return KeptConnection(hot, self._translated_errors, self._remote)
 
     def writer(self) -> KeptConnection:
-        """Make a lane whose every run is a transaction that writes."""
+        """Return a kept connection whose every run is a writing transaction."""
         hot = self._hot.execution_options(**{WRITES: True})
-        return KeptConnection(hot, self._named, self._remote, writes=True)
+        return KeptConnection(hot, self._translated_errors, self._remote, writes=True)
 
-    def local_writer(self) -> SqliteConnection:
-        """Make a lane whose transactions are done in steps; for an engine of this machine."""
-        return SqliteConnection(self._hot.execution_options(**{WRITES: True}), self._named)
+    def sqlite_writer(self) -> SqliteConnection:
+        """Return a kept connection to a SQLite file whose transactions are done in steps."""
+        return SqliteConnection(self._hot.execution_options(**{WRITES: True}), self._translated_errors)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a transaction that reads one consistent state.
+        """Open a reading transaction.
 
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._named(), self.engine.connect() as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[Connection]:
-        """Open a transaction that reads one state, whatever is written meanwhile, and takes its time.
-
-        Raises:
-            StoreUnavailable: when the database fails.
-        """
-        options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
-        with self._patient(gives_way=True, **options) as connection:
-            if self.is_remote:
-                connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-            yield connection
-
-    @contextlib.contextmanager
-    def apart(self) -> Iterator[Connection]:
-        """Lend a connection that nobody has afterwards: for temporary tables, and statements that take time.
-
-        Raises:
-            StoreUnavailable: when the database fails.
-        """
-        with self._patient(gives_way=True) as connection:
-            if self.is_remote:
-                with connection.begin():
-                    connection.exec_driver_sql("SET statement_timeout = 0")
+        with self._translated_errors(), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open a transaction that writes; it commits at the end, or leaves no trace.
+        """Open a writing transaction; it commits at the end, or rolls back.
 
         Raises:
             StoreUnavailable: when the database fails.
         """
         with (
-            self._named(),
+            self._translated_errors(),
             self.engine.connect().execution_options(**{WRITES: True}) as connection,
             connection.begin(),
         ):
             yield connection
 
     @contextlib.contextmanager
-    def unhurried(self, *, enforced: bool = True) -> Iterator[Connection]:
-        """Open a transaction that writes, and may take its time: to change the schema, to count everything.
-
-        Others' locks are waited for ten seconds only: who waits for a whole table holds up everybody behind.
-
-        Args:
-            enforced: Whether foreign keys are; SQLite must not while it makes a table anew.
+    def snapshot(self) -> Iterator[Connection]:
+        """Open a throttled transaction that reads one state, whatever is written meanwhile (D-152).
 
         Raises:
             StoreUnavailable: when the database fails.
         """
-        with self._patient(**{WRITES: True}) as connection:
-            if not (self.is_remote or enforced):
+        options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
+        with self._unpooled(is_throttled=True, **options) as connection:
+            if self.is_remote:
+                connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            yield connection
+
+    @contextlib.contextmanager
+    def background_connection(self) -> Iterator[Connection]:
+        """Open a throttled connection for temporary tables and long statements (D-152).
+
+        Raises:
+            StoreUnavailable: when the database fails.
+        """
+        with self._unpooled(is_throttled=True) as connection:
+            if self.is_remote:
+                with connection.begin():
+                    connection.exec_driver_sql("SET statement_timeout = 0")
+            yield connection
+
+    @contextlib.contextmanager
+    def long_transaction(self, *, foreign_keys: bool = True) -> Iterator[Connection]:
+        """Open a writing transaction without a statement timeout: to change the schema, or count everything.
+
+        It waits for locks for ten seconds only: a transaction that waits for a whole table blocks all that
+        come after it.
+
+        Args:
+            foreign_keys: Whether SQLite enforces them; it must not while a migration recreates a table.
+        """
+        with self._unpooled(**{WRITES: True}) as connection:
+            if not (self.is_remote or foreign_keys):
                 driver: Any = connection.connection.driver_connection
-                driver.execute("PRAGMA foreign_keys = OFF")  # which does nothing within a transaction
+                driver.execute("PRAGMA foreign_keys = OFF")  # has no effect within a transaction
             with connection.begin():
                 if self.is_remote:
                     connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
@@ -297,35 +291,35 @@ class Database:
                 yield connection
 
     @contextlib.contextmanager
-    def _patient(self, *, gives_way: bool = False, **options: Any) -> Iterator[Connection]:
-        """Lend a connection that waits however long an answer takes, and that nobody has afterwards."""
-        with self._named(), self.engine.connect().execution_options(**options) as connection:
+    def _unpooled(self, *, is_throttled: bool = False, **options: Any) -> Iterator[Connection]:
+        """Open a connection that waits for an answer without limit, and close it afterwards."""
+        with self._translated_errors(), self.engine.connect().execution_options(**options) as connection:
             try:
                 if self.is_remote:
                     driver: Any = connection.connection.driver_connection
-                    driver.patience = float("inf")
-                    driver.gives_way = gives_way
+                    driver.wait_limit = float("inf")
+                    driver.is_throttled = is_throttled
                 yield connection
             finally:
-                connection.invalidate()  # it is not as the others any more
+                connection.invalidate()  # its settings have changed
 
     def close(self) -> None:
-        """Close all connections; lanes close their own."""
+        """Close the pool; kept connections are closed by their owners."""
         self.engine.dispose()
         for close in self._closers:
             close()
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Turn the library's and the driver's errors into ours, without the statement and the values."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise errors of SQLAlchemy and the driver as `StoreUnavailable`, without statement and values."""
         try:
             yield
         except DBAPIError as error:
             raise _unavailable(error.orig) from None
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise _unavailable(error) from None
-        except UnicodeError:  # the driver's, before anything was sent; it quotes the text
-            raise StoreUnavailable("the database failed: it cannot take a text that was sent") from None
+        except UnicodeError:  # the driver's, before anything was sent; its message quotes the text
+            raise StoreUnavailable("the database failed: it cannot store a text that was sent") from None
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
 

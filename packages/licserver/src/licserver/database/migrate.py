@@ -1,4 +1,4 @@
-"""Changing a database's schema, and comparing it with the program's; the only user of Alembic."""
+"""Upgrade a database's schema, and compare it with the program's, by Alembic."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from licserver.database.schema import HEAD, REVISIONS, check_version, read_versi
 from licserver.database.tables import activations, licenses, metadata, products, releases
 from licserver.errors import StoreError
 
-_ONE_AT_A_TIME = 0x6C6963736572766572  # "licserver", cut to a signed 64-bit number below
+_LOCK = 0x6C6963736572766572 % 2**63  # "licserver"
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a database stands.
+    """A database's state.
 
     Args:
         engine: Its kind and version.
         place: The file, or the database's name and host.
         version: Of its schema; None when it is empty.
         head: The schema of this program.
-        counts: Rows of the vendor's tables; empty when there are none.
+        counts: Rows by table; empty unless the schema is this program's.
     """
 
     engine: str
@@ -38,14 +38,11 @@ class Status:
 
 
 def upgrade(database: Database) -> str | None:
-    """Bring a database to the schema of this program, in one transaction.
-
-    Returns:
-        The schema that it had before; None when it was empty.
+    """Upgrade a database to this program's schema, in one transaction; return the schema before.
 
     Raises:
-        StoreError: when it cannot be: its schema is newer, or its tables are not ours.
-        StoreUnavailable: when the database fails; then nothing has changed.
+        StoreError: when its schema is newer, or its tables have no version.
+        StoreUnavailable: when the database fails; it is unchanged.
     """
     before = read_version(database)
     if before is not None and before not in REVISIONS:
@@ -55,17 +52,17 @@ def upgrade(database: Database) -> str | None:
 
 
 def migrate(database: Database, act: Callable[[Config], None]) -> None:
-    """Run an Alembic command on a database, in one transaction, alone.
+    """Run an Alembic command on a database in one transaction, one process at a time.
 
     Raises:
-        StoreError: when rows would be left that refer to nothing.
-        StoreUnavailable: when the database fails; then nothing has changed.
+        StoreError: when foreign keys would be violated.
+        StoreUnavailable: when the database fails; it is unchanged.
     """
     config = make_config()
     database.create_file()
-    with database.unhurried(enforced=False) as connection:
+    with database.long_transaction(foreign_keys=False) as connection:
         if database.is_remote:
-            connection.execute(select(func.pg_advisory_xact_lock(_ONE_AT_A_TIME % 2**63)))
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         config.attributes["connection"] = connection
         act(config)
         if not database.is_remote and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
@@ -73,7 +70,7 @@ def migrate(database: Database, act: Callable[[Config], None]) -> None:
 
 
 def make_config() -> Config:
-    """Tell Alembic where our migrations are; the connection goes into its `attributes`."""
+    """Return Alembic's configuration; its `attributes` take the connection."""
     config = Config()
     config.set_main_option("script_location", "licserver.database:migrations")
     config.set_main_option("path_separator", "os")
@@ -81,37 +78,30 @@ def make_config() -> Config:
 
 
 def differences(database: Database) -> list[str]:
-    """Compare a database's tables with the program's.
-
-    Returns:
-        What differs, a line each; none when all is as it should be.
-
-    Raises:
-        StoreUnavailable: when the database fails.
-    """
+    """Describe what differs between a database's tables and the program's, a line each."""
     with database.reading() as connection:
         return [_describe(one) for one in compare(connection)]
 
 
 def compare(connection: Connection) -> list[Any]:
-    """What Alembic's autogenerate would change."""
+    """Return what Alembic's autogenerate would change."""
     options = {"compare_type": True, "compare_server_default": True}
     found: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
     return found
 
 
 def _describe(difference: Any) -> str:
-    """Say in words what Alembic says in tuples, or in lists of tuples: what would be done, and to what."""
+    """Describe one of Alembic's differences, a tuple or a list of tuples."""
     verb, *parts = difference[0] if isinstance(difference, list) else difference
     names = [getattr(part, "name", part) for part in parts if part is not None and not isinstance(part, dict)]
     return f"{verb.replace('_', ' ')}: {' '.join(map(str, names[:3]))}"
 
 
 def read_status(database: Database) -> Status:
-    """Read how a database stands; counts its rows, however many.
+    """Read a database's state; counts all rows.
 
     Raises:
-        StoreError: when its tables are not ours.
+        StoreError: when its tables have no version.
         StoreUnavailable: when the database fails.
     """
     version = read_version(database)
@@ -120,7 +110,7 @@ def read_status(database: Database) -> Status:
     place = f"{url.database} on {url.host or 'this machine'}" if database.is_remote else str(url.database)
     counts: dict[str, int] = {}
     if version == HEAD:
-        with database.unhurried() as connection:
+        with database.long_transaction() as connection:
             for table in (products, releases, licenses, activations):
                 counts[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0
     return Status(f"{dialect.name} {numbers}".strip(), place, version, HEAD, counts)

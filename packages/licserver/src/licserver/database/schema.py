@@ -1,4 +1,4 @@
-"""Setting a database up, and refusing one of another schema or of other secrets.
+"""Create a database's tables; refuse a database of another schema or other secrets.
 
 Alembic is not imported here: it takes as long as all the rest of a command.
 """
@@ -27,7 +27,7 @@ from licserver.errors import Conflict, StoreError
 from licserver.security.private_files import describe_link
 
 REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
-"""All schemas that ever were, the oldest first, as the files in `migrations/versions` name them."""
+"""All schemas, the oldest first, as the files in `migrations/versions` name them."""
 
 HEAD: Final = REVISIONS[-1]
 """The schema of this program."""
@@ -37,25 +37,24 @@ _OWNER: Final = select(facts.c.value).where(facts.c.name == _FINGERPRINT)
 
 alembic_version: Final = Table(
     "alembic_version",
-    MetaData(),  # it is Alembic's
+    MetaData(),  # Alembic creates it
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
 
 def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Database:
-    """Open the vendor's database; a fresh SQLite file is set up first.
+    """Open a database; create the tables of an empty SQLite file.
 
-    A PostgreSQL database is not: it may be somebody else's, or not be meant at all.
+    A PostgreSQL database is not set up: it may belong to another program.
 
     Args:
         url: SQLAlchemy URL.
-        fingerprint: `Vault.fingerprint` of the secrets at hand.
-        expected: Whether it must have been written with them already, so that none is set up (D-158).
+        fingerprint: `Vault.fingerprint` of the present secrets.
+        expected: Whether it must exist already, so that none is set up (D-158).
 
     Raises:
-        StoreError: when it is expected and missing, when its schema is not this program's, or when it belongs
-            to other secrets, so that no key could be found in it. Then nothing has changed.
+        StoreError: when it is expected and missing, or has another schema or other secrets. It is unchanged.
         StoreUnavailable: when it cannot be opened, or is damaged.
     """
     database = connect(url)
@@ -74,14 +73,10 @@ def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Da
 
 
 def is_in_use(url: str) -> bool:
-    """Tell whether a database was written with somebody's secrets; one that is not there is not made.
-
-    Args:
-        url: As in `open_database`.
+    """Return whether a database was written with some secrets; a missing one is not created.
 
     Raises:
-        StoreError: when it has tables of our names that are not ours.
-        StoreUnavailable: when it cannot be asked.
+        StoreError: when it has tables of our names without a schema version.
     """
     database = connect(url)
     try:
@@ -91,7 +86,7 @@ def is_in_use(url: str) -> bool:
 
 
 def has_owner(database: Database) -> bool:
-    """Return whether a database was written with somebody's secrets; raises as `is_in_use`."""
+    """Return whether a database was written with some secrets; raises as `is_in_use`."""
     if read_version(database) is None:
         return False
     with database.reading() as connection:
@@ -99,13 +94,10 @@ def has_owner(database: Database) -> bool:
 
 
 def read_version(database: Database) -> str | None:
-    """Read which schema a database has.
-
-    Returns:
-        Its revision, or None when it is empty or a file that is missing, which is not created.
+    """Return a database's schema version; None for an empty or missing one, which is not created.
 
     Raises:
-        StoreError: when it has tables of our names that are not ours, cannot hold all text, or is a link.
+        StoreError: when it has tables of our names without a version, is not UTF-8, or is a link.
         StoreUnavailable: when it fails.
     """
     if database.file is not None and not _has_content(database.file):
@@ -117,55 +109,51 @@ def read_version(database: Database) -> str | None:
 
 
 def _has_content(file: Path) -> bool:
-    """Return whether a SQLite file is there and not empty, without opening it.
+    """Return whether a SQLite file exists and is not empty, without opening it.
 
-    Opening an empty one removes the log beside it. And closing a file of our own accord would release the
-    locks that SQLite holds on it in this process.
+    SQLite would remove the log beside an empty file, and closing a file of our own would release the locks
+    that SQLite holds on it in this process.
     """
-    beside = [file.with_name(file.name + ending) for ending in ("-wal", "-shm", "-journal")]
-    for one in (file, *beside):
-        if linked := describe_link(one):
-            raise StoreError(linked)
+    log, *others = (file.with_name(file.name + ending) for ending in ("-wal", "-shm", "-journal"))
+    for path in (file, log, *others):
+        if problem := describe_link(path):
+            raise StoreError(problem)
     if file.exists() and file.stat().st_size:
         return True
-    if beside[0].exists() and beside[0].stat().st_size:
+    if log.exists() and log.stat().st_size:
         raise StoreError(
-            f"{file} is missing or empty, and {beside[0].name} holds what was last written to it: put the "
+            f"{file} is missing or empty, and {log.name} holds what was last written to it: put the "
             "file back beside it, restore a backup (licserver restore FILE --force), or move both away"
         )
     return False
 
 
 def _check_encoding(connection: Connection) -> None:
-    """Refuse a database that lacks characters: one customer's would fail those beside him (D-128)."""
+    """Refuse another encoding: one client's text would fail the batch of all others (D-128)."""
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
         raise StoreError(
-            f"this database has the encoding {encoding} and licserver needs UTF8; make another one with: "
+            f"this database has the encoding {encoding} and licserver needs UTF8; create another one with: "
             "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )
 
 
 def _read_version(connection: Connection) -> str | None:
-    there = set(inspect(connection).get_table_names())
-    if alembic_version.name in there:
+    tables = set(inspect(connection).get_table_names())
+    if alembic_version.name in tables:
         version: str | None = connection.scalar(select(alembic_version.c.version_num))
         if version is not None:
             return version
-    if not there.isdisjoint(metadata.tables):
+    if not tables.isdisjoint(metadata.tables):
         raise StoreError(
-            "this database has tables of ours and no schema version: it was made by an unreleased licserver "
-            "or by another program; give licserver an empty one"
+            "this database has tables with the names of licserver's and no schema version: an unreleased "
+            "licserver or another program created it; give licserver an empty one"
         )
     return None
 
 
 def read_clock(database: Database) -> datetime | None:
-    """Read the clock of a database's machine; None for a file, which has none of its own.
-
-    Raises:
-        StoreUnavailable: when it fails.
-    """
+    """Return the time of a PostgreSQL server; None for SQLite."""
     if not database.is_remote:
         return None
     with database.reading() as connection:
@@ -174,14 +162,7 @@ def read_clock(database: Database) -> datetime | None:
 
 
 def check_version(version: str | None) -> None:
-    """Refuse a schema that is not this program's.
-
-    Args:
-        version: From `read_version`.
-
-    Raises:
-        StoreError: saying what to do about it.
-    """
+    """Raise `StoreError` unless a version from `read_version` is this program's."""
     if version is None:
         raise StoreError("this database is not set up yet; run: licserver db upgrade")
     if version in REVISIONS[:-1]:
@@ -196,40 +177,26 @@ def check_version(version: str | None) -> None:
 
 
 def check_expected(database: Database, version: str | None, *, expected: bool) -> None:
-    """Refuse an empty or missing database where there must be one.
-
-    Args:
-        database: The one.
-        version: From `read_version`.
-        expected: As `open_database`.
-
-    Raises:
-        StoreError: saying what to do about it.
-    """
+    """Raise `StoreError` if an expected database is empty or missing: `version` is None."""
     if version is None and expected:
         raise _lost(database)
 
 
 def _lost(database: Database) -> StoreError:
     what = (
-        "this PostgreSQL database holds none of licserver's"
+        "this PostgreSQL database is not licserver's"
         if database.file is None
         else f"{database.file} is missing, or holds no database of licserver"
     )
     return StoreError(
-        f"{what}, and the secrets belong to one; nothing was changed. See that LICSERVER_DATA_DIR and "
+        f"{what}, and the secrets belong to one; nothing was changed. Check that LICSERVER_DATA_DIR and "
         "LICSERVER_DATABASE_URL name the right one, restore a backup (licserver restore FILE), or create a "
         "new database, in which no license key is known: licserver db create"
     )
 
 
 def check_new(database: Database) -> None:
-    """Refuse to create a database where there is one.
-
-    Raises:
-        Conflict: when it was written with secrets, or is a file with another program's tables.
-        StoreError, StoreUnavailable: as `read_version`.
-    """
+    """Raise `Conflict` if a database exists already, or is a file with another program's tables."""
     if has_owner(database):
         raise Conflict(
             f"there is a database already: {database.file or 'the one that LICSERVER_DATABASE_URL names'}; "
@@ -239,12 +206,7 @@ def check_new(database: Database) -> None:
 
 
 def check_not_foreign(database: Database) -> None:
-    """Refuse a SQLite file with another program's tables; a PostgreSQL database may be shared.
-
-    Raises:
-        Conflict: when it is one.
-        StoreError, StoreUnavailable: as `read_version`.
-    """
+    """Raise `Conflict` for a SQLite file with another program's tables; PostgreSQL may be shared."""
     if database.file is not None and read_version(database) is None and _has_content(database.file):
         with database.reading() as connection:
             _check_no_tables(connection)
@@ -258,10 +220,10 @@ def _check_no_tables(connection: Connection) -> None:
 
 
 def _set_up(database: Database) -> str | None:
-    """Make all tables at once; that the migrations come to the same is tested."""
+    """Create all tables at once; a test checks that the migrations create the same."""
     database.create_file()
     with database.writing() as connection:
-        if (version := _read_version(connection)) is None:  # else somebody was faster
+        if (version := _read_version(connection)) is None:  # else another process was faster
             _check_no_tables(connection)
             metadata.create_all(connection)
             alembic_version.create(connection)
@@ -271,10 +233,10 @@ def _set_up(database: Database) -> str | None:
 
 
 def _probe(database: Database) -> None:
-    """Read a row of each table of a SQLite file: a damaged one is to be found now, and not by a customer.
+    """Read a row of each table of a SQLite file, to find damage before requests do.
 
-    SQLite compares the file's length with what its header says, and reads each table's first page.
-    `check_pages` reads all of them, which takes seconds.
+    SQLite compares the file's length with its header and reads each table's first page; `check_pages` reads
+    all, which takes seconds.
     """
     if database.file is not None:
         with database.reading() as connection:
@@ -284,12 +246,7 @@ def _probe(database: Database) -> None:
 
 
 def check_pages(database: Database) -> None:
-    """Read every page of a SQLite file; does nothing for PostgreSQL.
-
-    Raises:
-        StoreError: when it is damaged.
-        StoreUnavailable: the same, or when it cannot be read.
-    """
+    """Read every page of a SQLite file; raise `StoreError` if it is damaged."""
     if database.file is not None:
         _probe(database)
         with database.reading() as connection:
@@ -302,19 +259,11 @@ def check_pages(database: Database) -> None:
 
 
 def check_owner(database: Database, fingerprint: bytes, *, expected: bool) -> bool:
-    """Refuse a database that was written with other secrets; one that nobody has written into is nobody's.
-
-    Args:
-        database: With a schema.
-        fingerprint: As `open_database`.
-        expected: As `open_database`.
-
-    Returns:
-        Whether it was written with these.
+    """Return whether a database was written with these secrets; False if with none.
 
     Raises:
-        StoreError: when it was written with others, or with none although it is expected.
-        StoreUnavailable: when it fails.
+        StoreError: when it was written with others, or with none although it is expected (as
+        `open_database`).
     """
     with database.reading() as connection:
         known = connection.scalar(_OWNER)

@@ -26,8 +26,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.bulk import BulkWriter
-from licserver.database.engine import WRITES, Database, hurry
-from licserver.database.hot_path.queries import Row
+from licserver.database.engine import WRITES, Database, stop_throttling
+from licserver.database.hot_path.statements import Row
 from licserver.database.repositories.subscriptions import IMPORT_LOCK
 from licserver.database.tables import activations, license_words, licenses
 from licserver.errors import Conflict
@@ -216,7 +216,7 @@ class Staging:
     def _end_with_subscriptions(self) -> None:
         """End what hangs on an ended subscription; last, so that others wait for a moment only."""
         if self._connection.dialect.name != "sqlite":
-            hurry(self._connection)
+            stop_throttling(self._connection)
             self._connection.execute(select(func.pg_advisory_xact_lock(*IMPORT_LOCK)))
         unsaid = select(_licenses.c.id).where(
             _licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None)
@@ -250,5 +250,5 @@ def staging(database: Database) -> Iterator[Staging]:
     Raises:
         StoreUnavailable: when the database fails.
     """
-    with database.apart() as connection:
+    with database.background_connection() as connection:
         yield Staging(connection)

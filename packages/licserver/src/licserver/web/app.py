@@ -7,8 +7,8 @@ from typing import Final, cast
 from aiohttp import hdrs, web
 
 from licserver.clock import Clock, system_clock
-from licserver.database.hot_path.batch_store import BatchStore
 from licserver.database.hot_path.batcher import PublicQueries
+from licserver.database.hot_path.store import BatchStore
 from licserver.protocol import public_api
 from licserver.security.rotation import open_ring
 from licserver.services import Services

@@ -1,7 +1,6 @@
-"""What is counted beside the hot paths: a step in memory for each request, and now and then a batch.
+"""Statistics of the public endpoints: counted in memory, and written every few seconds.
 
-A process that is killed loses what it counted in the last seconds: plots bear that, and a customer
-would not bear to wait for a statistic (D-99).
+No request waits for it; a killed process loses its last seconds (D-99).
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.database.engine import Database
-from licserver.database.hot_path.batch_store import Lookup
+from licserver.database.hot_path.store import Lookup
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.database.repositories.statistics import CountKey, add_counts, published_versions
 from licserver.domain.decisions import (
@@ -33,16 +32,16 @@ from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import LicserverError
 
 FLUSH_SECONDS: Final = 10.0
-"""How old a number in a plot may be."""
+"""The greatest age of a number in a chart."""
 
 MAX_SEEN: Final = 20_000
-"""Environments remembered between two batches; who calls beyond them is noted the next day."""
+"""Environments between two flushes; more are written the next day."""
 
 MAX_VERSIONS: Final = 500
-"""Versions counted between two batches: callers name them, and may invent one at each call."""
+"""Versions between two flushes: clients may invent one at each request."""
 
 _BATCH: Final = 500
-"""Activations noted in one transaction: claims wait for it."""
+"""Activations updated in one transaction; new activations wait for it."""
 
 _LABELS: Final = {
     VerifyRefusal.FORMAT: "malformed",
@@ -53,51 +52,44 @@ _LABELS: Final = {
 }
 
 OTHER: Final = "other"
-"""Versions that were never published here: builds of the vendor's own, or inventions."""
+"""Versions that were never published here."""
 
 _Verdicts = dict[VerifyRefusal | bool, int]
-"""How often each; of good ones, whether they took a slot."""
+"""Counts by refusal; those of valid verdicts by whether they took a slot."""
 _Versions = dict[tuple[str, str], int]
-_Sightings = dict[Lookup, EnvironmentPolicy]
+_Seen = dict[Lookup, EnvironmentPolicy]
 
 _log = logging.getLogger("licserver.web")
 
 
 class StatisticsCounter:
-    """Counts of one process, for the event loop that it serves.
-
-    Args:
-        database: Where batches go.
-        clock: Whose day they are added to.
-    """
+    """The counts of one process; `clock` gives the day that they are added to."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
         self._verdicts: _Verdicts = dict.fromkeys((*VerifyRefusal, True, False), 0)
-        self._seen: _Sightings = {}
+        self._seen: _Seen = {}
         self._versions: _Versions = {}
-        self._thread = ThreadPoolExecutor(1, "tally")
+        self._thread = ThreadPoolExecutor(1, "statistics")
 
-    # --- beside the hot paths -----------------------------------------------------------------
-
-    def verified(self, verdict: VerifyVerdict, sighting: Lookup | None, today: date) -> None:
-        """Count a verify; of a good one, that its environment was seen, unless that was noted today.
+    def count_verify(self, verdict: VerifyVerdict, lookup: Lookup | None, today: date) -> None:
+        """Count a verdict; if it is valid, mark its environment as seen, once a day.
 
         Args:
-            verdict: The answer, after an admission if there was one: `takes_slot` says that one was taken.
-            sighting: Who asked; None for a key without the shape of one.
+            verdict: The final one: `takes_slot` means that a slot was taken.
+            lookup: None for a text that is not a license key.
             today: In UTC.
         """
         if type(verdict) is Valid:
             self._verdicts[verdict.takes_slot] += 1
             license_ = verdict.license
-            if sighting is not None and license_.seen_on != today and len(self._seen) < MAX_SEEN:
-                self._seen[sighting] = license_.policy
+            if lookup is not None and license_.seen_on != today and len(self._seen) < MAX_SEEN:
+                self._seen[lookup] = license_.policy
         else:
             self._verdicts[verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
 
-    def checked(self, verdict: UpdateVerdict, version: str) -> None:
-        """Count the version that an installed copy says it is; only of who holds a license."""
+    def count_update_check(self, verdict: UpdateVerdict, version: str) -> None:
+        """Count the installed version of an update check with a valid license."""
         if type(verdict) is Offer:
             counted = verdict.product.slug, version
             if counted in self._versions:
@@ -105,10 +97,8 @@ class StatisticsCounter:
             elif len(self._versions) < MAX_VERSIONS and len(version) <= 64:  # noqa: PLR2004 - a version's length
                 self._versions[counted] = 1
 
-    # --- now and then -------------------------------------------------------------------------
-
     async def flush(self) -> None:
-        """Write what has been counted; while the database is away, the counts are kept for the next time."""
+        """Write the counts; keep them while the database is away."""
         counts, versions, seen = self._take()
         if not (counts or versions or seen):
             return
@@ -116,13 +106,13 @@ class StatisticsCounter:
         try:
             await loop.run_in_executor(self._thread, self._write, now, counts, versions, seen)
         except LicserverError as problem:
-            _log.warning("statistics wait for the next time: %s", problem)
+            _log.warning("statistics will be written later: %s", problem)
             self._put_back(counts, versions, seen)
         except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
             _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
 
-    def _take(self) -> tuple[_Verdicts, _Versions, _Sightings]:
-        """Take what has been counted, and begin anew."""
+    def _take(self) -> tuple[_Verdicts, _Versions, _Seen]:
+        """Return the counts, and reset them."""
         taken = (
             {verdict: count for verdict, count in self._verdicts.items() if count},
             self._versions,
@@ -132,28 +122,28 @@ class StatisticsCounter:
         self._versions, self._seen = {}, {}
         return taken
 
-    def _put_back(self, counts: _Verdicts, versions: _Versions, seen: _Sightings) -> None:
+    def _put_back(self, counts: _Verdicts, versions: _Versions, seen: _Seen) -> None:
         for verdict, count in counts.items():
             self._verdicts[verdict] += count
         for version, count in versions.items():
             if version in self._versions or len(self._versions) < MAX_VERSIONS:
                 self._versions[version] = self._versions.get(version, 0) + count
-        for sighting, policy in seen.items():
+        for lookup, policy in seen.items():
             if len(self._seen) < MAX_SEEN:
-                self._seen.setdefault(sighting, policy)
+                self._seen.setdefault(lookup, policy)
 
-    def _write(self, now: datetime, counts: _Verdicts, versions: _Versions, seen: _Sightings) -> None:
-        """Write all; the counts are emptied once they are committed, so that nothing is added twice."""
+    def _write(self, now: datetime, counts: _Verdicts, versions: _Versions, seen: _Seen) -> None:
+        """Write all; clear the counts once they are committed, so that none is added twice."""
         add_counts(self._database, now.date(), self._named(counts, versions))
         counts.clear()
         versions.clear()
-        # Noting an activation twice on one day changes nothing.
+        # An activation may be updated twice on a day.
         batch = [Seen(one.license_id, one.environment, now, policy) for one, policy in seen.items()]
         for start in range(0, len(batch), _BATCH):
             note_seen(self._database, batch[start : start + _BATCH])
 
     def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:
-        """Give what was counted the names of the totals; versions only those that were published."""
+        """Name the counts as the database does; versions that were never published are `OTHER`."""
         named = Counter[CountKey]()
         for verdict, count in counts.items():
             named[CountKey("verify", "", _label(verdict))] += count
@@ -167,8 +157,8 @@ class StatisticsCounter:
         return named
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
-        """Flush every few seconds while an application runs, and once more at its end."""
-        task = asyncio.create_task(self._flush_for_ever())
+        """Flush every few seconds while an application runs, and at its end; for its `cleanup_ctx`."""
+        task = asyncio.create_task(self._flush_repeatedly())
         yield
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -176,7 +166,7 @@ class StatisticsCounter:
         await self.flush()
         self._thread.shutdown(wait=False)
 
-    async def _flush_for_ever(self) -> None:
+    async def _flush_repeatedly(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()

@@ -1,7 +1,7 @@
-"""A connection kept at hand for one kind of work on the hot paths.
+"""A connection that is kept open for one kind of work of the hot path.
 
-Taking one from the pool, and asking it whether it still lives, would cost more than the statement. Instead
-a lane finds out by using it: what fails because the connection had died meanwhile is done again on a new one.
+A checkout from SQLAlchemy's pool, with a ping, would cost more than the statement. Instead the connection is
+used as it is: what fails because it had died meanwhile runs again on a new one.
 """
 
 import contextlib
@@ -16,83 +16,81 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 RUN_LIMIT: Final = 1.5
-"""Seconds until a run gives up: a customer is told to try again within two."""
+"""Seconds until a run fails; a client has its response within two."""
 
 _LEAST_LIMIT: Final = 0.4
-_LAST_TRY_BEFORE: Final = 1.0
+_LAST_RETRY_BEFORE: Final = 1.0
 _TRIES: Final = 3
 
 Result = TypeVar("Result")
+TranslateErrors = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteEngine:
-    """What is different about an engine on another machine.
+    """What differs for a database on another machine.
 
     Args:
-        is_worth_retrying: Whether the same transaction may succeed at once on a new connection.
-        note_silence: Told of a failure that took all the time there was, lest others wait as well.
-        connect: Opens a connection, without keeping an event loop from its work.
+        is_retryable: Whether the same transaction may succeed at once on a new connection.
+        note_silence: Called with a failure that took all the time, so that other requests fail at once.
+        connect: Opens a connection without blocking the event loop.
     """
 
-    is_worth_retrying: Callable[[BaseException | None], bool]
+    is_retryable: Callable[[BaseException | None], bool]
     note_silence: Callable[[BaseException], None]
     connect: Callable[[Callable[[], Connection]], Connection]
 
 
 class KeptConnection:
-    """Runs one piece of work after another on a connection of its own.
-
-    Safe to share among threads; within an event loop (`store.inloop`) a lane has one user.
+    """Runs one function after another on its own connection. Thread-safe; on greenlets it has one user.
 
     Args:
-        engine: Where to connect, when first asked, and after a failure.
-        named: Turns failures into ours.
-        remote: ResponseModel for an engine on another machine; absent, nothing is tried twice.
+        engine: Where to connect, at first use and after a failure.
+        translate_errors: Raises the driver's errors as ours.
+        remote: For a database on another machine; without it nothing is retried.
         writes: Whether each run is a transaction; otherwise each statement is.
     """
 
     def __init__(
         self,
         engine: Engine,
-        named: Callable[[], AbstractContextManager[None]],
+        translate_errors: TranslateErrors,
         remote: RemoteEngine | None = None,
         *,
         writes: bool = False,
     ) -> None:
         self._engine = engine
-        self.named: Final = named
+        self._translate_errors = translate_errors
         self._remote = remote
         self._writes = writes
         self._connection: Connection | None = None
         self._lock = threading.Lock()
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Do a piece of work, and once more on a new connection if the old one had died.
+        """Call a function with the connection, and again with a new one if the old one had died.
 
         Args:
-            work: Reads, or reads and writes within the run's transaction. May be called again after a
-                failure, even one of its commit whose outcome nobody knows: it must judge anew what it finds.
+            work: May be called again even after a commit whose outcome is unknown: it must decide anew.
 
         Raises:
-            StoreUnavailable: when the database fails, or gives no answer within `RUN_LIMIT`.
+            StoreUnavailable: when the database fails, or does not answer within `RUN_LIMIT`.
         """
-        with self._lock, self.named():
+        with self._lock, self._translate_errors():
             began = time.monotonic()
             for _ in range(_TRIES - 1):
                 try:
                     return self._try(work, began)
                 except Exception as error:
-                    if not self._may_try_again(error, began):
+                    if not self._may_retry(error, began):
                         raise
             return self._try(work, began)
 
     def _try(self, work: Callable[[Connection], Result], began: float) -> Result:
         try:
-            connection = self._connected(began)
+            connection = self._connect(began)
             if not self._writes:
                 result = work(connection)
-                if connection.in_transaction():  # or it would go on seeing what it sees now
+                if connection.in_transaction():  # or later reads would see the same state
                     connection.rollback()
                 return result
             with connection.begin():
@@ -101,7 +99,7 @@ class KeptConnection:
             self._drop()
             raise
 
-    def _connected(self, began: float) -> Connection:
+    def _connect(self, began: float) -> Connection:
         if self._connection is None:
             connect = self._engine.connect
             self._connection = connect() if self._remote is None else self._remote.connect(connect)
@@ -110,13 +108,13 @@ class KeptConnection:
             driver.deadline = max(began + RUN_LIMIT, time.monotonic() + _LEAST_LIMIT)
         return self._connection
 
-    def _may_try_again(self, error: Exception, began: float) -> bool:
+    def _may_retry(self, error: Exception, began: float) -> bool:
         if self._remote is None:
             return False
         cause = error.orig if isinstance(error, DBAPIError) else error
         took = time.monotonic() - began
-        if self._remote.is_worth_retrying(cause):
-            return took < _LAST_TRY_BEFORE
+        if self._remote.is_retryable(cause):
+            return took < _LAST_RETRY_BEFORE
         if took >= RUN_LIMIT:
             self._remote.note_silence(error if cause is None else cause)
         return False

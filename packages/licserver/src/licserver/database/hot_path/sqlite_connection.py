@@ -1,33 +1,34 @@
-"""A SQLite file: taking one's turn to write, and one connection for reads and writes on the hot paths."""
+"""A SQLite file: the lock for writing, and one connection for reads and writes of the hot path."""
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 
-from licserver.database.hot_path.connections import RUN_LIMIT, KeptConnection, Result
+from licserver.database.hot_path.connections import KeptConnection, Result, TranslateErrors
 
-_LOOK_FOR_LOCK: Final = 0.003
+_LOCK_INTERVAL: Final = 0.003
+_CHECK_LOG_EVERY: Final = 100
 _LONGEST_LOG: Final = 16_000
-"""Pages. A log comes to be that long where several processes write, and one always has just begun."""
+"""Pages. Where several processes read all the time, SQLite itself never starts the log anew."""
 
 
-def begin_in_turn(connection: Connection, patience: float, *, usual: float) -> None:
-    """Take the lock as soon as it is free.
+def begin_immediate(connection: Connection, patience: float, *, usual: float) -> None:
+    """Begin a transaction with the lock for writing, as soon as it is free.
 
-    SQLite's own waiting looks ten times a second in the end, and beside busy writers gets no turn for seconds
+    SQLite's own waiting tries ten times a second in the end, and beside busy writers fails for seconds
     (D-129).
 
     Args:
         connection: Not in a transaction.
-        patience: Seconds to wait for others at most.
-        usual: Seconds that this connection waits otherwise.
+        patience: Seconds to wait for other writers.
+        usual: Seconds of `busy_timeout` to restore.
 
     Raises:
-        sqlite3.OperationalError: busy, when others had the lock all the time; or what else went wrong.
+        sqlite3.OperationalError: busy, when others had the lock all the time; or what else failed.
     """
     driver: Any = connection.connection.driver_connection
     deadline = time.monotonic() + patience
@@ -39,7 +40,7 @@ def begin_in_turn(connection: Connection, patience: float, *, usual: float) -> N
             except sqlite3.OperationalError as error:
                 if not _is_busy(error) or time.monotonic() > deadline:
                     raise
-                time.sleep(_LOOK_FOR_LOCK)
+                time.sleep(_LOCK_INTERVAL)
             else:
                 return
     finally:
@@ -50,108 +51,41 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
-def move_log(connection: Connection) -> None:
-    """Move what was committed from the log to the file, so that the next to write begins the log anew."""
-    driver: Any = connection.connection.driver_connection
-    _, pages, _ = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    if pages > _LONGEST_LOG:
-        driver.execute("PRAGMA wal_checkpoint(RESTART)")  # has the other writers wait
-
-
 class SqliteConnection(KeptConnection):
-    """A lane whose transactions are done in steps, and which is read on between them.
+    """A connection for transactions on a thread, which the event loop reads from between them."""
 
-    `begin_at_once` or `begin` opens a transaction, `commit` or `abandon` ends it, whichever threads call
-    them. Nothing is tried twice, and no commit has to move the log: `move_log` is to be called now and then.
+    def __init__(self, engine: Engine, translate_errors: TranslateErrors) -> None:
+        super().__init__(engine, translate_errors, writes=True)
+        self._runs = 0
 
-    Args:
-        engine: As `KeptConnection`.
-        named: As `KeptConnection`.
-    """
+    def read(self, work: Callable[[Connection], Result], otherwise: KeptConnection) -> Result:
+        """Call a function that only reads; with another connection while a transaction is open on this one.
 
-    def __init__(self, engine: Engine, named: Callable[[], AbstractContextManager[None]]) -> None:
-        super().__init__(engine, named, writes=True)
-
-    def look(self, work: Callable[[Connection], Result], instead: KeptConnection) -> Result:
-        """Do a piece of work that only reads, outside of any transaction.
-
-        Args:
-            work: Reads, on the driver's cursor.
-            instead: Does it while a transaction is open here: what that one writes is nobody's to see yet.
-
-        Raises:
-            StoreUnavailable: when the database fails.
+        A commit empties the page caches of all other connections: reading from them costs a new environment
+        a quarter more.
         """
-        if not self._lock.acquire(blocking=False):  # to wait for a thread that waits for us would be the end
-            return instead.run(work)
+        if not self._lock.acquire(blocking=False):
+            return otherwise.run(work)
         try:
-            with self.named():
-                return work(self._connected(time.monotonic()))
+            with self._translate_errors():
+                return work(self._connect(time.monotonic()))
         except BaseException:
             self._drop()
             raise
         finally:
             self._lock.release()
 
-    def begin(self) -> Connection:
-        """Open a transaction, after all who write now.
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """Call a function within a transaction, and now and then keep the log short."""
+        result = super().run(work)
+        self._runs += 1
+        if self._runs % _CHECK_LOG_EVERY == 0:
+            with self._lock, contextlib.suppress(sqlite3.Error):  # the next time
+                self._shorten_log()
+        return result
 
-        Raises:
-            StoreUnavailable: when the database fails, or others write for too long.
-        """
-        self._lock.acquire()
-        try:
-            with self.named():
-                connection = self._connected(time.monotonic())
-                begin_in_turn(connection, RUN_LIMIT, usual=RUN_LIMIT)
-        except BaseException:
-            self.abandon()
-            raise
-        return connection
-
-    def begin_at_once(self) -> Connection | None:
-        """Open a transaction, unless somebody else writes at this moment: then None.
-
-        Raises:
-            StoreUnavailable: when the database fails.
-        """
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            with self.named():
-                connection = self._connected(time.monotonic())
-                try:
-                    begin_in_turn(connection, 0, usual=RUN_LIMIT)
-                except sqlite3.OperationalError as error:
-                    if not _is_busy(error):
-                        raise
-                    self._lock.release()
-                    return None
-        except BaseException:
-            self.abandon()
-            raise
-        return connection
-
-    def commit(self) -> None:
-        """End the transaction for good.
-
-        Raises:
-            StoreUnavailable: when the database fails; the transaction is then still to be abandoned.
-        """
-        if self._connection is None:
-            raise RuntimeError("no transaction was begun")
-        driver: Any = self._connection.connection.driver_connection
-        with self.named():
-            driver.execute("COMMIT")
-        self._lock.release()
-
-    def abandon(self) -> None:
-        """End the transaction without a trace."""
-        self._drop()
-        self._lock.release()
-
-    def _connected(self, began: float) -> Connection:
-        if self._connection is None:
-            driver: Any = super()._connected(began).connection.driver_connection
-            driver.execute("PRAGMA wal_autocheckpoint = 0")
-        return super()._connected(began)
+    def _shorten_log(self) -> None:
+        driver: Any = self._connect(time.monotonic()).connection.driver_connection
+        _, pages, _ = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages > _LONGEST_LOG:
+            driver.execute("PRAGMA wal_checkpoint(RESTART)")  # waits for readers, and other writers for it

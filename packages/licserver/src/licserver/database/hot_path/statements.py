@@ -1,30 +1,176 @@
-"""The statements of the hot paths: about many licenses at once, each found by its id."""
+"""The statements of the hot path: one SELECT or INSERT for many requests.
 
+SQLAlchemy Core writes them, once for each size of batch, and the driver's cursor runs them: executing them
+through Core costs three times what SQLite needs to answer. psycopg prepares them.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import (
     CTE,
+    Boolean,
+    ColumnClause,
     ColumnElement,
+    Connection,
+    Dialect,
     Integer,
     LargeBinary,
     Select,
+    Table,
     Text,
     and_,
+    bindparam,
     case,
     cast,
     column,
     func,
+    insert,
     literal_column,
     null,
     or_,
     select,
+    values,
 )
 
-from licserver.database.hot_path.queries import BatchedQuery, RowWriter
 from licserver.database.tables import activations, licenses, products
 from licserver.domain.records import EnvironmentPolicy
 
-# In the order of License's fields, without what depends on who asks.
+Row = tuple[Any, ...]
+_Process = Callable[[Any], Any]
+
+_COMPILED_AT_START: Final = (1, 2, 4, 8, 16, 32)
+"""Sizes of batches; compiling one takes 3 to 30 ms, in the event loop."""
+
+
+class BatchedQuery:
+    """A SELECT joined to a table ``requested``, whose column ``n`` numbers the requests.
+
+    Args:
+        columns: The other columns of ``requested``, typed.
+        build: Builds the SELECT from ``requested``; its first column must be ``n``.
+    """
+
+    def __init__(self, columns: Sequence[ColumnClause[Any]], build: Callable[[CTE], Select[Any]]) -> None:
+        self._columns: Final = columns
+        self._build: Final = build
+        self._compiled: Final[dict[tuple[str, int], tuple[str, _Processors | None]]] = {}
+
+    def rows(self, connection: Connection, requests: Sequence[Row]) -> list[Row]:
+        """Run the statement for a batch.
+
+        Args:
+            connection: Within a transaction, or in autocommit.
+            requests: The values of `columns` for each; at least one.
+
+        Returns:
+            The rows in any order; each begins with the number of its request.
+        """
+        count = len(requests)
+        size = 1 << (count - 1).bit_length()  # few sizes: few statements to compile and prepare
+        sql, processors = self._statement(connection.dialect, size)
+        parameters = list(chain.from_iterable(requests))
+        parameters += requests[-1] * (size - count)  # the last one again, under unused numbers
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(sql, parameters)
+            rows = list(cursor.fetchall())
+        finally:
+            cursor.close()
+        if size > count:
+            rows = [row for row in rows if row[0] < count]
+        return [processors.process(row) for row in rows] if processors else rows
+
+    def compile(self, dialect: Dialect) -> None:
+        """Compile the statements of the usual sizes."""
+        for size in _COMPILED_AT_START:
+            self._statement(dialect, size)
+
+    def _statement(self, dialect: Dialect, size: int) -> "tuple[str, _Processors | None]":
+        key = (dialect.name, size)
+        if key not in self._compiled:
+            numbered = [
+                (
+                    literal_column(str(row), Integer),
+                    *(bindparam(f"{one.name}_{row}", type_=one.type) for one in self._columns),
+                )
+                for row in range(size)
+            ]
+            requested = values(column("n", Integer), *self._columns, name="requested").data(numbered)
+            statement = self._build(requested.cte("requested"))
+            compiled = statement.compile(dialect=dialect)
+            wanted = [f"{one.name}_{row}" for row in range(size) for one in self._columns]
+            if list(compiled.positiontup or ()) != wanted:
+                raise AssertionError("a batched statement takes no parameters but the requests")
+            processors = {
+                at: process
+                for at, one in enumerate(statement.selected_columns)
+                if not isinstance(one.type, Boolean)  # 0 and 1 will do
+                and (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
+            }
+            self._compiled[key] = str(compiled), _Processors(processors) if processors else None
+        return self._compiled[key]
+
+
+class _Processors:
+    """Convert the driver's values to those of the columns' types; `processors` are by position in a row."""
+
+    def __init__(self, processors: Mapping[int, _Process]) -> None:
+        self._processors = tuple(processors.items())
+        # itemgetter returns a value for one position, and a tuple for more
+        self._pick = itemgetter(*processors)
+        self._nothing = None if len(processors) == 1 else (None,) * len(processors)
+
+    def process(self, row: Row) -> Row:
+        """Convert one row."""
+        if self._pick(row) == self._nothing:  # dates and instants mostly are NULL
+            return row
+        converted = list(row)
+        for at, process in self._processors:
+            if converted[at] is not None:
+                converted[at] = process(converted[at])
+        return tuple(converted)
+
+
+class RowWriter:
+    """An INSERT of rows into a table, without the columns `leaving`."""
+
+    def __init__(self, table: Table, leaving: Collection[str] = ()) -> None:
+        self._table: Final = table
+        self._columns: Final = [one for one in table.columns if one.key not in leaving]
+        self._compiled: Final[dict[str, tuple[str, list[tuple[int, _Process]]]]] = {}
+
+    def write(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Write rows within a transaction; each has the values of the columns in their order."""
+        sql, processors = self._statement(connection.dialect)
+        ready = [list(row) for row in rows]
+        for at, process in processors:
+            for row in ready:
+                row[at] = process(row[at])
+        cursor = connection.connection.cursor()
+        try:
+            cursor.executemany(sql, ready)
+        finally:
+            cursor.close()
+
+    def _statement(self, dialect: Dialect) -> tuple[str, list[tuple[int, _Process]]]:
+        if dialect.name not in self._compiled:
+            names = [one.key for one in self._columns]
+            compiled = insert(self._table).compile(dialect=dialect, column_keys=names)
+            if list(compiled.positiontup or ()) != names:
+                raise AssertionError("an INSERT of rows takes their values in the table's order")
+            processors: list[tuple[int, _Process]] = [
+                (at, process)
+                for at, one in enumerate(self._columns)
+                if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
+            ]
+            self._compiled[dialect.name] = str(compiled), processors
+        return self._compiled[dialect.name]
+
+
+# In the order of License's fields, without those that depend on the environment.
 _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.id,
     licenses.c.product_id,
@@ -41,77 +187,77 @@ _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
 
 
 def _number(value: int) -> ColumnElement[int]:
-    """Write a number into the statement itself: see `BatchedQuery`."""
+    """Write a number into the statement itself: a batched statement takes no other parameters."""
     return literal_column(str(value), Integer)
 
 
-def _sightings(asked: CTE) -> Select[Any]:
-    """Each license with how full it is, and which halves of the asker's environment it knows.
+def _lookups(requested: CTE) -> Select[Any]:
+    """Each license with its number of activations, and what of the environment they match.
 
-    Most askers are known as a pair, and then that and its day is all that is looked up. For the others the
-    last column is the license's activations times four, and two when the domain is among them, and one when
-    the address is; nothing is looked up that the product's policy does not look at (`environment.is_known`),
-    or that no limit is compared with. Domains are found by the table's key; for addresses a license's
-    activations are read.
+    Most environments are known as a pair, and then only that and its day are looked up. Otherwise the last
+    column is four times the number of activations, plus two if the domain matches, plus one if the address
+    does; what the product's policy ignores (`environments.is_known`), or no limit is compared with, is not
+    looked up. Domains are found by the table's key; for addresses a license's activations are read.
     """
     pair, other = activations.alias("pair"), activations.alias("other")
     of_license = select(literal_column("1", Integer)).where(other.c.license_id == licenses.c.id)
     # Not EXISTS: for a batch PostgreSQL may answer that by reading all activations into a hash.
     one = of_license.limit(_number(1)).offset(_number(0))
-    domain = one.where(other.c.domain == asked.c.domain).scalar_subquery()
-    ip = func.coalesce(one.where(other.c.ip == asked.c.ip).scalar_subquery(), _number(0))
+    domain = one.where(other.c.domain == requested.c.domain).scalar_subquery()
+    ip = func.coalesce(one.where(other.c.ip == requested.c.ip).scalar_subquery(), _number(0))
     held = of_license.with_only_columns(func.count()).scalar_subquery()
     is_strict, is_either = (
         products.c.environment_policy == literal_column(f"'{policy.value}'", Text)
         for policy in (EnvironmentPolicy.STRICT, EnvironmentPolicy.EITHER)
     )
-    is_allowed = licenses.c.allowed != literal_column("''", Text)  # the owner may have let the domain in
-    halves = case(
+    is_allowed = licenses.c.allowed != literal_column("''", Text)  # the owner may have allowed the domain
+    match = case(
         (domain.is_not(None), _number(2) + case((is_strict, ip), else_=_number(0))),
         (or_(is_either, and_(is_strict, is_allowed)), ip),
         else_=_number(0),
     )
     day = func.substr(cast(pair.c.last_seen_at, Text), _number(1), _number(10))
-    # By either half another asker may have kept this pair fresh, and not all that ours lives by.
+    # With EITHER, another environment may have updated this pair, but not all activations that this one
+    # matches.
     seen_on = case((is_either, null()), else_=day)
     count = case((licenses.c.slots.is_not(None), held * _number(4)), else_=_number(0))
     return (
         select(
-            asked.c.n,
+            requested.c.n,
             *_LICENSE_COLUMNS,
             seen_on,
-            case((pair.c.license_id.is_not(None), _number(3)), else_=count + halves),
+            case((pair.c.license_id.is_not(None), _number(3)), else_=count + match),
         )
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
         .join(products, products.c.id == licenses.c.product_id)
         .outerjoin(
             pair,
             and_(
                 pair.c.license_id == licenses.c.id,
-                pair.c.domain == asked.c.domain,
-                pair.c.ip == asked.c.ip,
+                pair.c.domain == requested.c.domain,
+                pair.c.ip == requested.c.ip,
             ),
         )
     )
 
 
-def _locks(asked: CTE) -> Select[Any]:
-    """Lock the licenses that no other transaction has locked; the others are not in the result."""
+def _locks(requested: CTE) -> Select[Any]:
+    """Lock the licenses that no other transaction has locked; only these are in the result."""
     return (
-        select(asked.c.n, licenses.c.id)
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
+        select(requested.c.n, licenses.c.id)
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
         .with_for_update(of=licenses, skip_locked=True)
     )
 
 
-def _update_asks(asked: CTE) -> Select[Any]:
-    """Each license, and the product that was named beside it."""
+def _updates(requested: CTE) -> Select[Any]:
+    """Each license, and the product of the slug beside it."""
     named = products.alias("named")
     return (
         select(
-            asked.c.n,
+            requested.c.n,
             *_LICENSE_COLUMNS,
             named.c.id,
             named.c.name,
@@ -120,26 +266,26 @@ def _update_asks(asked: CTE) -> Select[Any]:
             named.c.latest_release_id,
             named.c.latest_manifest_id,
         )
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
         .join(products, products.c.id == licenses.c.product_id)
-        .outerjoin(named, named.c.slug == asked.c.slug)
+        .outerjoin(named, named.c.slug == requested.c.slug)
     )
 
 
-def _licenses(asked: CTE) -> Select[Any]:
+def _licenses(requested: CTE) -> Select[Any]:
     """Each license alone."""
     return (
-        select(asked.c.n, *_LICENSE_COLUMNS)
-        .select_from(asked)
-        .join(licenses, licenses.c.id == asked.c.id)
+        select(requested.c.n, *_LICENSE_COLUMNS)
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
         .join(products, products.c.id == licenses.c.product_id)
     )
 
 
 _ID: Final = column("id", LargeBinary)
-SIGHTINGS: Final = BatchedQuery([_ID, column("domain", Text), column("ip", Text)], _sightings)
+LOOKUPS: Final = BatchedQuery([_ID, column("domain", Text), column("ip", Text)], _lookups)
 LOCKS: Final = BatchedQuery([_ID], _locks)
-UPDATE_ASKS: Final = BatchedQuery([_ID, column("slug", Text)], _update_asks)
+UPDATES: Final = BatchedQuery([_ID, column("slug", Text)], _updates)
 LICENSES: Final = BatchedQuery([_ID], _licenses)
 ACTIVATIONS: Final = RowWriter(activations, leaving={"last_seen_at"})

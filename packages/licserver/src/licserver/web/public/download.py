@@ -56,7 +56,7 @@ async def _judge(request: web.Request) -> DownloadVerdict:
     subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
     if not isinstance(subject, LinkSubject):
         return subject
-    return decisions.judge_download(*await app[QUERIES].look_up_download(subject))
+    return decisions.judge_download(*await app[QUERIES].find_download(subject))
 
 
 async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:

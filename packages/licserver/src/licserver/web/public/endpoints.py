@@ -6,8 +6,8 @@ import re
 from aiohttp import web
 
 from licserver.clock import Clock
-from licserver.database.hot_path.batch_store import ActivationRequest, Lookup, UpdateQuery
 from licserver.database.hot_path.batcher import PublicQueries
+from licserver.database.hot_path.store import ActivationRequest, Lookup, UpdateQuery
 from licserver.domain import decisions
 from licserver.domain.decisions import Offer, UpdateRefusal, Valid, VerifyRefusal, VerifyVerdict
 from licserver.domain.records import Environment, License
@@ -75,13 +75,13 @@ class PublicEndpoints:
         sighting = None
         if decisions.has_key_shape(key):
             sighting = Lookup(self._vault.license_id(key), environment)
-            verdict = judge(await self._desk.look_up(sighting))
+            verdict = judge(await self._desk.find_license(sighting))
             if isinstance(verdict, Valid) and verdict.takes_slot:  # judged again on the locked record (D-08)
                 self._callers.look_for_a_proxy(request)
-                verdict = await self._desk.admit(ActivationRequest(sighting, judge, now))
+                verdict = await self._desk.activate(ActivationRequest(sighting, judge, now))
         else:
             verdict = judge(None)  # no need to look it up; judged all the same, in one place
-        self._tally.verified(verdict, sighting, now.date())
+        self._tally.count_verify(verdict, sighting, now.date())
         answer = public_api.answer_verify(verdict)
         if not isinstance(verdict, VerifyRefusal):
             self._limits.note_valid(caller.counted, call.domain)
@@ -97,9 +97,9 @@ class PublicEndpoints:
         now = self._clock()
         key = call.license_key
         license_id = self._vault.license_id(key) if decisions.has_key_shape(key) else None
-        license_, product = await self._desk.look_up_update(UpdateQuery(license_id, call.slug))
+        license_, product = await self._desk.find_update(UpdateQuery(license_id, call.slug))
         verdict = decisions.judge_update(license_, product, now)
-        self._tally.checked(verdict, call.current_version)
+        self._tally.count_update_check(verdict, call.current_version)
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
