@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from licserver.database.hot_path import sqlite_connection
+from licserver.database.hot_path import connections
 from licserver.database.hot_path.batcher import PublicQueries
-from licserver.database.hot_path.sqlite_connection import SqliteConnection
+from licserver.database.hot_path.connections import SqliteConnection
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, judge_verify
 from licserver.domain.records import Environment
@@ -119,8 +119,8 @@ async def test_closing_waits_for_an_activation(world, request_slot, hold):
 
 def test_the_log_is_kept_short(world, request_slot, monkeypatch):
     """Every so many commits the log is written to the file, and begins anew."""
-    monkeypatch.setattr(sqlite_connection, "_CHECK_LOG_EVERY", 10)
-    monkeypatch.setattr(sqlite_connection, "_LONGEST_LOG", 10)
+    monkeypatch.setattr(connections, "_CHECK_LOG_EVERY", 10)
+    monkeypatch.setattr(connections, "_LONGEST_LOG", 10)
     log = world.services.settings.data_dir / "licserver.sqlite3-wal"
     key, store, sizes = world.key(slots=None), BatchStore(world.services.database), []
     for number in range(60):
@@ -132,12 +132,12 @@ def test_the_log_is_kept_short(world, request_slot, monkeypatch):
 
 def test_a_log_that_cannot_be_shortened_refuses_nothing(world, request_slot, monkeypatch):
     """The log may grow for a while; slots are granted all the same, and the next one tries again."""
-    monkeypatch.setattr(sqlite_connection, "_CHECK_LOG_EVERY", 1)
+    monkeypatch.setattr(connections, "_CHECK_LOG_EVERY", 1)
     tries = []
 
     def fail(connection):
         tries.append(connection)
-        raise sqlite_connection.sqlite3.OperationalError("disk I/O error")
+        raise connections.sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(SqliteConnection, "_shorten_log", fail)
     key, store = world.key(slots=5), BatchStore(world.services.database)

@@ -14,8 +14,13 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarning, SQLAlchemyError
 
 from licserver.database.hot_path import greenlet_bridge
-from licserver.database.hot_path.connections import RUN_LIMIT, KeptConnection, RemoteEngine
-from licserver.database.hot_path.sqlite_connection import SqliteConnection, begin_immediate
+from licserver.database.hot_path.connections import (
+    RUN_LIMIT,
+    KeptConnection,
+    RemoteEngine,
+    SqliteConnection,
+    begin_immediate,
+)
 from licserver.errors import SettingsError, StoreUnavailable
 
 if TYPE_CHECKING:

@@ -64,7 +64,10 @@ class Batcher(Generic[Request, Result]):
         return future
 
     def _begin(self) -> None:
-        """Serve, unless more requests came in this turn: a statement costs the same for one and for ten."""
+        """Serve, unless more requests came in this turn of the loop.
+
+        A statement costs almost the same for one and for ten; without this a known verify takes a fifth more.
+        """
         if self._seen < len(self._waiting) < MAX_BATCH:
             self._seen = len(self._waiting)
             asyncio.get_running_loop().call_soon(self._begin)

@@ -1,7 +1,7 @@
 """The statements of the hot path: one SELECT or INSERT for many requests.
 
-SQLAlchemy Core writes them, once for each size of batch, and the driver's cursor runs them: executing them
-through Core costs three times what SQLite needs to answer. psycopg prepares them.
+SQLAlchemy Core writes them, once for each size of batch, and the driver's cursor runs them: executed through
+Core, a known verify takes 3.2 times as many instructions. psycopg prepares them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
