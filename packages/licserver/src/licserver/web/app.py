@@ -1,8 +1,7 @@
 """The application: routes of the public endpoints, sub-applications of admin API and console, middlewares."""
 
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, cast
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -13,7 +12,7 @@ from licserver.protocol import public_api
 from licserver.security.rotation import open_ring
 from licserver.services import Services
 from licserver.settings import Settings
-from licserver.web.admin import ROOT, create_admin_api, respond_with_problem
+from licserver.web.admin import ROOT, create_admin_api
 from licserver.web.app_state import (
     ARTIFACTS,
     CLOCK,
@@ -28,12 +27,11 @@ from licserver.web.app_state import (
     SHORTCUTS,
     STATISTICS,
     Drain,
-    Handler,
 )
 from licserver.web.client_addresses import ClientAddresses
 from licserver.web.console import create_console
-from licserver.web.errors import ApiError, respond_as_json, send_error
 from licserver.web.failed_requests import FailureReport
+from licserver.web.fast_path import create_hot_routes
 from licserver.web.health import healthz, readyz
 from licserver.web.metric_counters import Meter
 from licserver.web.middlewares import (
@@ -44,7 +42,6 @@ from licserver.web.middlewares import (
     create_middlewares,
     get,
     measure,
-    wrap,
 )
 from licserver.web.public import download
 from licserver.web.public.endpoints import PublicEndpoints
@@ -54,16 +51,7 @@ from licserver.web.request_ids import RequestIds
 from licserver.web.statistics import StatisticsCounter
 from licserver.web.worker_threads import WorkerThreads
 
-RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
 HSTS: Final = "max-age=31536000"  # a year
-
-_AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
-"""What a proxy in front may read as another path than we do (D-155)."""
-
-_BAD_PATH: Final = ApiError(
-    400, "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
-)
 
 
 def create_app(
@@ -98,10 +86,8 @@ def create_app(
     )
     signer = AnswerSigner(services.vault.signing_keys, clock, public.keep_body, public.base_url)
     verify, update_check = signer.signing(public.verify), signer.signing(public.update_check)
-    app[SHORTCUTS] = {
-        ("POST", public_api.VERIFY_PATH): _hot(app, public_api.VERIFY_PATH, verify),
-        ("GET", public_api.UPDATE_CHECK_PATH): _hot(app, public_api.UPDATE_CHECK_PATH, update_check),
-    }
+    hot = {("POST", public_api.VERIFY_PATH): verify, ("GET", public_api.UPDATE_CHECK_PATH): update_check}
+    app[SHORTCUTS] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
     add_route(app, public_api.UPDATE_CHECK_PATH, get(update_check))
     add_route(app, public_api.DOWNLOAD_PATH, get(download.update_download))
@@ -149,46 +135,6 @@ def _add_vendors_side(app: web.Application, services: Services, clock: Clock) ->
     app.add_subapp(ROOT, create_admin_api(services, app[LIMITS], failures, threads))
     app.add_subapp("/console", create_console(services, clock, failures, threads))
     app.on_cleanup.append(threads.close)
-
-
-def _hot(app: web.Application, path: str, handler: Handler) -> Handler:
-    """Put around a hot route what the router would: the same middlewares, once."""
-    handler = wrap(create_middlewares(app, PUBLIC_ERRORS), handler)
-    return app[METER].measuring(path, handler) if METER in app else handler
-
-
-def take_shortcuts(shortcuts: Mapping[tuple[str, str], Handler], router: RequestHandler) -> RequestHandler:
-    """Make a request handler that refuses ambiguous paths, and lets the hot routes go past the router.
-
-    Routing costs as much as a lookup.
-
-    Args:
-        shortcuts: Handlers by method and path, which the router would find as well.
-        router: Takes everything else.
-    """
-
-    def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
-        handler = shortcuts.get((request.method, request.rel_url.raw_path))
-        if handler is None or hdrs.EXPECT in request.headers:
-            path = request.rel_url.raw_path
-            if _AMBIGUOUS.search(path):
-                handler = _refuse_path
-            elif path.startswith("/"):
-                return router(request)
-            else:
-                handler = _no_path  # CONNECT, OPTIONS *: aiohttp would answer by itself
-        return handler(cast("web.Request", request))  # the application makes all requests
-
-    return handle
-
-
-async def _refuse_path(request: web.Request) -> web.StreamResponse:
-    respond = respond_with_problem if request.rel_url.raw_path.startswith(ROOT) else respond_as_json
-    return await respond(request, _BAD_PATH)
-
-
-async def _no_path(_request: web.Request) -> web.StreamResponse:
-    return send_error(404)
 
 
 async def _close_queries(app: web.Application) -> AsyncIterator[None]:

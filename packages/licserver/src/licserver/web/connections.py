@@ -17,9 +17,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
-from licserver.web.app import HSTS, is_https, take_shortcuts
+from licserver.web.app import HSTS, is_https
 from licserver.web.app_state import SHORTCUTS
 from licserver.web.errors import send_error, send_failure
+from licserver.web.fast_path import create_request_handler
 from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
 
 IDLE_TIMEOUT: Final = 75.0
@@ -304,7 +305,7 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:  # the one hook that aiohttp leaves to its runners
         server = await super()._make_server()
-        server.request_handler = take_shortcuts(self.app[SHORTCUTS], server.request_handler)
+        server.request_handler = create_request_handler(self.app[SHORTCUTS], server.request_handler)
         return ConnectionServer(server, asyncio.get_running_loop(), self._arguments)
 
 
