@@ -4,9 +4,8 @@ SQLAlchemy Core writes them, once for each size of batch, and the driver's curso
 Core, a known verify takes 3.2 times as many instructions. psycopg prepares them.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
-from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -40,6 +39,8 @@ from licserver.domain.records import EnvironmentPolicy
 
 Row = tuple[Any, ...]
 _Process = Callable[[Any], Any]
+_Processors = list[tuple[int, _Process]]
+"""Positions in a row, with what converts the value there."""
 
 _COMPILED_AT_START: Final = (1, 2, 4, 8, 16, 32)
 """Sizes of batches; compiling one takes 3 to 30 ms, in the event loop."""
@@ -56,7 +57,7 @@ class BatchedQuery:
     def __init__(self, columns: Sequence[ColumnClause[Any]], build: Callable[[CTE], Select[Any]]) -> None:
         self._columns: Final = columns
         self._build: Final = build
-        self._compiled: Final[dict[tuple[str, int], tuple[str, _Processors | None]]] = {}
+        self._compiled: Final[dict[tuple[str, int], tuple[str, _Processors]]] = {}
 
     def rows(self, connection: Connection, requests: Sequence[Row]) -> list[Row]:
         """Run the statement for a batch.
@@ -81,14 +82,14 @@ class BatchedQuery:
             cursor.close()
         if size > count:
             rows = [row for row in rows if row[0] < count]
-        return [processors.process(row) for row in rows] if processors else rows
+        return [_convert(row, processors) for row in rows] if processors else rows
 
     def compile(self, dialect: Dialect) -> None:
         """Compile the statements of the usual sizes."""
         for size in _COMPILED_AT_START:
             self._statement(dialect, size)
 
-    def _statement(self, dialect: Dialect, size: int) -> "tuple[str, _Processors | None]":
+    def _statement(self, dialect: Dialect, size: int) -> tuple[str, _Processors]:
         key = (dialect.name, size)
         if key not in self._compiled:
             numbered = [
@@ -104,34 +105,23 @@ class BatchedQuery:
             wanted = [f"{one.name}_{row}" for row in range(size) for one in self._columns]
             if list(compiled.positiontup or ()) != wanted:
                 raise AssertionError("a batched statement takes no parameters but the requests")
-            processors = {
-                at: process
+            processors: _Processors = [
+                (at, process)
                 for at, one in enumerate(statement.selected_columns)
                 if not isinstance(one.type, Boolean)  # 0 and 1 will do
                 and (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
-            }
-            self._compiled[key] = str(compiled), _Processors(processors) if processors else None
+            ]
+            self._compiled[key] = str(compiled), processors
         return self._compiled[key]
 
 
-class _Processors:
-    """Convert the driver's values to those of the columns' types; `processors` are by position in a row."""
-
-    def __init__(self, processors: Mapping[int, _Process]) -> None:
-        self._processors = tuple(processors.items())
-        # itemgetter returns a value for one position, and a tuple for more
-        self._pick = itemgetter(*processors)
-        self._nothing = None if len(processors) == 1 else (None,) * len(processors)
-
-    def process(self, row: Row) -> Row:
-        """Convert one row."""
-        if self._pick(row) == self._nothing:  # dates and instants mostly are NULL
-            return row
-        converted = list(row)
-        for at, process in self._processors:
-            if converted[at] is not None:
-                converted[at] = process(converted[at])
-        return tuple(converted)
+def _convert(row: Row, processors: _Processors) -> Row:
+    """Convert the driver's values to those of the columns' types; most of these are NULL."""
+    converted = list(row)
+    for at, process in processors:
+        if converted[at] is not None:
+            converted[at] = process(converted[at])
+    return tuple(converted)
 
 
 class RowWriter:
@@ -140,7 +130,7 @@ class RowWriter:
     def __init__(self, table: Table, leaving: Collection[str] = ()) -> None:
         self._table: Final = table
         self._columns: Final = [one for one in table.columns if one.key not in leaving]
-        self._compiled: Final[dict[str, tuple[str, list[tuple[int, _Process]]]]] = {}
+        self._compiled: Final[dict[str, tuple[str, _Processors]]] = {}
 
     def write(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Write rows within a transaction; each has the values of the columns in their order."""
@@ -155,13 +145,13 @@ class RowWriter:
         finally:
             cursor.close()
 
-    def _statement(self, dialect: Dialect) -> tuple[str, list[tuple[int, _Process]]]:
+    def _statement(self, dialect: Dialect) -> tuple[str, _Processors]:
         if dialect.name not in self._compiled:
             names = [one.key for one in self._columns]
             compiled = insert(self._table).compile(dialect=dialect, column_keys=names)
             if list(compiled.positiontup or ()) != names:
                 raise AssertionError("an INSERT of rows takes their values in the table's order")
-            processors: list[tuple[int, _Process]] = [
+            processors: _Processors = [
                 (at, process)
                 for at, one in enumerate(self._columns)
                 if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
