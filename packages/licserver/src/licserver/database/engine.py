@@ -121,7 +121,7 @@ def _create(url: URL, **more: Any) -> Engine:
     except (NoSuchModuleError, ArgumentError, ImportError):
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
     except (ValueError, SAWarning):  # a query such as ?timeout=soon, or ?foo=bar
-        raise SettingsError("Invalid query parameters in LICSERVER_DATABASE_URL") from None
+        raise SettingsError("LICSERVER_DATABASE_URL: invalid query parameters") from None
 
 
 def _open_existing(_dialect: Any, _record: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
