@@ -179,7 +179,7 @@ async def _publish(visitor: Visitor, version: str, size: int = 100) -> None:
 
 async def _type_terms(visitor: Visitor) -> None:
     await visitor.open("/console/licenses/issue")
-    await visitor.page.get_by_label("Customer’s mail address").fill("kim@studio.example")
+    await visitor.page.get_by_label("Customer’s email address").fill("kim@studio.example")
     await visitor.page.get_by_label("Note").fill("Two words")
 
 
@@ -190,7 +190,7 @@ async def test_a_double_click_issues_one_license(shop: Shop, program: Browser, *
         page = visitor.page
         await visitor.sign_in(*shop.alice)
         await _type_terms(visitor)
-        button = page.get_by_role("button", name="Issue it")
+        button = page.get_by_role("button", name="Issue license")
         await button.scroll_into_view_if_needed()
         place = await button.bounding_box()
         assert place is not None
@@ -210,18 +210,18 @@ async def test_a_form_that_was_left_open_over_night(shop: Shop, program: Browser
         await visitor.sign_in(*shop.alice)
         await _type_terms(visitor)
         shop.world.clock.forward(hours=13)
-        await page.get_by_role("button", name="Issue it").click()
+        await page.get_by_role("button", name="Issue license").click()
         assert "What you typed is not lost" in await visitor.text("[role=alert]")
         assert await visitor.serious_findings() == []
         async with visitor.context.expect_page() as opening:
-            await page.get_by_role("link", name="Sign in, in another window").click()
+            await page.get_by_role("link", name="Sign in in another window").click()
         window = Visitor(visitor.context, await opening.value, visitor.url)
         await window.page.wait_for_url("**/sign-in")
         await window.sign_in(*shop.alice)
-        await page.get_by_role("button", name="Go on").click()
+        await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_role("alert").first).to_contain_text("Look it through")
         await expect(page.get_by_label("Note")).to_have_value("Two words")
-        await page.get_by_role("button", name="Issue it").click()
+        await page.get_by_role("button", name="Issue license").click()
         assert "The license is issued" in await visitor.text("[role=status]")
         assert window.troubles == []
 

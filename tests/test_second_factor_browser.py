@@ -60,7 +60,7 @@ async def test_from_enrolment_to_recovery_code(
             await page.wait_for_url("**/second-factor")
             await _check(visitor)
             await page.get_by_label("Your password").fill(alice[1])
-            await page.get_by_role("button", name="Go on").click()
+            await page.get_by_role("button", name="Continue").click()
             await expect(page.locator("svg.qr")).to_be_visible()
             await _check(visitor)
             app = App(await visitor.text("#secret"))

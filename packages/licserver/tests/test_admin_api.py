@@ -188,6 +188,6 @@ async def test_a_change_is_what_was_sent_and_nothing_else(api, site):
         status, problem = await api("PATCH", "/products/app", {field: None})
         assert (status, list(problem["errors"])) == (422, [field])
     status, problem = await api("GET", "/licenses", params={"expires_from": "1.2.2027"})
-    assert (status, problem["errors"]) == (422, {"expires_from": ["write a day as 2027-01-31"]})
+    assert (status, problem["errors"]) == (422, {"expires_from": ["must be a date like 2027-01-31"]})
     status, problem = await api("GET", "/audit", params={"object_kind": "license"})
-    assert (status, problem["detail"]) == (422, "object_kind and object_id go together.")
+    assert (status, problem["detail"]) == (422, "object_kind and object_id must be given together.")

@@ -138,7 +138,7 @@ async def test_a_new_password_signs_out_everywhere(world, users, open_browser, a
 async def test_a_user_who_is_removed_is_out(users, alice):
     """At once, and for good."""
     users.users.remove(NAME)
-    assert "Nobody can sign in yet" in await alice.get("/console")
+    assert "No user exists yet" in await alice.get("/console")
     await alice.sign_in()
     assert alice.status == 401
     with pytest.raises(WrongUse):

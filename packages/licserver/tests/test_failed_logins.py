@@ -103,7 +103,7 @@ async def test_failures_are_written_once_a_minute(world, site, monkeypatch):
     monkeypatch.setattr(
         type(world.services.logins), "record_failures", lambda _, *what: written.put_nowait(what[2])
     )
-    monkeypatch.setattr(site.app[FAILURES]._off_loop, "run", _run_here)
+    monkeypatch.setattr(site.app[FAILURES]._threads, "run", _run_here)
     for _ in range(2):
         for _ in range(3):
             site.app[FAILURES].add("token.refused", None, "192.0.2.1")

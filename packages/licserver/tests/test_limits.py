@@ -280,7 +280,7 @@ async def test_limits_can_be_turned_off(make_world, open_site):
 def wait_longer(monkeypatch, times):
     """Have servers wait for their Redis so many times as long, where a machine may stand still meanwhile."""
     shared = import_module("licserver.web.redis_limits")  # needs an extra
-    monkeypatch.setattr(shared, "_PATIENCE", times * shared._PATIENCE)
+    monkeypatch.setattr(shared, "_TIMEOUT", times * shared._TIMEOUT)
 
 
 @sqlite_only

@@ -1,4 +1,4 @@
-"""HTTP: the only room that knows aiohttp."""
+"""HTTP: the only package that imports aiohttp."""
 
 from licserver.web.app import create_app
 

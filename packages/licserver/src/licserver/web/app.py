@@ -39,9 +39,9 @@ from licserver.web.middlewares import (
     PUBLIC_ERRORS,
     add_not_found,
     add_route,
-    create_middlewares,
+    create_counter,
+    create_guard,
     get,
-    measure,
 )
 from licserver.web.public import download
 from licserver.web.public.endpoints import PublicEndpoints
@@ -121,7 +121,8 @@ def _create_root(settings: Settings, meter: Meter | None) -> web.Application:
     app[ERRORS] = PUBLIC_ERRORS
     if meter is not None:
         app[METER] = meter
-    app.middlewares.extend([*measure(app), *create_middlewares(app)])
+        app.middlewares.append(create_counter(app))
+    app.middlewares.append(create_guard(app))
     app.on_response_prepare.append(_set_common_headers(settings))
     app.cleanup_ctx.append(_close_limits)
     return app

@@ -1,4 +1,4 @@
-"""What the handlers need, each under a typed key of the application."""
+"""Shared state of an application, each under a typed key."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ LINKS = web.AppKey("links", LinkRing)
 
 @dataclass(slots=True)
 class Drain:
-    """Whether the process is on its way out: it finishes what it has, and asks for nothing more."""
+    """Whether the process is shutting down: it finishes its requests and accepts no more."""
 
     active: bool = False
 
 
-QUERIES = web.AppKey("desk", PublicQueries)
+QUERIES = web.AppKey("queries", PublicQueries)
 ARTIFACTS: web.AppKey[Artifacts] = web.AppKey("artifacts")
 CLOCK: web.AppKey[Clock] = web.AppKey("clock")
 LIMITS: "web.AppKey[Limits]" = web.AppKey("limits")
 FAILURES: "web.AppKey[FailureReport]" = web.AppKey("failures")
-STATISTICS: "web.AppKey[StatisticsCounter]" = web.AppKey("tally")
+STATISTICS: "web.AppKey[StatisticsCounter]" = web.AppKey("statistics")
 METER: "web.AppKey[Meter]" = web.AppKey("meter")
 REQUEST_IDS: "web.AppKey[RequestIds]" = web.AppKey("request_ids")
 SEND_TIMEOUT = web.AppKey("send_timeout", float)

@@ -1,4 +1,4 @@
-"""Who calls: the address that is believed (D-05), as an environment's half and as whose calls are counted."""
+"""The client's address behind trusted proxies (D-05): for activations, and for limits."""
 
 import logging
 from functools import lru_cache
@@ -9,24 +9,24 @@ from aiohttp import web
 from licserver.domain.environments import connection_ip, normalise_ip, parse_ip
 from licserver.settings import Settings
 
-_NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none; nobody listens there
+_NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none
 ONE_CUSTOMER: Final = 64
-"""Leading bits of IPv6 that are counted together: who has one address of a /64 has them all (D-70)."""
+"""Leading bits of IPv6 that are counted together: a client with one address of a /64 has them all (D-70)."""
 
 _REMEMBERED: Final = 65_536
 _REMEMBERED_BEHIND_PROXIES: Final = 16_384
 _LONGEST_REMEMBERED: Final = 96
-"""Characters of ``X-Forwarded-For``: two hops. It is the caller's to write, and may be of any length."""
+"""Characters of ``X-Forwarded-For``, enough for two hops: clients may write one of any length."""
 
 _log = logging.getLogger("licserver.web")
 
 
 class ClientAddress(NamedTuple):
-    """One address, read.
+    """A client's address.
 
     Args:
-        ip: The half of an environment (D-05).
-        counted: Whose calls are counted: the same for all addresses of an IPv6 /64.
+        ip: As activations have it.
+        counted: As limits count it: the same for all addresses of an IPv6 /64.
         is_here: Whether it is this machine's own.
     """
 
@@ -36,11 +36,7 @@ class ClientAddress(NamedTuple):
 
 
 class ClientAddresses:
-    """Finds out who calls.
-
-    Args:
-        settings: Whom to believe, and which IPv6 addresses are one environment.
-    """
+    """Finds the address of a request's client."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -50,7 +46,7 @@ class ClientAddresses:
         self._has_warned = False
 
     def find(self, request: web.Request) -> ClientAddress:
-        """Read the connection's address, behind the trusted proxies if there are any."""
+        """Return the connection's address, or the one that a trusted proxy forwards."""
         peername = request.protocol.peername  # kept by the connection: no system call
         peer = peername[0] if peername else _NO_ADDRESS
         if not self._behind_proxies:
@@ -63,16 +59,16 @@ class ClientAddresses:
         return self._read(peer, *forwarded)
 
     def look_for_a_proxy(self, request: web.Request) -> None:
-        """Say once that there is a proxy that nobody has named: all its customers share its address (D-127).
+        """Warn once of a proxy that the settings do not name: all its customers share its address (D-127).
 
-        For requests that take a slot: there it matters, and a look at each request would be paid by all.
+        Called only for requests that take a slot: a check of every request would cost too much.
         """
         if self._behind_proxies or self._has_warned or "X-Forwarded-For" not in request.headers:
             return
         self._has_warned = True
         _log.warning(
-            "a request from %s carries X-Forwarded-For, and LICSERVER_TRUSTED_PROXIES names no proxy: if one "
-            "stands there, all its customers have one address, for slots and for limits; name it",
+            "a request from %s has X-Forwarded-For, and LICSERVER_TRUSTED_PROXIES names no proxy; if it is "
+            "one, name it: until then all its customers have one address, for slots and for limits",
             request.protocol.peername and request.protocol.peername[0],
         )
 

@@ -70,7 +70,7 @@ class ApiError(Exception):
 
 
 def to_api_error(problem: Exception) -> ApiError:
-    """Return the error that an exception is; 500 for one that nobody foresaw."""
+    """Return the error for an exception; 500 for an unexpected one."""
     match problem:
         case ApiError():
             return problem
@@ -141,12 +141,12 @@ def send_too_many(delay: int) -> web.StreamResponse:
 
 
 def send_failure() -> web.StreamResponse:
-    """Make the response of a fault of ours."""
+    """Make the response of an unexpected error."""
     return send_error(500)
 
 
 async def respond_as_json(_request: web.Request, error: ApiError) -> web.StreamResponse:
-    """Write an error for a public endpoint; of a fault of ours, nothing but its status."""
+    """Write an error for a public endpoint; a server error without details."""
     code, message = MESSAGES.get(error.status, _DEFAULT)
     if error.status < 500:  # noqa: PLR2004 - the first status that means a fault of the server
         message = error.message
@@ -157,14 +157,14 @@ async def respond_as_json(_request: web.Request, error: ApiError) -> web.StreamR
 
 
 async def expect(request: web.Request) -> web.StreamResponse | None:
-    """Refuse an ``Expect`` header with anything but `100-continue`; aiohttp calls this before the handler."""
+    """Refuse an ``Expect`` header other than `100-continue`; aiohttp calls this before the handler."""
     if request.version >= HttpVersion11 and request.headers[hdrs.EXPECT].lower() != "100-continue":
         return send_error(417)
     return None
 
 
 async def send_continue(request: web.Request) -> None:
-    """Ask for the body, if the client waits to be asked; call this before the body is read (D-153)."""
+    """Send ``100 Continue`` if the client waits for it; call this before the body is read (D-153)."""
     if hdrs.EXPECT not in request.headers or request.version < HttpVersion11 or request.content.is_eof():
         return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")

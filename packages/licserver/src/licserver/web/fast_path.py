@@ -7,6 +7,7 @@ Beyond its documented interface, `connections` uses `AppRunner._make_server` and
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, cast
 
 from aiohttp import hdrs, web
@@ -14,7 +15,7 @@ from aiohttp import hdrs, web
 from licserver.web.admin import ROOT, respond_with_problem
 from licserver.web.app_state import METER, Handler
 from licserver.web.errors import ApiError, respond_as_json, send_error
-from licserver.web.middlewares import PUBLIC_ERRORS, create_middlewares, wrap
+from licserver.web.middlewares import PUBLIC_ERRORS, create_guard
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 HotRoutes = Mapping[tuple[str, str], Handler]
@@ -30,8 +31,8 @@ _BAD_PATH: Final = ApiError(
 
 def create_hot_routes(app: web.Application, routes: HotRoutes) -> HotRoutes:
     """Put middlewares and metrics around the handlers of hot routes, which the router must have as well."""
-    middlewares = create_middlewares(app, PUBLIC_ERRORS)
-    hot = {(method, path): wrap(middlewares, handler) for (method, path), handler in routes.items()}
+    guard = create_guard(app, PUBLIC_ERRORS)
+    hot = {(method, path): partial(guard, handler=handler) for (method, path), handler in routes.items()}
     if METER not in app:
         return hot
     return {(method, path): app[METER].measuring(path, one) for (method, path), one in hot.items()}

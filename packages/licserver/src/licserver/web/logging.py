@@ -1,4 +1,4 @@
-"""Logging: to standard error, as text or as JSON lines, with everything secret masked on its way out."""
+"""Logging to standard error, as text or JSON lines, with secrets masked."""
 
 import json
 import logging
@@ -19,28 +19,28 @@ from licserver.web.request_ids import RequestIds
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 FIELDS: Final = ("request_id", "remote", "method", "path", "status", "seconds")
-"""What a record can hold besides its message; in text they stand in the message itself."""
+"""Fields of a JSON line besides its message; in text they are part of the message."""
 
 _log = logging.getLogger("licserver")
 
 
 class MaskingFormatter(logging.Formatter):
-    """Masks the finished line, tracebacks included: whoever logs need not think of it. Times are in UTC."""
+    """Masks the finished line, tracebacks included. Times are in UTC."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record."""
+        """Format a record."""
         return mask(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a JSON object a line, each text in it masked."""
+    """Formats a JSON object a line, each text in it masked."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record."""
+        """Format a record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -50,56 +50,42 @@ class JsonFormatter(logging.Formatter):
         line |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # Each by itself: what is cut out of the whole line could take a bracket along.
+        # Each by itself: masking the whole line could remove a bracket.
         masked = {name: mask(value) if isinstance(value, str) else value for name, value in line.items()}
         return json.dumps(masked, ensure_ascii=False, default=str)
 
 
 class AccessLogger(AbstractAccessLogger):
-    """Logs method, path and status; never the query, in which a license key stands."""
+    """Logs method, path and status; never the query, which has a license key in update checks."""
 
-    callers: ClientAddresses | None = None
+    clients: ClientAddresses | None = None
     request_ids: RequestIds | None = None
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Write one line."""
-        path = request.rel_url.raw_path  # as sent: a decoded one could bring line breaks along
+        """Log one request."""
+        path = request.rel_url.raw_path  # as sent: decoded, it could contain line breaks
         remote = request.remote
-        if self.callers is not None and isinstance(request, web.Request):
-            remote = self.callers.find(request).ip
-        name = "-" if self.request_ids is None else self.request_ids.of(request)
-        values = (name, remote, request.method, path, response.status, round(time, 4))
+        if self.clients is not None and isinstance(request, web.Request):
+            remote = self.clients.find(request).ip
+        request_id = "-" if self.request_ids is None else self.request_ids.of(request)
+        values = (request_id, remote, request.method, path, response.status, round(time, 4))
         self.logger.info(
-            "%s %s %s %d %.4f %s", *values[1:], name, extra=dict(zip(FIELDS, values, strict=True))
+            "%s %s %s %d %.4f %s", *values[1:], request_id, extra=dict(zip(FIELDS, values, strict=True))
         )
 
 
-def access_logger(callers: ClientAddresses, request_ids: RequestIds) -> type[AccessLogger]:
-    """Make an access log that knows who is behind a proxy, and how requests are named.
-
-    Args:
-        callers: Finds out who calls (D-05).
-        request_ids: Names requests.
-
-    Returns:
-        A class: aiohttp makes one for each connection.
-    """
-    return type("AccessLogger", (AccessLogger,), {"callers": callers, "request_ids": request_ids})
+def access_logger(clients: ClientAddresses, request_ids: RequestIds) -> type[AccessLogger]:
+    """Make an access logger class, of which aiohttp makes one for each connection."""
+    return type("AccessLogger", (AccessLogger,), {"clients": clients, "request_ids": request_ids})
 
 
 def make_formatter(log_format: LogFormat, text: str = TEXT, dates: str | None = None) -> logging.Formatter:
-    """Make what writes the lines.
-
-    Args:
-        log_format: Text for people or JSON for programs.
-        text: The layout of text, in logging's own notation.
-        dates: The layout of instants in it.
-    """
+    """Make a formatter; `text` and `dates` are the layout of text lines, as `logging` takes it."""
     return JsonFormatter() if log_format is LogFormat.JSON else MaskingFormatter(text, dates)
 
 
-class _Told(Protocol):
-    """What Python hands to its hooks for exceptions that nobody caught."""
+class _Uncaught(Protocol):
+    """The argument of Python's hooks for uncaught exceptions."""
 
     @property
     def exc_value(self) -> BaseException | None:
@@ -107,10 +93,9 @@ class _Told(Protocol):
 
 
 def set_up_logging(log_format: LogFormat = LogFormat.TEXT) -> None:
-    """Send all loggers of this process to standard error, and what Python would print there past them.
+    """Log to standard error, also warnings and uncaught exceptions of threads and destructors.
 
-    Warnings, and exceptions that end a thread or that Python itself ignores, are logged. Of a line that
-    cannot be written nothing is said: the library's report would quote what the line was made of.
+    An error of logging itself is not printed: its report would quote the unmasked arguments of the line.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(make_formatter(log_format))
@@ -120,5 +105,5 @@ def set_up_logging(log_format: LogFormat = LogFormat.TEXT) -> None:
     threading.excepthook = sys.unraisablehook = _log_uncaught
 
 
-def _log_uncaught(told: _Told) -> None:
-    _log.error("an exception that nobody caught", exc_info=told.exc_value)
+def _log_uncaught(uncaught: _Uncaught) -> None:
+    _log.error("uncaught exception", exc_info=uncaught.exc_value)

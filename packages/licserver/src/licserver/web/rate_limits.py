@@ -1,4 +1,7 @@
-"""Limits by client address: misses in a sliding minute, and a token bucket for all requests (D-70, D-71)."""
+"""Limits by client address: refused keys in a sliding minute, and all requests in a token bucket.
+
+A miss is a request whose key, link or token is not valid.
+"""
 
 import math
 import time
@@ -20,28 +23,22 @@ WINDOW: Final = 60.0
 """Seconds in which calls are counted."""
 
 MISS_DELAY: Final = int(WINDOW) + 1
-"""Seconds after which whoever was refused a miss, and has made none since, may make one."""
+"""Seconds after which a client that has made no miss since its last refused one may make one."""
 
 _MAX_COUNTED: Final = 100_000
-"""Addresses counted at a time: some 20 MB, however many addresses a flood comes from."""
+"""Addresses counted at a time: 20 MB at most."""
 
 _MAX_KNOWN: Final = 32_768
-"""Installations of a generation that are remembered; two of these are 6 MB."""
+"""Installations remembered in each of two generations: 6 MB at most."""
 
 _ROUNDING: Final = 1e-6
-"""Seconds that sums of a bucket's intervals may be off."""
+"""Rounding error of sums of intervals, in seconds."""
 
 
 class Counter:
-    """Counts by key in a sliding minute, at the cost of two look-ups.
+    """Counts by key in a sliding minute: the last window counts by the share of it within the minute.
 
-    The last whole window counts with the share of it that is still within the minute. Ours, because
-    the memory of the library `limits` looks through all addresses at each call, which is what
-    a flood from many of them would want; it counts where several servers share a Redis.
-
-    Args:
-        limit: How many a minute.
-        clock: Seconds, never backwards.
+    Not the library `limits`, which counts in a Redis: its memory storage visits all addresses at each call.
     """
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +49,7 @@ class Counter:
         self._before: dict[Hashable, int] = {}
 
     def take(self, key: Hashable) -> bool:
-        """Count one; False, and not counted, when the limit is reached."""
+        """Count one; return False, and count nothing, if the limit is reached."""
         passed = self._clock() - self._began
         if passed >= WINDOW:
             passed = self._turn(passed)
@@ -60,12 +57,12 @@ class Counter:
         if count + self._before.get(key, 0) * (1 - passed / WINDOW) >= self._limit:
             return False
         if count == 0 and len(self._counts) >= _MAX_COUNTED:
-            self._turn(WINDOW)  # too early, which forgets something; it bounds what is held
+            self._turn(WINDOW)  # too early: some counts are lost, and memory stays bounded
         self._counts[key] = count + 1
         return True
 
     def _turn(self, passed: float) -> float:
-        """Begin a window; returns the seconds that have passed of it."""
+        """Start a window; return the seconds of it that have passed."""
         self._before = self._counts if passed < 2 * WINDOW else {}
         self._counts = {}
         into = passed % WINDOW
@@ -74,26 +71,17 @@ class Counter:
 
 
 class TokenBucket:
-    """A bucket of tokens for each address, as long as it is not full (the generic cell rate algorithm).
-
-    Args:
-        limit: Tokens that a bucket holds, and that it gets in a minute.
-        clock: Seconds, never backwards.
-    """
+    """A bucket of `limit` tokens for each address, refilled in a minute (generic cell rate algorithm)."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = WINDOW / limit
         self._clock = clock
         self._full_at: dict[str, float] = {}  # when each bucket will be full again
-        self._before: dict[str, float] = {}  # those that were last taken from before the last turn
+        self._before: dict[str, float] = {}
         self._turn_at = clock() + WINDOW
 
     def take(self, address: str) -> float:
-        """Take a token.
-
-        Returns:
-            0.0, or the seconds until there is one; then none was taken.
-        """
+        """Take a token; return 0.0, or the seconds until there is one."""
         now = self._clock()
         if now >= self._turn_at:
             self._turn(now)
@@ -101,7 +89,7 @@ class TokenBucket:
         if full_at is None:
             full_at = self._before.get(address, now)
             if len(self._full_at) >= _MAX_COUNTED:
-                self._turn(now)  # too early, which forgets something; it bounds what is held
+                self._turn(now)  # too early: some buckets are refilled, and memory stays bounded
         full_at = (full_at if full_at > now else now) + self._interval  # noqa: FURB136 - `max` costs twice as much
         if full_at - now > WINDOW + _ROUNDING:
             return full_at - now - WINDOW
@@ -109,20 +97,20 @@ class TokenBucket:
         return 0.0
 
     def _turn(self, now: float) -> None:
-        """Forget the buckets that are full: those from which nothing was taken for a whole window."""
+        """Drop the buckets that are full: nothing was taken from them for a whole window."""
         self._before, self._full_at = self._full_at, {}
         self._turn_at = now + WINDOW
 
 
-class KnownDomains:
-    """Which installations have shown a valid key at which address lately; bounded, and only hashes."""
+class KnownInstallations:
+    """Hashes of address and domain that have sent a valid key lately; bounded."""
 
     def __init__(self) -> None:
         self._recent: set[int] = set()
         self._before: set[int] = set()
 
     def add(self, address: str, domain: str) -> None:
-        """Remember a pair; the oldest half is forgotten when there are too many."""
+        """Remember a pair; drop the older half when there are too many."""
         pair = hash((address, domain))
         if pair not in self._recent:
             if len(self._recent) >= _MAX_KNOWN:
@@ -134,20 +122,15 @@ class KnownDomains:
 
 
 class Misses:
-    """Shares out the misses that an address may make in a minute (D-70, D-162).
+    """Limits the misses of an address to `limit` a minute (D-70, D-162).
 
-    All of them together never exceed the limit. One domain gets half of it at most, so that one machine
-    that guesses does not use it up for an office; a sixth is kept for installations that have shown
-    a valid key, against a machine that guesses under ever new domains.
-
-    Args:
-        limit: How many a minute, for an address.
-        shared: Counts in their stead where several servers share a Redis; the halves by domain are each
-            process's own.
+    One domain gets half of them at most, so that a machine that guesses does not use them up for an office. A
+    sixth is reserved for installations that have sent a valid key, against guesses under ever new domains.
+    `shared` counts in a Redis instead; the halves by domain are counted by each process.
     """
 
     def __init__(self, limit: int, shared: "RedisCounter | None") -> None:
-        self.known = KnownDomains()
+        self.known = KnownInstallations()
         kept = limit // 6
         self._domains = Counter(math.ceil(limit / 2))
         self._limits = {"miss": limit - kept, "known": kept}
@@ -155,12 +138,7 @@ class Misses:
         self._shared = shared
 
     async def take(self, address: str, domain: str) -> bool:
-        """Count a miss; False when there were too many.
-
-        Args:
-            address: Of the client.
-            domain: The installation that the request named; all that name none, "", count as one.
-        """
+        """Count a miss; return False if there were too many. Requests without a domain count as one, ""."""
         pair = hash((address, domain))
         if not self._domains.take(pair):
             return False
@@ -182,10 +160,6 @@ class Misses:
 class Limits:
     """Refuses floods and guesses.
 
-    Args:
-        settings: How much is too much, and where several servers count together.
-        callers: Finds out who calls.
-
     Raises:
         SettingsError: when the Redis cannot be used as it is named, or the extra is not installed.
     """
@@ -198,8 +172,8 @@ class Limits:
     def flood_delay(self, request: web.Request) -> int:
         """Count a request; return 0, or the seconds after which its address may send one (D-71).
 
-        This machine's own address is not counted: a proxy here that the settings do not name would
-        have all customers counted as one.
+        Requests from this machine are not counted: a proxy here that the settings do not name would have all
+        customers counted as one.
         """
         if self._flood is None:
             return 0
@@ -211,18 +185,18 @@ class Limits:
         return self._callers.find(request).counted
 
     def note_valid(self, address: str, domain: str) -> None:
-        """Remember an installation that has shown a valid key (D-162)."""
+        """Remember an installation that has sent a valid key."""
         if self._misses is not None:
             self._misses.known.add(address, domain)
 
     async def answer_miss(
         self, request: web.Request, answer: public_api.Answer, domain: str = ""
     ) -> web.StreamResponse:
-        """Answer a miss, or say that there were too many from this address (D-70)."""
+        """Make the response to a miss; 429 after too many."""
         return send(answer) if await self.may_miss(request, domain) else send_too_many(MISS_DELAY)
 
     async def may_miss(self, request: web.Request, domain: str = "") -> bool:
-        """Count a miss; False when there were too many from this address, or this installation (D-70)."""
+        """Count a miss; return False after too many from this address or installation."""
         return self._misses is None or await self._misses.take(self._callers.find(request).counted, domain)
 
     async def close(self) -> None:
@@ -234,7 +208,6 @@ class Limits:
 def _open_shared(settings: Settings) -> "RedisCounter | None":
     if settings.redis_url is None:
         return None
-    # Here, not at the top: it comes with the extra `redis` only.
-    from licserver.web.redis_limits import RedisCounter  # noqa: PLC0415
+    from licserver.web.redis_limits import RedisCounter  # noqa: PLC0415 - needs the extra `redis`
 
     return RedisCounter(settings.redis_url.get_secret_value())

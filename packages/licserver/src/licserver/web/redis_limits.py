@@ -1,4 +1,4 @@
-"""Misses counted by several servers together, in a Redis, which the extra ``licserver[redis]`` brings."""
+"""Misses counted by several servers together in a Redis; needs the extra ``licserver[redis]``."""
 
 import asyncio
 import logging
@@ -15,26 +15,23 @@ try:
     from redis.exceptions import RedisError
 except ImportError:
     raise SettingsError(
-        "LICSERVER_REDIS_URL needs more libraries; install them with: pip install 'licserver[redis]'"
+        "LICSERVER_REDIS_URL needs the extra redis; run: pip install 'licserver[redis]'"
     ) from None
 
 _log = logging.getLogger("licserver.web")
 
-_PATIENCE: Final = 0.25
-"""Seconds that an answer to a miss may wait for the Redis."""
+_TIMEOUT: Final = 0.25
+"""Seconds that the response to a miss may wait for the Redis."""
 
-_PAUSE: Final = 5.0
-"""Seconds in which it is not asked again after it has failed."""
+_RETRY_AFTER: Final = 5.0
+"""Seconds without a call after one that failed."""
 
 
 class RedisCounter:
-    """Counts by address in a sliding minute, together with all who use the same Redis.
-
-    Args:
-        url: The Redis's; may hold a password.
+    """Counts by address in a sliding minute, together with all servers that use the same Redis.
 
     Raises:
-        SettingsError: when the address cannot be used.
+        SettingsError: when the URL cannot be used; without the URL, which may hold a password.
     """
 
     def __init__(self, url: str) -> None:
@@ -43,40 +40,30 @@ class RedisCounter:
                 f"async+{url}",
                 implementation="redispy",
                 key_prefix="licserver",
-                socket_timeout=_PATIENCE,
-                socket_connect_timeout=_PATIENCE,
+                socket_timeout=_TIMEOUT,
+                socket_connect_timeout=_TIMEOUT,
             )
-            # Nothing is connected yet; but an option that there is not is found out here only.
+            # Connects nothing, but raises for an unknown option.
             self._storage.bridge.get_connection().connection_pool.make_connection()  # type: ignore[attr-defined]
-        except (ConfigurationError, ValueError, TypeError, RedisError):  # their messages quote the address
+        except (ConfigurationError, ValueError, TypeError, RedisError):  # their messages quote the URL
             raise SettingsError("LICSERVER_REDIS_URL must look like redis://host:6379/0") from None
         self._limiter = SlidingWindowCounterRateLimiter(self._storage)
-        self._asks_again_at = 0.0
+        self._retry_at = 0.0
 
     async def take(self, name: str, address: str, limit: int) -> bool | None:
-        """Count one.
-
-        Args:
-            name: Of what is counted.
-            address: Of the client.
-            limit: How many a minute.
-
-        Returns:
-            False when the limit is reached; None when the Redis cannot say: it is away, slow or
-            has failed a moment ago.
-        """
-        if monotonic() < self._asks_again_at:
+        """Count one of `limit` a minute; return None while the Redis is away or slow."""
+        if monotonic() < self._retry_at:
             return None
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 return await self._limiter.hit(RateLimitItemPerMinute(limit), name, address)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, a customer waits for an answer
-            if monotonic() >= self._asks_again_at:  # else somebody who waited beside us has said so
-                self._asks_again_at = monotonic() + _PAUSE
+        except Exception as problem:  # noqa: BLE001 - whatever it is, a customer waits
+            if monotonic() >= self._retry_at:  # else another request has logged it
+                self._retry_at = monotonic() + _RETRY_AFTER
                 _log.warning(
-                    "the Redis failed (%s); this process counts misses by itself for %g s",
+                    "Redis failed (%s); this process counts misses by itself for %g s",
                     type(problem).__name__,
-                    _PAUSE,
+                    _RETRY_AFTER,
                 )
             return None
 

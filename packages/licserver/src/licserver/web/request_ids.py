@@ -1,7 +1,4 @@
-"""A name for each request that is written about, the same in every line and in the proxy's own log.
-
-Made when somebody first asks for it: a request of which nothing is written has none, and pays nothing.
-"""
+"""Request ids, the same in every log line and in the proxy's log (D-100); made when first needed."""
 
 import logging
 import re
@@ -15,30 +12,26 @@ from licserver.settings import Settings
 
 HEADER: Final = "X-Request-ID"
 
-_NAME: Final = web.RequestKey("request_id", str)
+_REQUEST_ID: Final = web.RequestKey("request_id", str)
 _SANE: Final = re.compile(r"[A-Za-z0-9_.:=+/-]{1,64}")
 _LOOKS_SECRET: Final = re.compile(r"CP-", re.IGNORECASE)
 
 
 class RequestIds:
-    """Names requests.
-
-    Args:
-        settings: Whose `trusted_proxies` may name a request; everybody else's header is ignored.
-    """
+    """Identifies requests by the header of a trusted proxy, or by a random id."""
 
     def __init__(self, settings: Settings) -> None:
         self._trusted = settings.trusted_proxies
 
     def of(self, request: web.BaseRequest) -> str:
-        """Return the request's name: what a trusted proxy calls it, or else one of ours.
+        """Return the request's id.
 
-        A proxy's name is taken only if it is short and plain: it goes into logs, and comes from a header
-        that a careless proxy hands on from its caller (D-100).
+        A proxy's id is taken only if it is short and plain: it goes into logs, and a careless proxy forwards
+        the header of its client.
         """
-        known = request.get(_NAME)
+        known = request.get(_REQUEST_ID)
         if known is None:
-            known = request[_NAME] = self._told(request) or secrets.token_hex(8)
+            known = request[_REQUEST_ID] = self._from_proxy(request) or secrets.token_hex(8)
         return known
 
     def log_error(
@@ -50,15 +43,15 @@ class RequestIds:
         exc_info: Exception | None = None,
     ) -> None:
         """Log a failed request, and put its id into the response: a report can name it."""
-        method, path, name = request.method, request.rel_url.raw_path, self.of(request)
-        extra = {"request_id": name, "method": method, "path": path, "status": response.status}
-        log.error("%s %s%s (%s)", method, path, what, name, extra=extra, exc_info=exc_info)
-        response.headers[HEADER] = name
+        method, path, request_id = request.method, request.rel_url.raw_path, self.of(request)
+        extra = {"request_id": request_id, "method": method, "path": path, "status": response.status}
+        log.error("%s %s%s (%s)", method, path, what, request_id, extra=extra, exc_info=exc_info)
+        response.headers[HEADER] = request_id
 
-    def _told(self, request: web.BaseRequest) -> str | None:
-        told = request.headers.get(HEADER)
-        if told is None or _SANE.fullmatch(told) is None or _LOOKS_SECRET.search(told):
+    def _from_proxy(self, request: web.BaseRequest) -> str | None:
+        sent = request.headers.get(HEADER)
+        if sent is None or _SANE.fullmatch(sent) is None or _LOOKS_SECRET.search(sent):
             return None
         peername = request.protocol.peername
         address = parse_ip(str(peername[0]).partition("%")[0]) if peername else None
-        return told if address is not None and any(address in one for one in self._trusted) else None
+        return sent if address is not None and any(address in one for one in self._trusted) else None

@@ -1,4 +1,4 @@
-"""How answers leave: whole, in one write."""
+"""JSON responses, sent whole in one write."""
 
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -18,20 +18,15 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def send(answer: public_api.Answer, headers: Mapping[str, str] = _NONE) -> web.StreamResponse:
-    """Make the response of an answer.
-
-    Args:
-        answer: What is said.
-        headers: Sent besides those that every answer has.
-    """
+    """Make the response of an answer, with headers besides those that every answer has."""
     return WholeResponse(answer, headers)
 
 
 class WholeResponse(web.StreamResponse):
-    """A short answer that is there as a whole.
+    """A short response of known bytes.
 
-    aiohttp's own responses are made for streams, cookies and compression, and take a third of all the
-    time that a request costs. This one overrides what aiohttp documents, and no more.
+    aiohttp's own, made for streams, cookies and compression, takes a third of the time of a request. This one
+    overrides only what aiohttp documents.
     """
 
     def __init__(self, answer: public_api.Answer, headers: Mapping[str, str]) -> None:
@@ -44,21 +39,21 @@ class WholeResponse(web.StreamResponse):
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the connection goes on after this answer."""
+        """Whether the connection is kept after this response."""
         return not self._is_last
 
     def force_close(self) -> None:
-        """Make this answer the last one on its connection."""
+        """Make this response the last one on its connection."""
         self._is_last = True
 
     @property
     def body_length(self) -> int:
-        """Bytes of the body."""
+        """Length of the body in bytes."""
         return len(self.content)
 
     @property
     def prepared(self) -> bool:
-        """Whether it has left."""
+        """Whether it was sent."""
         return self._is_sent
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -67,32 +62,31 @@ class WholeResponse(web.StreamResponse):
             return None
         transport = request.transport
         if transport is None:
-            raise ConnectionResetError("the caller has gone")
+            raise ConnectionResetError("the client has disconnected")
         self._is_last = self._is_last or not request.keep_alive
         head = (
             f"{_fixed_head(self.status, int(monotonic()))}Content-Length: {len(self.content)}\r\n"
-            f"{self._connection(request)}{self._more()}\r\n"
+            f"{self._connection(request)}{self._own_headers()}\r\n"
         )
         self._is_sent = True
         transport.write(head.encode() + (b"" if request.method == "HEAD" else self.content))
-        if transport.get_write_buffer_size():  # who does not read is not sent more and more
+        if transport.get_write_buffer_size():  # wait for a client that does not read
             await request.writer.drain()
         return None
 
-    def _more(self) -> str:
-        """Write what stands in `headers`: what only some answers have."""
+    def _own_headers(self) -> str:
         if not self.headers:
             return ""
         return "".join([f"{name}: {_clean(value)}\r\n" for name, value in self.headers.items()])
 
     def _connection(self, request: web.BaseRequest) -> str:
-        """Say what becomes of the connection, where it is not what the version promises (RFC 9112 9.3)."""
+        """Write the ``Connection`` header where it differs from the version's default (RFC 9112 9.3)."""
         if request.version >= HttpVersion11:
             return "Connection: close\r\n" if self._is_last else ""
         return "" if self._is_last else "Connection: keep-alive\r\n"
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: it was sent whole."""
+        """Do nothing: the response was sent whole."""
 
 
 _NOT_A_PAGE: Final = "".join([f"{name}: {value}\r\n" for name, value in public_api.NOT_A_PAGE.items()])
@@ -100,7 +94,7 @@ _NOT_A_PAGE: Final = "".join([f"{name}: {value}\r\n" for name, value in public_a
 
 @lru_cache(maxsize=64)
 def _fixed_head(status: int, _second: int) -> str:
-    """What does not change for a second."""
+    """Write the headers that are the same for a second."""
     return (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
         f"Date: {formatdate(usegmt=True)}\r\n"
@@ -112,5 +106,5 @@ def _fixed_head(status: int, _second: int) -> str:
 
 def _clean(value: str) -> str:
     if "\r" in value or "\n" in value:
-        raise ValueError("a header's value has no line breaks")
+        raise ValueError("a header must not contain a line break")
     return value

@@ -1,4 +1,4 @@
-"""Forms with a large file: the file goes to the disk as it comes, and is never held in memory."""
+"""Multipart forms with a large file, which is streamed to the disk and never held in memory."""
 
 import asyncio
 import hashlib
@@ -20,11 +20,11 @@ from licserver.settings import Settings
 from licserver.web.errors import ApiError, TooLargeError, send_continue
 from licserver.web.worker_threads import WorkerThreads
 
-MAX_FIELD: Final = 1 << 20
-"""Bytes of a field that is no file; of all of them together as well."""
+MAX_FIELDS: Final = 1 << 20
+"""Bytes of all fields together, without the file."""
 
 _MAX_OVERHEAD: Final = 64 << 10
-"""Bytes that belong to no part: before, between and after them, with their headers (D-153)."""
+"""Bytes outside of parts and in their headers (D-153)."""
 
 _MAX_BOUNDARY: Final = 70
 """Characters (RFC 2046, 5.1.1)."""
@@ -33,26 +33,23 @@ _MAX_CONTENT_TYPE: Final = 512
 """Characters of the ``Content-Type`` that names the boundary."""
 
 _READ_SIZE: Final = 64 << 10
-"""Bytes parsed at a time; between two of them the event loop serves others."""
+"""Bytes parsed at a time; the event loop serves others in between."""
 
 _WRITE_SIZE: Final = 1 << 20
-_SPARE: Final = 64 << 20
-"""Bytes that are left free on the disk, for the database beside it."""
+_RESERVED: Final = 64 << 20
+"""Bytes left free on the disk, for the database beside it."""
 
-_INCOMING: Final = ".upload-"
+_PREFIX: Final = ".upload-"
 _ABANDONED_SECONDS: Final = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A form that has come whole.
+    """A form that has arrived whole; its file is deleted at the end of the context.
 
     Args:
-        fields: What is no file, as text, by name.
-        path: The file; it is gone when the form is left.
-        file_name: What the caller calls it, checked.
-        size: Its bytes.
-        sha256: Its digest.
+        file_name: As the client calls it, validated.
+        size: Bytes.
     """
 
     fields: Mapping[str, str]
@@ -66,61 +63,52 @@ class Upload:
 async def received(
     request: web.Request,
     settings: Settings,
-    off_loop: WorkerThreads,
+    threads: WorkerThreads,
     fields: frozenset[str],
     admit: Callable[[Mapping[str, str]], None] = lambda _fields: None,
 ) -> AsyncIterator[Upload]:
-    """Receive a form (``multipart/form-data``) with one file, ``file``, and some fields.
+    """Receive a form (``multipart/form-data``) with one file, ``file``, and the given fields.
 
-    Args:
-        request: Its body has not been read yet.
-        settings: How large a file may be, and how long to wait for the next piece of it.
-        off_loop: Does the writing.
-        fields: Names of the other fields that are taken.
-        admit: Called with the fields that stand before the file; what it raises ends the upload before a
-            byte of the file is kept.
-
-    Yields:
-        The form; its file is removed in the end.
+    `admit` is called with the fields before the file; what it raises ends the upload before a byte is kept.
 
     Raises:
-        WrongUse: for a form that is none, without a file or with an unknown field.
+        WrongUse: for a form that cannot be read, without a file or with an unknown field.
         TooLargeError: as soon as it is known.
-        ApiError: 408 when nothing comes for too long.
+        ApiError: 408 when nothing arrives for `send_timeout`.
     """
     boundary = _find_boundary(request.headers.get(hdrs.CONTENT_TYPE, ""))
-    if (request.content_length or 0) > settings.upload_limit + 2 * MAX_FIELD:
-        raise TooLargeError(_too_large(settings))
+    if (request.content_length or 0) > settings.upload_limit + 2 * MAX_FIELDS:
+        raise TooLargeError(_limit(settings))
     folder = settings.data_dir / "uploads"
-    path = await off_loop.run(_new_file, folder)
+    path = await threads.run(_create_file, folder)
     try:
         with path.open("wb") as target:
-            yield await _Form(settings, off_loop, fields, admit, target, path).read(request, boundary)
+            yield await _Form(settings, threads, fields, admit, target, path).read(request, boundary)
     finally:
-        await off_loop.run(path.unlink, missing_ok=True)
+        await threads.run(path.unlink, missing_ok=True)
 
 
 class _Form:
-    """A form that is being read."""
+    """Reads a form."""
 
     def __init__(
         self,
         settings: Settings,
-        off_loop: WorkerThreads,
+        threads: WorkerThreads,
         fields: frozenset[str],
         admit: Callable[[Mapping[str, str]], None],
         target: BinaryIO,
         path: Path,
     ) -> None:
-        self._settings, self._off_loop, self._wanted, self._admit = settings, off_loop, fields, admit
+        self._settings, self._threads, self._wanted, self._admit = settings, threads, fields, admit
         self._target, self._path = target, path
         self._fields: dict[str, str] = {}
         self._digest = hashlib.sha256()
         self._file_name: str | None = None
         self._size = 0
         self._part = ""
-        self._held = bytearray()
-        self._fields_left = MAX_FIELD
+        self._buffer = bytearray()
+        self._fields_left = MAX_FIELDS
 
     async def read(self, request: web.Request, boundary: str) -> Upload:
         """Read all parts, in any order."""
@@ -137,41 +125,41 @@ class _Form:
                         await self._end_part()
                     else:
                         overhead -= len(event)
-                        await self._take(event)
+                        await self._append(event)
                 if overhead > _MAX_OVERHEAD:
-                    raise WrongUse("the form cannot be read")
+                    raise WrongUse("the form is not valid multipart/form-data")
                 await asyncio.sleep(0)
             parser.close()
         except MultipartError:
-            raise WrongUse("the form cannot be read") from None
+            raise WrongUse("the form is not valid multipart/form-data") from None
         if self._file_name is None:
             raise WrongUse("the form has no part named file")
-        await self._off_loop.run(self._target.flush)
+        await self._threads.run(self._target.flush)
         return Upload(self._fields, self._path, self._file_name, self._size, self._digest.digest())
 
     def _begin_part(self, part: MultipartSegment) -> None:
         if not part.name:
-            raise WrongUse("each part of the form needs a name")
+            raise WrongUse("each part of the form must have a name")
         if part.name == "file":
             if self._file_name is not None:
-                raise WrongUse("the form has two files")
+                raise WrongUse("the form has more than one file")
             self._admit(self._fields)
             self._file_name = checked_name(part.filename or "")
         elif part.name not in self._wanted or part.name in self._fields:
-            raise WrongUse(f"the form takes file, {', '.join(sorted(self._wanted))}, each once")
+            raise WrongUse(f"the form may have file, {', '.join(sorted(self._wanted))}, each once")
         self._part = part.name
 
-    async def _take(self, piece: bytes) -> None:
-        self._held += piece
+    async def _append(self, piece: bytes) -> None:
+        self._buffer += piece
         if self._part != "file":
             self._fields_left -= len(piece)
             if self._fields_left < 0:
-                raise TooLargeError(f"the form's fields have more than {MAX_FIELD} bytes")
+                raise TooLargeError(f"the form's fields may have at most {MAX_FIELDS} bytes together")
             return
         self._size += len(piece)
         if self._size > self._settings.upload_limit:
-            raise TooLargeError(_too_large(self._settings))
-        if len(self._held) >= _WRITE_SIZE:
+            raise TooLargeError(_limit(self._settings))
+        if len(self._buffer) >= _WRITE_SIZE:
             await self._write()
 
     async def _end_part(self) -> None:
@@ -179,23 +167,23 @@ class _Form:
             await self._write()
             return
         try:
-            self._fields[self._part] = self._held.decode("utf-8-sig")
+            self._fields[self._part] = self._buffer.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise WrongUse(f"{self._part} is not UTF-8 text") from None
-        self._held.clear()
+        self._buffer.clear()
 
     async def _write(self) -> None:
-        await self._off_loop.run(self._keep, bytes(self._held))
-        self._held.clear()
+        await self._threads.run(self._append_to_file, bytes(self._buffer))
+        self._buffer.clear()
 
-    def _keep(self, piece: bytes) -> None:
-        if shutil.disk_usage(self._path.parent).free < len(piece) + _SPARE:
-            raise TooLargeError("the disk has no room for this file")
+    def _append_to_file(self, piece: bytes) -> None:
+        if shutil.disk_usage(self._path.parent).free < len(piece) + _RESERVED:
+            raise TooLargeError("the disk has no space for this file")
         self._digest.update(piece)
         self._target.write(piece)
 
     async def _read_piece(self, request: web.Request) -> bytes:
-        """Wait for the next bytes, but not for ever."""
+        """Read the next bytes within `send_timeout`."""
         try:
             async with asyncio.timeout(self._settings.send_timeout):
                 return await request.content.read(_READ_SIZE)
@@ -204,29 +192,29 @@ class _Form:
 
 
 def _find_boundary(content_type: str) -> str:
-    """Find what stands between the parts of a form."""
+    """Return the boundary that a ``Content-Type`` names."""
     kind, options = "", dict[str, str]()
     if len(content_type) <= _MAX_CONTENT_TYPE:
         kind, options = parse_options_header(content_type)
     if kind != "multipart/form-data":
-        raise WrongUse("send a form: multipart/form-data with a part named file")
+        raise WrongUse("send multipart/form-data with a part named file")
     boundary = options.get("boundary", "")
     if not boundary.isascii() or not boundary.isprintable() or not 0 < len(boundary) <= _MAX_BOUNDARY:
-        raise WrongUse("the form cannot be read")
+        raise WrongUse("the form is not valid multipart/form-data")
     return boundary
 
 
-def _new_file(folder: Path) -> Path:
+def _create_file(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=_INCOMING)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=_PREFIX)
     now = os.fstat(handle).st_mtime
     os.close(handle)
-    for left in folder.glob(f"{_INCOMING}*"):  # of processes that were killed
+    for left in folder.glob(f"{_PREFIX}*"):  # left by processes that were killed
         with suppress(OSError):
             if now - left.stat().st_mtime > _ABANDONED_SECONDS:
                 left.unlink()
     return Path(name)
 
 
-def _too_large(settings: Settings) -> str:
+def _limit(settings: Settings) -> str:
     return f"a file may have at most {settings.upload_limit} bytes (LICSERVER_UPLOAD_LIMIT)"

@@ -23,10 +23,7 @@ from licserver.services import Services
 from licserver.services.idempotency import Response, run_once
 from licserver.services.logins import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.services.releases import StagedRelease
-from licserver.web.admin import licenses as _licenses  # noqa: F401 - they add themselves to the list
-from licserver.web.admin import products as _products  # noqa: F401 - the same
 from licserver.web.admin import serialization
-from licserver.web.admin import subscriptions as _others  # noqa: F401 - the same
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.app_state import Handler
 from licserver.web.errors import ApiError, read_body
@@ -134,8 +131,8 @@ class _AdminApi:
             key = _idempotency_key(request, token, raw) if operation.creates else None
             status = 201 if operation.creates else 200
             services = self._acting(token)
-            answer = await self._threads.run(_run, services, key, status, _nothing, run_operation)
-            return _send(answer.status, answer.body)
+            response = await self._threads.run(_run, services, key, status, _prepare_nothing, run_operation)
+            return _send(response.status, response.body)
 
         return run
 
@@ -161,8 +158,8 @@ class _AdminApi:
             def add(tx: Services, staged: StagedRelease) -> BaseModel:
                 return serialization.release(tx.releases.add(staged))
 
-            answer = await self._threads.run_with_file(_run, services, key, 201, stage, add)
-        return _send(answer.status, answer.body)
+            response = await self._threads.run_with_file(_run, services, key, 201, stage, add)
+        return _send(response.status, response.body)
 
     def _acting(self, token: Token) -> Services:
         return self._services.acting_as(Actor(ActorKind.TOKEN, token.name))
@@ -185,7 +182,7 @@ def _run(
     return run_once(services, key, prepare, respond).response
 
 
-def _nothing() -> None:
+def _prepare_nothing() -> None:
     """Prepare nothing."""
 
 

@@ -1,4 +1,4 @@
-"""The admin API's OpenAPI document, made of the operations themselves."""
+"""The admin API's OpenAPI document, generated from its operations."""
 
 import re
 from typing import Any, Final, get_type_hints
@@ -11,10 +11,10 @@ from licserver.web.admin.app import RELEASES, ROOT
 from licserver.web.admin.operations import OPERATIONS, Operation
 
 _REF: Final = "#/components/schemas/{model}"
-_PAGE: Final = re.compile(r"Page_(.*)_")  # so pydantic calls a shape that was made of another
-_TROUBLE: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "503")
+_PAGE: Final = re.compile(r"Page_(.*)_")  # pydantic's name for a generic model
+_ERRORS: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "503")
 _PROBLEM: Final = {
-    "description": "Why not, as problem details (RFC 9457).",
+    "description": "Problem details (RFC 9457).",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 _PROBLEM_SHAPE: Final = {
@@ -24,18 +24,18 @@ _PROBLEM_SHAPE: Final = {
         "type": {"const": "about:blank"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "One sentence for people."},
+        "detail": {"type": "string", "description": "A sentence for people."},
         "errors": {
             "type": "object",
-            "description": "What is wrong with which field.",
+            "description": "Messages by field.",
             "additionalProperties": {"type": "array", "items": {"type": "string"}},
         },
     },
 }
-_ONCE: Final = {
+_IDEMPOTENCY_KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "Sent again within a day, the same request gets the same answer, and happens once.",
+    "description": "Within a day, a request repeated with its key is done once and gets the same response.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
 _FORM: Final = {
@@ -43,16 +43,16 @@ _FORM: Final = {
     "required": ["version", "file"],
     "additionalProperties": False,
     "properties": {
-        "version": {"type": "string", "description": "By PEP 440."},
+        "version": {"type": "string", "description": "A version as in PEP 440."},
         "changelog": {"type": "string", "description": "Plain text or basic HTML."},
-        "manifest": {"type": "string", "description": "What `licserver release sign` wrote."},
+        "manifest": {"type": "string", "description": "The output of `licserver release sign`."},
         "file": {"type": "string", "contentMediaType": "application/octet-stream", "format": "binary"},
     },
 }
 
 
 def describe() -> dict[str, Any]:
-    """Make the document; it is kept as `docs/openapi-admin.json`, where a test compares the two."""
+    """Generate the document; a test compares it with `docs/openapi-admin.json`."""
     components, names = _schemas()
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
@@ -64,7 +64,7 @@ def describe() -> dict[str, Any]:
         "info": {
             "title": "licserver admin API",
             "version": "1",
-            "description": "The vendor's operations for programs. The prose is in admin-api.md.",
+            "description": "The vendor's operations for programs; see admin-api.md.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -84,14 +84,14 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _gives(operation: Operation) -> type[BaseModel]:
+def _response_model(operation: Operation) -> type[BaseModel]:
     model: type[BaseModel] = get_type_hints(operation.run)["return"]
     return model
 
 
 def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
-    """All shapes, and their names in the document."""
-    modes: dict[Any, Any] = {_gives(one): "serialization" for one in OPERATIONS}
+    """Return all models' schemas, and the models' names in the document."""
+    modes: dict[Any, Any] = {_response_model(one): "serialization" for one in OPERATIONS}
     modes |= {one.body: "validation" for one in OPERATIONS if one.body is not None}
     made, whole = models_json_schema(list(modes.items()), ref_template=_REF)
     renamed = {old: _PAGE.sub(r"PageOf\1", old) for old in whole["$defs"]}
@@ -109,29 +109,29 @@ def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
 
 
 def _describe(operation: Operation, names: dict[Any, str]) -> dict[str, Any]:
-    described = _frame(operation.run.__name__, operation.run.__doc__ or "", operation.path)
+    described = _outline(operation.run.__name__, operation.run.__doc__ or "", operation.path)
     described["parameters"] += _query_of(operation.query)
     if operation.scope is not operation.scope.READ:
-        described["description"] = "Takes a token that may write."
+        described["description"] = "Requires a token with the scope `write`."
     if operation.body is not None:
         schema = {"$ref": _REF.format(model=names[operation.body])}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if operation.creates:
-        described["parameters"].append(_ONCE)
-    _answer(described, "201" if operation.creates else "200", names[_gives(operation)])
+        described["parameters"].append(_IDEMPOTENCY_KEY)
+    _add_responses(described, "201" if operation.creates else "200", names[_response_model(operation)])
     return described
 
 
 def _describe_publishing(names: dict[Any, str]) -> dict[str, Any]:
-    described = _frame("publish_release", "Publish a file as a version.", RELEASES)
-    described["description"] = "Takes a token that may write. The file is streamed to the disk."
-    described["parameters"].append(_ONCE)
+    described = _outline("publish_release", "Publish an uploaded file as a version.", RELEASES)
+    described["description"] = "Requires a token with the scope `write`. The file is streamed to the disk."
+    described["parameters"].append(_IDEMPOTENCY_KEY)
     described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
-    _answer(described, "201", names[schemas.Release])
+    _add_responses(described, "201", names[schemas.Release])
     return described
 
 
-def _frame(name: str, summary: str, path: str) -> dict[str, Any]:
+def _outline(name: str, summary: str, path: str) -> dict[str, Any]:
     first, *others = name.split("_")
     return {
         "operationId": first + "".join(word.title() for word in others),
@@ -147,7 +147,7 @@ def _query_of(model: type[schemas.RequestModel]) -> list[dict[str, Any]]:
     schema = model.model_json_schema()
     parameters = []
     for name, one in schema.get("properties", {}).items():
-        # What is absent is not sent as null; nor does it say null in an address.
+        # An absent parameter is not sent as null.
         kinds = [kind for kind in one.get("anyOf", [one]) if kind.get("type") != "null"]
         kind = {
             key: value for key, value in kinds[0].items() if key not in {"title", "default", "description"}
@@ -165,9 +165,9 @@ def _query_of(model: type[schemas.RequestModel]) -> list[dict[str, Any]]:
     return parameters
 
 
-def _answer(described: dict[str, Any], status: str, name: str) -> None:
+def _add_responses(described: dict[str, Any], status: str, name: str) -> None:
     schema = {"$ref": _REF.format(model=name)}
     described["responses"] = {
-        status: {"description": "Done.", "content": {"application/json": {"schema": schema}}},
-        **{code: {"$ref": "#/components/responses/Problem"} for code in _TROUBLE},
+        status: {"description": "Success.", "content": {"application/json": {"schema": schema}}},
+        **{code: {"$ref": "#/components/responses/Problem"} for code in _ERRORS},
     }

@@ -1,4 +1,4 @@
-"""What the admin API takes and gives, as JSON; the OpenAPI document is made of it."""
+"""Request and response models of the admin API; the OpenAPI document is made from them."""
 
 import re
 from datetime import UTC, date, datetime
@@ -15,45 +15,45 @@ _INSTANT: Final = re.compile(
 )
 
 
-def _read_day(value: object) -> date:
-    # pydantic alone takes a bare number for seconds since 1970, and 2026 for a day of that year
+def _parse_day(value: object) -> date:
+    # pydantic alone would read a bare number as seconds since 1970
     if not isinstance(value, str) or not _DAY.fullmatch(value):
-        raise ValueError("write a day as 2027-01-31")
+        raise ValueError("must be a date like 2027-01-31")
     return date.fromisoformat(value)
 
 
-def _read_instant(value: object) -> datetime:
+def _parse_instant(value: object) -> datetime:
     if not isinstance(value, str) or not _INSTANT.fullmatch(value):
-        raise ValueError("write an instant as 2027-01-31T12:00:00Z, with its zone")
+        raise ValueError("must be an instant with a time zone, like 2027-01-31T12:00:00Z")
     try:
         return datetime.fromisoformat(value).astimezone(UTC)
     except OverflowError:  # on the calendar's first or last day, and beyond it in UTC
-        raise ValueError("in UTC it is before the year 1 or after the year 9999") from None
+        raise ValueError("must be between the years 1 and 9999 in UTC") from None
 
 
-Day = Annotated[date, BeforeValidator(_read_day)]
-"""A day of the calendar, written in full."""
+Day = Annotated[date, BeforeValidator(_parse_day)]
+"""A date in full."""
 
-Instant = Annotated[AwareDatetime, BeforeValidator(_read_instant)]
-"""An instant with its zone, written in full (RFC 3339); it comes in as UTC, which is what is kept."""
+Instant = Annotated[AwareDatetime, BeforeValidator(_parse_instant)]
+"""An instant in full with its time zone (RFC 3339), converted to UTC."""
 
 _Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Item = TypeVar("Item")
 
 
 class RequestModel(BaseModel):
-    """What a caller sends: an unknown field is a slip, and says so."""
+    """Base of requests: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class ResponseModel(BaseModel):
-    """What a caller gets."""
+    """Base of responses."""
 
     model_config = ConfigDict(frozen=True)
 
 
-# --- taken ------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------
 
 
 def _hide_defaults(schema: dict[str, Any]) -> None:
@@ -62,35 +62,35 @@ def _hide_defaults(schema: dict[str, Any]) -> None:
 
 
 class Change(RequestModel):
-    """What is to change: what was sent, which `model_fields_set` tells, and nothing else (D-149).
+    """Base of changes: only the fields that were sent (`model_fields_set`) are changed (D-149).
 
-    The document tells no defaults: a program that is made of it would send them, and `slots: null` is a
-    license without a limit.
+    The OpenAPI document has no defaults for them: generated clients would send them, and `slots: null` means
+    no limit.
     """
 
     model_config = ConfigDict(json_schema_extra=_hide_defaults)
 
 
 class Nothing(RequestModel):
-    """No field is taken."""
+    """No fields."""
 
 
 class Paging(RequestModel):
-    """Which page of a list."""
+    """A page of a list."""
 
-    cursor: Annotated[str | None, Field(description="`next` of the page before.")] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="How many at most.")] = 50
+    cursor: Annotated[str | None, Field(description="`next` of the previous page.")] = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Items a page, at most.")] = 50
 
 
 class LicenseQuery(Paging):
-    """Which licenses; what is given must all hold."""
+    """Filters of licenses; all that are given must match."""
 
     q: Annotated[
         str | None,
         Field(
             max_length=200,
-            description="Beginnings of words of the e-mail and the note, or of a domain; or a license's id. "
-            "Whole keys go to `lookup`: addresses are logged on their way.",
+            description="Beginnings of words of the email and the note, or of a domain; or a license's id. "
+            "Whole keys go to `lookup`, because proxies log addresses.",
         ),
     ] = None
     product: Annotated[str | None, Field(description="A slug.")] = None
@@ -101,7 +101,7 @@ class LicenseQuery(Paging):
 
 
 class AuditQuery(Paging):
-    """Which lines of the audit log; what is given must all hold."""
+    """Filters of the audit log; all that are given must match."""
 
     object_kind: Annotated[str | None, Field(description="With `object_id`.")] = None
     object_id: Annotated[str | None, Field(description="With `object_kind`.")] = None
@@ -112,7 +112,7 @@ class AuditQuery(Paging):
 
 
 class NewProduct(RequestModel):
-    """A product to be added."""
+    """A new product."""
 
     slug: str
     name: str
@@ -121,7 +121,7 @@ class NewProduct(RequestModel):
 
 
 class ProductChange(Change):
-    """What is to change; what is left out stays."""
+    """Changes of a product; a field that is left out stays as it is."""
 
     name: str = ""
     environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
@@ -129,7 +129,7 @@ class ProductChange(Change):
 
 
 class NewLicense(RequestModel):
-    """A license to be issued; `slots: null` is without a limit."""
+    """A new license; `slots: null` means no limit."""
 
     product: Annotated[str, Field(description="A slug.")]
     slots: _Slots | None = 1
@@ -143,7 +143,7 @@ class NewLicense(RequestModel):
 
 
 class LicenseChange(Change):
-    """What is to change; what is left out stays, and null takes a date, an e-mail or a note away."""
+    """Changes of a license; a field that is left out stays, and null removes a date, an email or a note."""
 
     slots: _Slots | None = None
     expires_on: Day | None = None
@@ -161,28 +161,28 @@ class LicenseKey(RequestModel):
 
 
 class Reason(RequestModel):
-    """Why, for the vendor's own records."""
+    """A reason, for the vendor's own records."""
 
     reason: str | None = None
 
 
 class EnvironmentRequest(RequestModel):
-    """A domain or an address that is activated."""
+    """An activated domain or IP address."""
 
     environment: str
 
 
 class InstantRequest(RequestModel):
-    """When; now, unless given."""
+    """An instant; now by default."""
 
     at: Instant | None = None
 
 
-# --- given ------------------------------------------------------------------------------------
+# --- responses --------------------------------------------------------------------------------
 
 
 class Page(ResponseModel, Generic[Item]):
-    """A page of a list; the next one begins at `next`, null at the end."""
+    """A page of a list; `next` is the cursor of the next page, null at the end."""
 
     items: list[Item]
     next: str | None
@@ -235,7 +235,7 @@ class License(ResponseModel):
 
 
 class IssuedLicense(License):
-    """A license that was issued just now, with its key."""
+    """A newly issued license, with its key."""
 
     license_key: str
 
@@ -247,7 +247,7 @@ class RevealedKey(ResponseModel):
 
 
 class Activation(ResponseModel):
-    """A slot that is taken."""
+    """An activation, which takes a slot."""
 
     domain: str
     ip: str
@@ -256,21 +256,21 @@ class Activation(ResponseModel):
 
 
 class FreedSlots(ResponseModel):
-    """How many slots were freed."""
+    """The number of freed slots."""
 
     freed: int
 
 
 class Subscription(ResponseModel):
-    """What licenses hang on."""
+    """A subscription of licenses."""
 
     id: str
     licenses: int
-    ended_at: Annotated[datetime | None, Field(description="May lie ahead.")]
+    ended_at: Annotated[datetime | None, Field(description="May be in the future.")]
 
 
 class AuditLine(ResponseModel):
-    """Who changed what."""
+    """An entry of the audit log."""
 
     id: int
     at: datetime

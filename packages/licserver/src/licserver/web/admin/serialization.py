@@ -1,4 +1,4 @@
-"""The vendor's records, as the admin API shows them."""
+"""Records as response models of the admin API."""
 
 from licserver.database.repositories.audit import Entry
 from licserver.database.repositories.licenses import Activation, IssuedLicense
@@ -11,7 +11,7 @@ from licserver.web.admin import schemas
 
 
 def product(one: Product) -> schemas.Product:
-    """Show a product."""
+    """Serialize a product."""
     return schemas.Product(
         slug=one.slug,
         name=one.name,
@@ -22,7 +22,7 @@ def product(one: Product) -> schemas.Product:
 
 
 def release(one: Release) -> schemas.Release:
-    """Show a release."""
+    """Serialize a release."""
     return schemas.Release(
         version=one.version,
         published_at=one.published_at,
@@ -36,7 +36,7 @@ def release(one: Release) -> schemas.Release:
 
 
 def license_(one: IssuedLicense, services: Services) -> schemas.License:
-    """Show a license; its key is masked, and one that was altered spoils no list."""
+    """Serialize a license with its key masked; an unreadable key does not fail a whole list."""
     try:
         masked = mask_key(services.licenses.decrypt_key(one))
     except VaultError:
@@ -64,7 +64,7 @@ def license_(one: IssuedLicense, services: Services) -> schemas.License:
 
 
 def activation(one: Activation) -> schemas.Activation:
-    """Show an activation."""
+    """Serialize an activation."""
     return schemas.Activation(
         domain=one.environment.domain,
         ip=one.environment.ip,
@@ -74,12 +74,12 @@ def activation(one: Activation) -> schemas.Activation:
 
 
 def subscription(one: Subscription) -> schemas.Subscription:
-    """Show a subscription."""
+    """Serialize a subscription."""
     return schemas.Subscription(id=one.id, licenses=one.licenses, ended_at=one.ended_at)
 
 
 def line(one: Entry) -> schemas.AuditLine:
-    """Show a line of the audit log."""
+    """Serialize an entry of the audit log."""
     return schemas.AuditLine(
         id=one.id,
         at=one.at,

@@ -1,7 +1,6 @@
-"""The vendor's side in a browser: pages made by the server, which work without JavaScript.
+"""The console: the vendor's side in a browser, as pages rendered by the server that work without JavaScript.
 
-`app` puts it together and is all that others import. A page (`pages/`) is a function of a `PageContext`;
-it calls `services` and holds no rule. It runs on a thread, as everything here that waits for the database.
+`app` has the routes. A page (`pages/`) is a function of a `PageContext` that calls services, on a thread.
 """
 
 from licserver.web.console.app import create_console

@@ -18,7 +18,7 @@ from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
 from licserver.web.console.idempotency import once
 from licserver.web.console.login import Login
-from licserver.web.console.pages import account, audit, changes, licenses, overview, products, releases
+from licserver.web.console.pages import account, audit, licenses, overview, products, releases
 from licserver.web.console.responses import ASSET, redirect
 from licserver.web.console.second_factor import SecondFactor
 from licserver.web.console.templating import Asset, Templates, load_assets
@@ -41,8 +41,8 @@ ROUTES: Final[Mapping[str, Route]] = {
     "/account": Route(account.show),
     "/licenses": Route(licenses.search, {"find": licenses.find}),
     "/licenses.csv": Route(licenses.export),
-    "/licenses/issue": Route(licenses.ask_terms, {"new": once(licenses.issue)}),
-    "/licenses/{id}": Route(licenses.show, changes.ALL),
+    "/licenses/issue": Route(licenses.new, {"new": once(licenses.issue)}),
+    "/licenses/{id}": Route(licenses.show, licenses.ACTIONS),
     "/licenses/{id}/activations.csv": Route(licenses.export_activations),
     "/products": Route(products.show_all, {"add": once(products.add)}),
     "/products.csv": Route(products.export),

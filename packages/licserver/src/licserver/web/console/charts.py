@@ -1,7 +1,7 @@
-"""Plots as SVG, made here and read without a script. Pure.
+"""Bar charts as SVG. Pure.
 
-The SVG holds shapes only, which stretch to whatever width there is; words stand around it as HTML, so that
-they stay legible on a phone. Colours are classes of the style sheet: the same plot does for light and dark.
+The SVG has shapes only, which stretch to any width; text is HTML around it, so that it stays legible on a
+phone. Colours are classes of the style sheet, for light and dark.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,7 @@ _TWO_DIGITS: Final = 10
 
 
 class Series(NamedTuple):
-    """What one colour stands for.
-
-    Args:
-        label: In words.
-        style: Its class in the style sheet, without ``s-``.
-        values: One for each day, from 0.
-    """
+    """One colour of a chart: label, class of the style sheet (without ``s-``), a value for each day."""
 
     label: str
     style: str
@@ -31,18 +25,12 @@ class Series(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All days together."""
+        """The sum of all days."""
         return sum(self.values)
 
 
 class Plot(NamedTuple):
-    """Numbers by day, ready to be drawn and to be written as a table.
-
-    Args:
-        title: What is counted.
-        days: In their order.
-        series: Stacked from the bottom.
-    """
+    """Numbers by day as a chart and as a table; series are stacked from the bottom."""
 
     title: str
     days: Sequence[date]
@@ -50,17 +38,17 @@ class Plot(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Everything together."""
+        """The sum of all series."""
         return sum(one.total for one in self.series)
 
     @property
     def top(self) -> int:
-        """Where the scale ends."""
+        """The end of the scale."""
         return round_up(max((sum(column) for column in self._columns), default=0))
 
     @property
     def rows(self) -> list[tuple[date, tuple[int, ...]]]:
-        """The same as a table, the latest day first, without days on which nothing was."""
+        """The table's rows, the latest day first, without days of zeros."""
         rows = zip(self.days, self._columns, strict=True)
         return [(day, column) for day, column in rows if any(column)][::-1]
 
@@ -70,7 +58,7 @@ class Plot(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """The shapes; hidden from screen readers, who have the table."""
+        """The shapes; hidden from screen readers, which read the table."""
         scale = _HEIGHT / (self.top or 1)
         width = max(1, len(self.days)) * _STEP
         shapes = [
@@ -85,11 +73,11 @@ class Plot(NamedTuple):
                     height = value * scale
                     floor -= height
                     bars.append(_bar(at * _STEP + 1, floor, height, one.style))
-            told = ", ".join(
+            text = ", ".join(
                 f"{one.label} {value:,}" for one, value in zip(self.series, column, strict=True) if value
             )
-            title = escape(f"{day:%a %d %b}: {told or 'nothing'}")
-            # The whole column answers the pointer, so that small values can be found too.
+            title = escape(f"{day:%a %d %b}: {text or 'nothing'}")
+            # The whole column shows the title, so that small values can be found too.
             hover = f'<rect class="hover" x="{at * _STEP}" y="0" width="{_STEP}" height="{_HEIGHT}"/>'
             shapes.append(f"<g><title>{title}</title>{''.join(bars)}{hover}</g>")
         return Markup(  # noqa: S704 - numbers, our own class names, and text that was escaped above
@@ -100,12 +88,7 @@ class Plot(NamedTuple):
 
 
 def share_bar(share: float, style: str = "one") -> Markup:
-    """Draw one share of a whole as a bar, for a cell of a table.
-
-    Args:
-        share: From 0 to 1.
-        style: Its class in the style sheet, without ``s-``.
-    """
+    """Draw a share from 0 to 1 as a bar, for a cell of a table."""
     width = round(max(0.0, min(1.0, share)) * 100, 1)
     return Markup(  # noqa: S704 - a number and our own class name
         '<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
@@ -115,7 +98,7 @@ def share_bar(share: float, style: str = "one") -> Markup:
 
 
 def round_up(value: int) -> int:
-    """The next number that a scale may end at, which people read at a glance; 0 stays."""
+    """Round up to the next number that is easy to read at the end of a scale."""
     if value <= 0:
         return 0
     unit = int(10 ** max(0, len(str(value)) - 2))

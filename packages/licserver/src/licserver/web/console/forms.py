@@ -8,20 +8,20 @@ from urllib.parse import parse_qsl
 from licserver.errors import WrongUse
 
 MAX_FORM: Final = 1 << 16
-"""Bytes: a note of the greatest length, written in percent signs, and room beside it."""
+"""Bytes: enough for a note of the greatest length, percent-encoded."""
 
 _MAX_FIELDS: Final = 50
 
 
 class FormError(Exception):
-    """What was posted cannot be read; the message is for the user."""
+    """A form cannot be parsed; the message is for the user."""
 
 
 def parse_form(body: bytes) -> dict[str, str]:
-    """Read an urlencoded form; of a name that comes twice, the last.
+    """Parse an urlencoded form; of a name that is given twice, the last counts.
 
     Raises:
-        FormError: when it cannot be read.
+        FormError: when it cannot be parsed.
     """
     try:
         fields = parse_qsl(
@@ -29,21 +29,21 @@ def parse_form(body: bytes) -> dict[str, str]:
         )
     except ValueError:  # UnicodeDecodeError is one
         raise FormError("this form cannot be read") from None
-    return {name: value.replace("\r\n", "\n") for name, value in fields}  # browsers send two characters
+    return {name: value.replace("\r\n", "\n") for name, value in fields}  # browsers send both characters
 
 
 def is_touched(form: Mapping[str, str], name: str) -> bool:
-    """Tell whether a field was sent with something else than what it had held, which ``was-…`` tells."""
-    typed, was = (_in_one_form(form.get(one)) for one in (name, f"was-{name}"))
+    """Return whether a field was sent with another value than the page had shown, which is in ``was-…``."""
+    typed, was = (_normalize(form.get(one)) for one in (name, f"was-{name}"))
     return typed is not None and typed != was
 
 
-def _in_one_form(text: str | None) -> str | None:
+def _normalize(text: str | None) -> str | None:
     return None if text is None else text.strip().replace("\r\n", "\n")
 
 
-def read_slots(text: str) -> int | None:
-    """Read a number of slots; None is unlimited (D-07).
+def parse_slots(text: str) -> int | None:
+    """Parse a number of slots; None is unlimited (D-07).
 
     Raises:
         WrongUse: when it is neither.
@@ -51,12 +51,12 @@ def read_slots(text: str) -> int | None:
     if text.casefold() in {"unlimited", "∞"}:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
-        raise WrongUse("slots are a whole number from 0, or “unlimited”")
+        raise WrongUse("slots must be a whole number from 0, or “unlimited”")
     return int(text)
 
 
-def read_day(text: str) -> date | None:
-    """Read a date field; an empty one is none.
+def parse_day(text: str) -> date | None:
+    """Parse a date; an empty one is None.
 
     Raises:
         WrongUse: when it is no date.
@@ -64,4 +64,4 @@ def read_day(text: str) -> date | None:
     try:
         return date.fromisoformat(text) if text else None
     except ValueError:
-        raise WrongUse(f"{text!r} is no date; write it like 2027-01-31") from None
+        raise WrongUse(f"{text!r} is not a date; write it like 2027-01-31") from None

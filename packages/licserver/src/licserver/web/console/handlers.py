@@ -210,8 +210,8 @@ class Console:
     async def _show_again(self, request: web.Request, show: Show, again: PageContext) -> web.StreamResponse:
         try:
             made = await self.run(show, again)
-        except WrongUse as gone:
-            raise ApiError(404, to_sentence(gone)) from None
+        except WrongUse as wrong:  # the page does not exist any more
+            raise ApiError(404, to_sentence(wrong)) from None
         return await self.respond(request, again, made)
 
     async def _show_earlier(
@@ -265,14 +265,13 @@ class Console:
         done = messages.DONE.get(context.query.get("done", "")) if context.problem is None else None
         return self._templates.render(
             reply.template,
-            who=context.who,
-            csrf=sessions.csrf_token(context.who.token),
+            user=context.user,
+            csrf=sessions.csrf_token(context.user.token),
             once=context.once or draw_id(),
-            visit=context,
             now=context.now,
             done=done,
             problem=context.problem,
-            **reply.context,
+            **reply.values,
         )
 
     async def respond(
@@ -281,8 +280,8 @@ class Console:
         """Send what a page function returned; with `status` if there was a problem."""
         match made:
             case Csv():
-                log_export = functools.partial(_log_export, context, made)
-                return await send_csv(request, made, self.threads, log_export)
+                audit_export = functools.partial(_audit_export, context, made)
+                return await send_csv(request, made, self.threads, audit_export)
             case Redirect():
                 query = "?" + urlencode({"done": made.done}) if made.done else ""
                 return redirect(request, made.to + query)
@@ -304,7 +303,7 @@ class Console:
         content = await self.threads.run(
             self._templates.render,
             template,
-            who=session if session is not None and session.needs is Needs.NOTHING else None,
+            user=session if session is not None and session.needs is Needs.NOTHING else None,
             csrf="" if session is None else sessions.csrf_token(session.token),
             problem=problem,
             done=done,
@@ -334,10 +333,10 @@ def _call_with_file(take: Take, file: File, context: PageContext) -> Reply:
     return take(context, file)
 
 
-def _log_export(context: PageContext, csv: Csv) -> None:
-    """Log who takes a list; of the search only the fields, as what was typed may name a customer."""
+def _audit_export(context: PageContext, csv: Csv) -> None:
+    """Audit the export of a list; of its search only the fields' names, as values may name a customer."""
     object_ = ("license", context.parts["id"]) if "id" in context.parts else ("list", csv.name)
-    narrowed = sorted(name for name in context.query if context.asked(name))
+    narrowed = sorted(name for name in context.query if context.from_query(name))
     context.services.audit.record("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
 
 

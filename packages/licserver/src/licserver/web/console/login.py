@@ -76,7 +76,7 @@ class Login:
         if session is None:
             await self.report_failure(request, SIGN_IN_FAILED, name)
             return await self._sign_in_page(request, 401, goal, "This name and password do not match.", name)
-        await self._end_session(request)  # of whoever had signed in here before
+        await self._end_session(request)  # of the user who was signed in before
         # Not known yet whether the user must enrol: the next page finds out.
         headers = {"Set-Cookie": self.cookie(request, session.token)}
         return redirect(request, _next_page(session.needs, goal), **headers)

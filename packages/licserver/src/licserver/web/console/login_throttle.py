@@ -26,7 +26,7 @@ class LoginThrottle:
     """Runs what verifies passwords and codes.
 
     Two threads hash: one for users at addresses from which they have signed in before, one for everybody
-    else, who never make the former wait. However many attempts there are, they hold 64 MiB a thread.
+    else, so that guesses from elsewhere never delay the former. Each thread needs 64 MiB.
 
     Args:
         services: Counts attempts.
@@ -49,7 +49,7 @@ class LoginThrottle:
             compare: Takes whether the user has signed in from this address lately.
 
         Raises:
-            TooManyAttemptsError: before anything was compared, so that the response tells nothing.
+            TooManyAttemptsError: before anything was compared, so that the response reveals nothing.
         """
         is_known = await self._threads.run(self._services.logins.is_known_address, address, name)
 

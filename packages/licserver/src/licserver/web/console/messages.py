@@ -1,52 +1,55 @@
-"""What the console says of things, in words. Pure."""
+"""Texts of the console: messages after an action, numbers, times, the status of a license. Pure."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
+from licserver.database.repositories.licenses import IssuedLicense
+from licserver.domain.decisions import is_support_over, state_of
+from licserver.domain.records import LicenseState, Product
 from licserver.services.phrases import plural
 
 DONE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "freed": "The slot is free: the customer can activate another machine right away.",
-        "revoked": "The license is revoked. Verify and update check are refused, and links are dead.",
+        "freed": "The slot is free. The customer can activate another machine now.",
+        "revoked": "The license is revoked. Verify and update checks are refused, and links do not work.",
         "reinstated": "The license is reinstated.",
-        "changed": "The license is changed. The very next request sees it.",
-        "allowed": "The entry is on the allow-list; it takes no slot.",
+        "changed": "The license is changed, effective immediately.",
+        "allowed": "The entry is on the allow-list. It takes no slot.",
         "disallowed": "The entry is off the allow-list.",
         "issued": "The license is issued.",
-        "product": "The product is there. Upload its first version next.",
-        "renamed": "The product is renamed. Licenses keep the name that they were issued with.",
-        "rules": "The product is changed. It counts for all its licenses, from the very next request on.",
+        "product": "The product is added. Upload its first version next.",
+        "renamed": "The product is renamed. Licenses keep the name under which they were issued.",
+        "rules": "The product is changed, effective immediately for all its licenses.",
         "published": "The version is published.",
-        "withdrawn": "The version is withdrawn: it is offered no more, and links to its file are dead.",
-        "once": "This form was sent before and done once: see below. For another one, open the form anew.",
+        "withdrawn": "The version is withdrawn. It is no longer offered, and links to it do not work.",
+        "once": "This form was sent before and done once; see below. To repeat it, open the form again.",
         "password": "Your password is changed, and you are signed out everywhere else.",
         "second-factor-off": "Your second factor is removed, and you are signed out everywhere else.",
         "signed-out": "You are signed out.",
     }
 )
-"""What a page says after something was done; the address carries the name, never the words."""
+"""Messages after an action; the address has the name, never the text."""
 
 
 def number(value: int) -> str:
-    """Write a number so that a million can be told from ten."""
+    """Format a number with thousands separated."""
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def file_size(count: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes."""
     size = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":  # noqa: PLR2004 - as units go
+        if size < 1000 or unit == "GB":  # noqa: PLR2004 - the next unit
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     raise AssertionError
 
 
 def ago(instant: datetime, now: datetime) -> str:
-    """Say how long ago something was; roughly, as people do."""
+    """Format how long ago an instant was, rounded."""
     seconds = (now - instant).total_seconds()
     if seconds < 90:  # noqa: PLR2004 - the ends of the ranges
         return "just now"
@@ -61,3 +64,87 @@ def ago(instant: datetime, now: datetime) -> str:
         if count < limit:
             return f"{count} {plural(count, unit)} ago"
     raise AssertionError
+
+
+class StatusLabel(NamedTuple):
+    """A license's status.
+
+    Args:
+        label: One or two words.
+        style: A class of the style sheet.
+        short: Shown beside the label in a list; may be empty.
+        sentence: The whole status.
+    """
+
+    label: str
+    style: str
+    short: str
+    sentence: str
+
+
+def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
+    """Describe the status of a license at `now`, and what its holder sees."""
+    match state_of(license_, now):
+        case LicenseState.REVOKED:
+            since = _on(license_.revoked_at)
+            reason = f" Reason: {license_.revoked_reason.rstrip(' .')}." if license_.revoked_reason else ""
+            effect = "Verify and update checks are refused, and download links no longer work."
+            return StatusLabel(
+                "revoked", "bad", since, f"Revoked{' ' + since if since else ''}.{reason} {effect}"
+            )
+        case LicenseState.EXPIRED:
+            return _expired(license_, now)
+        case LicenseState.ACTIVE:
+            return _active(license_, now)
+
+
+def _expired(license_: IssuedLicense, now: datetime) -> StatusLabel:
+    ended = license_.subscription_ended_at
+    if ended is not None and now >= ended:
+        return StatusLabel(
+            "expired", "bad", "subscription ended", f"Expired. Its subscription ended {_on(ended)}."
+        )
+    last = license_.expires_on
+    return StatusLabel("expired", "bad", _on(last), f"Expired. Its last day was {_written(last)}.")
+
+
+def _active(license_: IssuedLicense, now: datetime) -> StatusLabel:
+    until = _until(license_, now)
+    total, used = license_.slots, license_.slots_used
+    if total is not None and used >= total:
+        reason = "“Max activations exceeded or unrecognized environment.”"
+        full = f"All slots are taken; a new machine is refused: {reason}"
+        return StatusLabel("slots full", "warn", until, f"Valid {until}. {full}")
+    left = "any number of further machines" if total is None else _count(total - used, "further machine")
+    return StatusLabel("active", "good", until, f"Valid {until}. Slots are left for {left}.")
+
+
+def _until(license_: IssuedLicense, now: datetime) -> str:
+    if license_.lifetime:
+        return "for a lifetime"
+    if license_.expires_on is not None:
+        left = (license_.expires_on - now.date()).days
+        soon = "" if left > 60 else ", today" if left == 0 else f", {_count(left, 'day')} left"  # noqa: PLR2004 - two months
+        return f"until {_written(license_.expires_on)}{soon}"
+    return "without an expiry date"
+
+
+def describe_updates(license_: IssuedLicense, product: Product, now: datetime) -> str:
+    """Describe whether the holder gets updates (spec 4.2, D-25)."""
+    if state_of(license_, now) is not LicenseState.ACTIVE:
+        return "no: the license is not valid"
+    if is_support_over(product, license_, now):
+        return f"offered without a file: support ended {_on(license_.support_until)}"
+    return "yes" if product.latest else "yes, but no version is published"
+
+
+def _written(day: date | None) -> str:
+    return "" if day is None else f"{day.day} {day:%B %Y}"
+
+
+def _on(when: date | None) -> str:
+    return "" if when is None else f"on {_written(when)}"
+
+
+def _count(value: int, what: str) -> str:
+    return f"{number(value)} {plural(value, what)}"

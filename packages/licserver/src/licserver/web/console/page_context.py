@@ -1,4 +1,4 @@
-"""What a page is told, and what it may answer."""
+"""The argument of a page function, and what it may return."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,21 +14,20 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class PageContext(NamedTuple):
-    """One request of somebody who is signed in.
+    """A request of a user who is signed in.
 
     Args:
-        services: What can be done; on behalf of `who`.
-        who: The user.
+        services: Acting as `user`.
         now: The instant of the request.
-        parts: The parts of the path that a route names.
-        query: As sent; of a name that comes twice, the last.
+        parts: The variable parts of the path, by name.
+        query: Of a name that is given twice, the last.
         form: The same; empty unless something was posted.
-        problem: Why what was posted could not be done; the page is shown again with it.
-        once: The id that its form has (`console.once`); None for a new one.
+        problem: Why the form could not be carried out; the page is shown again with it.
+        once: The id of its form (`idempotency`); None for a new one.
     """
 
     services: Services
-    who: SignedIn
+    user: SignedIn
     now: datetime
     parts: Mapping[str, str] = _NOTHING
     query: Mapping[str, str] = _NOTHING
@@ -36,23 +35,17 @@ class PageContext(NamedTuple):
     problem: str | None = None
     once: str | None = None
 
-    def asked(self, name: str) -> str:
-        """One value of the query, without blanks around it; empty when it is not there."""
+    def from_query(self, name: str) -> str:
+        """Return a value of the query, stripped; empty if it is missing."""
         return self.query.get(name, "").strip()
 
-    def given(self, name: str) -> str:
-        """One value of the form, without blanks around it; empty when it is not there."""
+    def from_form(self, name: str) -> str:
+        """Return a value of the form, stripped; empty if it is missing."""
         return self.form.get(name, "").strip()
 
 
 class File(NamedTuple):
-    """A file that was uploaded.
-
-    Args:
-        path: Where it lies for now.
-        name: What the browser calls it, checked.
-        sha256: Its digest.
-    """
+    """An uploaded file: where it is for now, its validated name, its digest."""
 
     path: Path
     name: str
@@ -60,19 +53,14 @@ class File(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A template and what it shows."""
+    """A template and its values."""
 
     template: str
-    context: Mapping[str, Any]
+    values: Mapping[str, Any]
 
 
 class Redirect(NamedTuple):
-    """Something was done; the browser goes on to another page, which says so.
-
-    Args:
-        to: Its path.
-        done: Which of `words.DONE` it says.
-    """
+    """A redirect to the path `to`, whose page shows the message `done` (`messages.DONE`)."""
 
     to: str
     done: str = ""
@@ -82,9 +70,9 @@ class Csv(NamedTuple):
     """A list as a file.
 
     Args:
-        name: Of the file, without its ending.
-        columns: What stands in the first line.
-        pages: The rows, some at a time; asked for as the browser takes them.
+        name: The file's, without its ending.
+        columns: The header.
+        pages: The rows, some at a time; read as the browser takes them.
     """
 
     name: str
@@ -96,7 +84,7 @@ Reply = Page | Redirect | Csv
 
 
 def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:
-    """Read a list to its end, page by page; the first one now, so that a wrong question is told as one."""
+    """Read a list to its end, page by page; the first one now, so that a wrong query fails early."""
     first = read(None)
 
     def rest() -> Iterator[Sequence[Any]]:

@@ -66,17 +66,17 @@ def redirect(request: web.Request, path: str, **headers: str) -> web.StreamRespo
 
 
 async def send_csv(
-    request: web.Request, csv: Csv, threads: WorkerThreads, log_export: Callable[[], None]
+    request: web.Request, csv: Csv, threads: WorkerThreads, audit_export: Callable[[], None]
 ) -> web.StreamResponse:
     """Send a list as CSV, some rows at a time.
 
     The first rows are read before the response begins, so that a failure can still be an error page.
-    `log_export` is called before any row is sent; if it fails, none is.
+    `audit_export` is called before any row is sent; if it fails, none is.
     """
     pages = iter(csv.pages)
     content = await threads.run(_next, pages)
     if request.method != "HEAD":
-        await threads.run(log_export)
+        await threads.run(audit_export)
     response = web.StreamResponse(
         headers={
             **SECURITY,

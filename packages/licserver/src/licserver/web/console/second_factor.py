@@ -142,7 +142,9 @@ class SecondFactor:
     async def _render(
         self, template: str, status: int, session: SignedIn, problem: str | None = None, **context: Any
     ) -> web.Response:
-        return await self._console.render(template, status, session, problem, user=session.name, **context)
+        return await self._console.render(
+            template, status, session, problem, user_name=session.name, **context
+        )
 
 
 def _in_groups(secret: str) -> str:
@@ -151,7 +153,7 @@ def _in_groups(secret: str) -> str:
 
 def _draw_code(uri: str) -> Markup:
     """Draw a QR code as SVG without styles, which the content security policy forbids."""
-    import segno  # noqa: PLC0415 - for one page that is seldom asked for
+    import segno  # noqa: PLC0415 - for one rare page
 
     code = segno.make(uri, error="m", micro=False)
     options = {"scale": 4, "border": 4, "dark": "#000", "light": "#fff", "svgclass": "qr", "lineclass": None}

@@ -1,4 +1,4 @@
-"""Who is signed in, as cookies and forms tell it: names, tokens, and whose form it was. Pure (D-96)."""
+"""Session cookies, CSRF tokens and origins of forms. Pure (D-96)."""
 
 import base64
 import hashlib
@@ -9,9 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 SECURE_COOKIE: Final = "__Host-licserver"
-"""Over https, and whenever `LICSERVER_BASE_URL` is https; the prefix binds it to this very host."""
+"""Over https, and whenever `LICSERVER_BASE_URL` is https; the prefix binds it to this host."""
 PLAIN_COOKIE: Final = "licserver"
-"""Over http, where nothing is said of https."""
+"""Over plain http."""
 
 CSRF_FIELD: Final = "csrf"
 HOME: Final = "/console"
@@ -21,60 +21,45 @@ _OWN_PATH: Final = re.compile(r"/console(/[A-Za-z0-9._~/%-]*)?(\?[A-Za-z0-9._~/%
 
 
 def read_token(cookies: Mapping[str, str], *, is_https: bool = False) -> str | None:
-    """Find the session's token among the cookies; return None if there is nothing that can be one.
+    """Return the session's token from the cookies, or None.
 
-    Args:
-        cookies: As sent.
-        is_https: Whether `LICSERVER_BASE_URL` is https. Then the plain cookie is not ours: a neighbour below
-            the same domain, or somebody on the way of an http request, may have planted it.
+    With an https base URL (`is_https`) the plain cookie is ignored: another host of the same domain, or
+    somebody between client and server, may have planted it.
     """
     token = cookies.get(SECURE_COOKIE) or (None if is_https else cookies.get(PLAIN_COOKIE))
     return token if token is not None and _TOKEN.fullmatch(token) else None
 
 
 def write_cookie(token: str, *, is_https: bool, seconds: int) -> str:
-    """Write the ``Set-Cookie`` of a session.
+    """Format the ``Set-Cookie`` of a session; an empty token removes the cookie.
 
-    Lax, so that a link in a support ticket leads to its page; what changes anything has the form's token.
-
-    Args:
-        token: The session's; empty to take the cookie back.
-        is_https: Whether the console is used by https.
-        seconds: For which it is good.
+    Lax, so that a link in a support ticket opens its page; forms have a CSRF token besides.
     """
     name, more = (SECURE_COOKIE, "Path=/; Secure") if is_https else (PLAIN_COOKIE, f"Path={HOME}")
     return f"{name}={token}; {more}; Max-Age={seconds}; HttpOnly; SameSite=Lax"
 
 
 def csrf_token(session_token: str) -> str:
-    """Make the token that a session's forms carry.
-
-    It follows from the session's own, which only the cookie has: nothing more is kept, and it
-    is worth nothing with another session.
-    """
+    """Derive the CSRF token of a session's forms from the session's own, which only the cookie has."""
     digest = hmac.digest(session_token.encode(), b"licserver console form", hashlib.sha256)
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def is_own_form(session_token: str, sent: str) -> bool:
-    """Tell whether a form came from a page of this session."""
+    """Return whether a form came from a page of this session."""
     return hmac.compare_digest(csrf_token(session_token).encode(), sent.encode())
 
 
 def has_form_token(sent: str) -> bool:
-    """Tell whether a form came with what could be a session's token, perhaps of one that has ended."""
+    """Return whether a form has the token of some session, perhaps of one that has ended."""
     return _TOKEN.fullmatch(sent) is not None
 
 
 def is_from_here(headers: Mapping[str, str], host: str) -> bool:
-    """Tell whether a form was sent by a page of ours, as the browser itself says.
+    """Return whether a page of ours sent a form, by the headers that browsers set themselves.
 
-    Guards sign-in, where there is no session yet, and stands in front of the token elsewhere. Who sends
-    neither header is no browser, and so nobody that could be tricked.
-
-    Args:
-        headers: Of the request.
-        host: Its ``Host``.
+    Protects the sign-in, where there is no session yet, and is checked before the token elsewhere. A client
+    without either header is no browser, and cannot be tricked into sending a form.
     """
     site = headers.get("Sec-Fetch-Site")
     if site is not None:
@@ -84,9 +69,9 @@ def is_from_here(headers: Mapping[str, str], host: str) -> bool:
 
 
 def loses_cookies(headers: Mapping[str, str], base_url: str | None) -> bool:
-    """Return whether the browser will not keep our cookie: it is `Secure`, and the page came by plain http.
+    """Return whether the browser will drop our `Secure` cookie, because the page came by plain http.
 
-    Browsers make an exception for this very machine, where a tunnel ends.
+    Browsers make an exception for localhost, where a tunnel ends.
     """
     origin = urlsplit(headers.get("Origin", ""))
     host = (origin.hostname or "").rstrip(".")
@@ -100,5 +85,5 @@ def is_https_url(url: str | None) -> bool:
 
 
 def own_path(path: str) -> str:
-    """Where to go after signing in: a page of the console, and never another site's."""
+    """Return a path of the console to go to after the sign-in, never another site's."""
     return path if _OWN_PATH.fullmatch(path) and "//" not in path else HOME

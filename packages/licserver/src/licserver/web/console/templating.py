@@ -25,7 +25,7 @@ PREFIX: Final = "/console/assets/"
 
 
 class Asset(NamedTuple):
-    """One file, with where it is and what it is."""
+    """A style sheet, script or image."""
 
     path: str
     content_type: str
@@ -45,18 +45,14 @@ def load_assets() -> Mapping[str, Asset]:
 
 
 class Templates:
-    """Renders pages; used by several threads at once.
-
-    Args:
-        assets: From `load_assets`.
-    """
+    """Renders pages; used by several threads at once."""
 
     def __init__(self, assets: Mapping[str, Asset]) -> None:
         self._assets = assets
 
     @cached_property
     def _templates(self) -> "Environment":
-        """Made when the first page is asked for: most processes are never asked."""
+        """Loaded with the first page: most processes never render one."""
         from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
         templates = Environment(
@@ -74,7 +70,7 @@ class Templates:
             asset={name: asset.path for name, asset in self._assets.items()},
             share_bar=share_bar,
             version=__version__,
-            words=messages,
+            messages=messages,
         )
         return templates
 

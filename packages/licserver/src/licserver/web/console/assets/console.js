@@ -1,7 +1,7 @@
-// All that the console does by itself in a browser; everything works without it.
+// Live search, upload progress and focus; everything else works without JavaScript.
 "use strict";
 
-// How far an upload is. htmx tells; the form has a place for it.
+// Show the progress of an upload.
 document.addEventListener("htmx:xhr:progress", (event) => {
   const form = event.target.closest("form[data-upload]");
   if (!form || !event.detail.lengthComputable) return;
@@ -14,7 +14,7 @@ document.addEventListener("htmx:xhr:progress", (event) => {
   if (place.textContent !== text) place.textContent = text;
 });
 
-// A license key is no part of an address: a whole one is sent with the form, the beginning of one is waited for.
+// A license key must not be in an address: submit a whole one as a form, and ignore the beginning of one.
 document.addEventListener("htmx:configRequest", (event) => {
   const form = event.target.closest("form#search");
   const typed = form?.querySelector("#q").value.trim() ?? "";
@@ -23,15 +23,15 @@ document.addEventListener("htmx:configRequest", (event) => {
   if (/^cp(-[a-z0-9]{6}){5}$/i.test(typed)) form.submit();
 });
 
-// What went wrong on the way is said where it was begun.
+// Show a failed upload at its form.
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, (event) => {
     const place = event.target.querySelector?.(".progress-text");
-    if (place) place.textContent = "The connection broke off. Try again; if that fails, sign in in another window first.";
+    if (place) place.textContent = "The connection was lost. Try again; if that fails, sign in in another window first.";
   });
 }
 
-// After a swap the focus would be lost: a problem is where to read on.
+// Keep the focus after a swap: at the message, if there is one.
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.target.id === "main") (event.target.querySelector("[role=alert]") ? event.target : document.body).focus();
 });

@@ -3,6 +3,6 @@
 from licserver.web.console.page_context import Page, PageContext
 
 
-def show(visit: PageContext) -> Page:
+def show(context: PageContext) -> Page:
     """Show the form for another password, and whether there is a second factor."""
-    return Page("account.html", {"left": visit.services.second_factors.count_recovery_codes(visit.who)})
+    return Page("account.html", {"left": context.services.second_factors.count_recovery_codes(context.user)})

@@ -1,4 +1,4 @@
-"""The audit log: who did what."""
+"""The audit log."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,22 +17,22 @@ _SHOWN: Final = 50
 ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "license.issue": "Issued",
-        "license.reveal": "Saw the key",
+        "license.reveal": "Revealed the key",
         "license.change": "Changed the terms",
         "license.revoke": "Revoked",
         "license.reinstate": "Reinstated",
         "license.deactivate": "Freed a slot",
         "license.import": "Imported licenses",
         "license.export": "Exported licenses",
-        "license.sweep": "Swept unused activations",
+        "license.sweep": "Deleted unused activations",
         "product.add": "Added the product",
         "product.change": "Changed the product",
         "release.publish": "Published",
         "release.renew": "Renewed the signature",
         "release.withdraw": "Withdrew",
         "subscription.end": "Ended the subscription",
-        "subscription.resume": "Let the subscription go on",
-        "token.create": "Made the API token",
+        "subscription.resume": "Resumed the subscription",
+        "token.create": "Created the API token",
         "token.revoke": "Revoked the API token",
         "user.add": "Added the user",
         "user.password": "Changed the password",
@@ -48,15 +48,15 @@ ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "user.second_factor_reset": "Reset the second factor",
         "user.recovery_code": "Used a recovery code",
         "user.sign_out": "Signed out",
-        "list.export": "Took a list as a file",
+        "list.export": "Exported a list",
         "backup.write": "Made a backup",
-        "sweep": "Swept what was old",
-        "secret.rotate": "Renewed the secret of links",
+        "sweep": "Deleted old data",
+        "secret.rotate": "Rotated the secret of links",
         "signing_key.add": "Added the signing key",
         "signing_key.retire": "Retired the signing key",
     }
 )
-"""Actions in words; one that has none is shown by its name."""
+"""Labels of actions; an action without one is shown by its name."""
 
 _KINDS: Final = (
     (ActorKind.USER, "user"),
@@ -66,38 +66,38 @@ _KINDS: Final = (
 )
 
 
-def show(visit: PageContext) -> Page:
-    """Show the log, the latest first."""
-    which = _filter(visit)
-    found = visit.services.audit.list_page(which, visit.asked("after") or None, _SHOWN)
-    asked = {name: value for name in ("actor", "kind", "license") if (value := visit.asked(name))}
+def show(context: PageContext) -> Page:
+    """Show the log, the latest entry first."""
+    which = _filter(context)
+    found = context.services.audit.list_page(which, context.from_query("after") or None, _SHOWN)
+    search = {name: value for name in ("actor", "kind", "license") if (value := context.from_query(name))}
     return Page(
         "audit.html",
         {
-            "entries": [draw_entry(entry) for entry in found.items],
-            "search": {name: visit.asked(name) for name in ("actor", "kind", "license")},
+            "entries": [describe_entry(entry) for entry in found.items],
+            "search": {name: context.from_query(name) for name in ("actor", "kind", "license")},
             "kinds": [(kind.value, label) for kind, label in _KINDS],
             "further": None
             if found.cursor is None
-            else f"/console/audit?{urlencode({**asked, 'after': found.cursor})}",
-            "export": "/console/audit.csv" + (f"?{urlencode(asked)}" if asked else ""),
+            else f"/console/audit?{urlencode({**search, 'after': found.cursor})}",
+            "export": "/console/audit.csv" + (f"?{urlencode(search)}" if search else ""),
         },
     )
 
 
-def export(visit: PageContext) -> Csv:
-    """Give the log as a file."""
-    which = _filter(visit)
+def export(context: PageContext) -> Csv:
+    """Export the log."""
+    which = _filter(context)
 
     def read(cursor: str | None) -> Some[Entry]:
-        return visit.services.audit.list_page(which, cursor, MAX_PAGE)
+        return context.services.audit.list_page(which, cursor, MAX_PAGE)
 
     rows = ([_cells(entry) for entry in some] for some in in_pages(read))
-    return Csv("audit", ("at", "by way of", "who", "action", "kind", "of what", "details"), rows)
+    return Csv("audit", ("at", "via", "who", "action", "kind", "object", "details"), rows)
 
 
-def draw_entry(entry: Entry) -> dict[str, Any]:
-    """Put a line into words."""
+def describe_entry(entry: Entry) -> dict[str, Any]:
+    """Return an entry as the template shows it."""
     return {
         "at": entry.at,
         "actor": entry.actor.name
@@ -136,8 +136,8 @@ def _cells(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _filter(visit: PageContext) -> AuditFilter:
-    name, kind, license_id = (visit.asked(field) for field in ("actor", "kind", "license"))
+def _filter(context: PageContext) -> AuditFilter:
+    name, kind, license_id = (context.from_query(field) for field in ("actor", "kind", "license"))
     return AuditFilter(
         object=("license", license_id) if license_id else None,
         kind=ActorKind(kind) if kind in set(ActorKind) else None,

@@ -1,4 +1,4 @@
-"""What happens: plots from running totals; and, as long as something is missing, what to do next."""
+"""Overview: charts of the last 30 days, and the first steps as long as one is missing."""
 
 import calendar
 from collections import Counter
@@ -24,7 +24,7 @@ _VERDICTS: Final = (
     ("unknown", "six"),
     ("malformed", "two"),
 )
-"""Labels of the totals, from the bottom to the top of a column, with their colours."""
+"""Labels of the statistics from the bottom of a column, with their colours."""
 
 
 class Step(NamedTuple):
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 class Version(NamedTuple):
-    """How much a version is used."""
+    """How often a version checks for updates."""
 
     slug: str
     version: str
@@ -47,31 +47,31 @@ class Version(NamedTuple):
 
 
 class Expiring(NamedTuple):
-    """Licenses whose last day is still to come in this month."""
+    """Licenses that expire in the rest of this month."""
 
     licenses: int
     until: date
     link: str
 
 
-def show(visit: PageContext) -> Page:
-    """Show all of it."""
-    today = visit.now.date()
+def show(context: PageContext) -> Page:
+    """Show the overview."""
+    today = context.now.date()
     days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
-    totals = visit.services.statistics.load_totals(days[0])
+    totals = context.services.statistics.load_totals(days[0])
     return Page(
         "overview.html",
         {
             "plots": plot_totals(totals, days),
             "versions": count_versions(totals, today - timedelta(days=_VERSION_DAYS - 1)),
-            "expiring": _expiring(visit.services, today),
-            "steps": _first_steps(visit.services),
+            "expiring": _expiring(context.services, today),
+            "steps": _first_steps(context.services),
         },
     )
 
 
 def plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
-    """Make the plots of some days. Pure."""
+    """Make the charts of some days. Pure."""
 
     def series(label: str, style: str, is_meant: Callable[[Total], bool]) -> Series:
         count = Counter[date]()
@@ -88,7 +88,7 @@ def plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
 
 
 def count_versions(totals: Iterable[Total], since: date) -> list[Version]:
-    """Say which versions ask for updates, the most used first; shares are of their product. Pure."""
+    """Count update checks by version, the most used first; shares are of their product. Pure."""
     counts, products = Counter[tuple[str, str]](), Counter[str]()
     for total in totals:
         if total.counted.name == "update" and total.day >= since:
@@ -107,7 +107,7 @@ def _expiring(services: Services, today: date) -> Expiring:
 
 
 def _first_steps(services: Services) -> list[Step]:
-    """Say what a shop still needs; nothing once it has sold its first license."""
+    """Return the first steps; none once there are a release and a license."""
     products = services.products.list_all()
     slug = products[0].slug if products else "my-app"
     has_release = any(product.latest for product in products)
@@ -117,21 +117,21 @@ def _first_steps(services: Services) -> list[Step]:
     return [
         Step(
             "Add a product",
-            "What you sell, under a name that your app will use.",
+            "What you sell, with the slug that your app sends.",
             f'licserver product add {slug} --name "My App" --environment domain',
             "/console/products",
             bool(products),
         ),
         Step(
             "Publish a version",
-            "The file that customers download. Without one, update checks answer no_versions.",
+            "The file that customers download. Without one, update checks return no_versions.",
             f"licserver release publish {slug} 1.0.0 my-app-1.0.0.zip",
             f"/console/products/{slug}" if products else "",
             has_release,
         ),
         Step(
             "Issue a license",
-            "A key for a customer, or for you, to see your app accept it.",
+            "A key for a customer, or for yourself to try your app.",
             f"licserver license issue {slug} --slots 3",
             "/console/licenses/issue" if products else "",
             has_license,

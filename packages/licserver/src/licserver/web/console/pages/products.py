@@ -1,4 +1,4 @@
-"""Products: all of them, and each with its versions."""
+"""Products: the list, and each with its versions."""
 
 from typing import Final
 
@@ -7,46 +7,50 @@ from licserver.errors import WrongUse
 from licserver.web.console.page_context import Csv, Page, PageContext, Redirect
 
 POLICIES: Final = {
-    EnvironmentPolicy.DOMAIN: "a domain (desktop apps)",
-    EnvironmentPolicy.STRICT: "a domain and its address",
-    EnvironmentPolicy.EITHER: "a domain or an address",
+    EnvironmentPolicy.DOMAIN: "domain (desktop apps)",
+    EnvironmentPolicy.STRICT: "domain and IP address",
+    EnvironmentPolicy.EITHER: "domain or IP address",
 }
-"""What makes a machine known to a key (D-03), for people."""
+"""What identifies a machine (D-03)."""
 
 
-def show_all(visit: PageContext) -> Page:
-    """Show all products, and the form for another one."""
-    form = {name: visit.given(name) for name in ("name", "slug", "policy", "support")}
+def show_all(context: PageContext) -> Page:
+    """Show all products, and the form for a new one."""
+    form = {name: context.from_form(name) for name in ("name", "slug", "policy", "support")}
     form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
     return Page(
-        "products.html", {"products": visit.services.products.list_all(), "policies": POLICIES, "form": form}
+        "products.html",
+        {"products": context.services.products.list_all(), "policies": POLICIES, "form": form},
     )
 
 
-def add(visit: PageContext) -> Redirect:
+def add(context: PageContext) -> Redirect:
     """Add a product."""
-    product = visit.services.products.add(
-        visit.given("slug"), visit.given("name"), _policy(visit), has_support_policy=_ends_with_support(visit)
+    product = context.services.products.add(
+        context.from_form("slug"),
+        context.from_form("name"),
+        _policy(context),
+        has_support_policy=_ends_with_support(context),
     )
     return Redirect(f"/console/products/{product.slug}", "product")
 
 
-def _policy(visit: PageContext) -> EnvironmentPolicy:
+def _policy(context: PageContext) -> EnvironmentPolicy:
     try:
-        return EnvironmentPolicy(visit.given("policy"))
+        return EnvironmentPolicy(context.from_form("policy"))
     except ValueError:
-        raise WrongUse("choose what a machine is") from None
+        raise WrongUse("choose what identifies a machine") from None
 
 
-def _ends_with_support(visit: PageContext) -> bool:
-    """A tick that is not there is one that was taken away: browsers send it so."""
-    return bool(visit.given("support"))
+def _ends_with_support(context: PageContext) -> bool:
+    """Return whether the box is ticked: browsers send nothing for one that is not."""
+    return bool(context.from_form("support"))
 
 
-def show(visit: PageContext) -> Page:
-    """Show a product with its versions, and the form for another one."""
-    product = visit.services.products.get(visit.parts["slug"])
-    is_changed = "policy" in visit.form
+def show(context: PageContext) -> Page:
+    """Show a product with its versions, and the form for a new one."""
+    product = context.services.products.get(context.parts["slug"])
+    is_changed = "policy" in context.form
     return Page(
         "product.html",
         {
@@ -54,32 +58,32 @@ def show(visit: PageContext) -> Page:
             "policy": POLICIES[product.policy],
             "policies": POLICIES,
             "rules": {
-                "policy": visit.given("policy") if is_changed else product.policy.value,
-                "support": _ends_with_support(visit) if is_changed else product.has_support_policy,
+                "policy": context.from_form("policy") if is_changed else product.policy.value,
+                "support": _ends_with_support(context) if is_changed else product.has_support_policy,
             },
-            "releases": visit.services.releases.list_all(product.slug)[::-1],
+            "releases": context.services.releases.list_all(product.slug)[::-1],
             "here": f"/console/products/{product.slug}",
-            "form": {name: visit.form.get(name, "") for name in ("version", "changelog", "name")},
+            "form": {name: context.form.get(name, "") for name in ("version", "changelog", "name")},
         },
     )
 
 
-def rename(visit: PageContext) -> Redirect:
+def rename(context: PageContext) -> Redirect:
     """Rename a product."""
-    product = visit.services.products.rename(visit.parts["slug"], visit.given("name"))
+    product = context.services.products.rename(context.parts["slug"], context.from_form("name"))
     return Redirect(f"/console/products/{product.slug}", "renamed")
 
 
-def change_rules(visit: PageContext) -> Redirect:
-    """Change what a machine is, and how long updates can be had."""
-    product = visit.services.products.change(
-        visit.parts["slug"], policy=_policy(visit), has_support_policy=_ends_with_support(visit)
+def change_rules(context: PageContext) -> Redirect:
+    """Change what identifies a machine, and how long updates are available."""
+    product = context.services.products.change(
+        context.parts["slug"], policy=_policy(context), has_support_policy=_ends_with_support(context)
     )
     return Redirect(f"/console/products/{product.slug}", "rules")
 
 
-def export(visit: PageContext) -> Csv:
-    """Give all products as a file."""
+def export(context: PageContext) -> Csv:
+    """Export all products."""
     rows = [
         (
             product.slug,
@@ -88,6 +92,6 @@ def export(visit: PageContext) -> Csv:
             product.has_support_policy,
             product.latest and product.latest.version,
         )
-        for product in visit.services.products.list_all()
+        for product in context.services.products.list_all()
     ]
     return Csv("products", ("slug", "name", "environment", "support policy", "latest version"), [rows])

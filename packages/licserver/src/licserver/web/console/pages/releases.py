@@ -1,4 +1,4 @@
-"""Versions of a product: uploaded, shown as customers see them, withdrawn."""
+"""Versions of a product: upload, changelog as customers see it, withdrawal."""
 
 from markupsafe import Markup
 
@@ -8,30 +8,30 @@ from licserver.services import MAX_PAGE, Services
 from licserver.services.releases import StagedRelease
 from licserver.web.console.idempotency import do_once
 from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, in_pages
-from licserver.web.console.pages.licenses import CELLS, draw_row, write_cells
+from licserver.web.console.pages.licenses import CELLS, csv_cells, summarize
 
 
-def publish(visit: PageContext, file: File) -> Redirect:
-    """Publish an uploaded file as a version; the file is stored before the books are held up."""
-    slug, changelog = visit.parts["slug"], visit.given("changelog").replace("\r\n", "\n")
+def publish(context: PageContext, file: File) -> Redirect:
+    """Publish an uploaded file as a version; the file is stored before the transaction begins."""
+    slug, changelog = context.parts["slug"], context.from_form("changelog").replace("\r\n", "\n")
 
     def stage() -> StagedRelease:
-        return visit.services.releases.stage(
-            slug, visit.given("version"), file.path, changelog, file_name=file.name
+        return context.services.releases.stage(
+            slug, context.from_form("version"), file.path, changelog, file_name=file.name
         )
 
     def add(tx: Services, staged: StagedRelease) -> Redirect:
         return Redirect(f"/console/products/{slug}/releases/{tx.releases.add(staged).version}", "published")
 
-    return do_once(visit, stage, add, file.name, file.sha256.hex())
+    return do_once(context, stage, add, file.name, file.sha256.hex())
 
 
-def show(visit: PageContext) -> Page:
+def show(context: PageContext) -> Page:
     """Show a version."""
-    slug = visit.parts["slug"]
+    slug = context.parts["slug"]
     product, release = (
-        visit.services.products.get(slug),
-        visit.services.releases.get(slug, visit.parts["version"]),
+        context.services.products.get(slug),
+        context.services.releases.get(slug, context.parts["version"]),
     )
     is_latest = product.latest is not None and product.latest.id == release.id
     return Page(
@@ -40,28 +40,28 @@ def show(visit: PageContext) -> Page:
             "product": product,
             "release": release,
             "is_latest": is_latest,
-            "sentence": _say_state(product, release, is_latest=is_latest),
-            "downloads": say_who_downloads(product, release, is_latest=is_latest),
+            "sentence": _describe_state(product, release, is_latest=is_latest),
+            "downloads": describe_downloads(product, release, is_latest=is_latest),
             "holders": [
-                draw_row(one, visit)
-                for one in visit.services.licenses.list_entitled(slug, release.version, limit=10).items
+                summarize(one, context)
+                for one in context.services.licenses.list_entitled(slug, release.version, limit=10).items
             ],
-            "changelog": draw_changelog(release.changelog),
+            "changelog": render_changelog(release.changelog),
             "here": f"/console/products/{slug}/releases/{release.version}",
         },
     )
 
 
-def withdraw(visit: PageContext) -> Redirect:
-    """Take a version back."""
-    slug, version = visit.parts["slug"], visit.parts["version"]
-    visit.services.releases.withdraw(slug, version)
+def withdraw(context: PageContext) -> Redirect:
+    """Withdraw a version."""
+    slug, version = context.parts["slug"], context.parts["version"]
+    context.services.releases.withdraw(slug, version)
     return Redirect(f"/console/products/{slug}/releases/{version}", "withdrawn")
 
 
-def export(visit: PageContext) -> Csv:
-    """Give a product's versions as a file."""
-    slug = visit.parts["slug"]
+def export(context: PageContext) -> Csv:
+    """Export a product's versions."""
+    slug = context.parts["slug"]
     rows = [
         (
             release.version,
@@ -72,49 +72,49 @@ def export(visit: PageContext) -> Csv:
             release.withdrawn_at,
             release.manifest is not None,
         )
-        for release in visit.services.releases.list_all(slug)
+        for release in context.services.releases.list_all(slug)
     ]
     columns = ("version", "file", "bytes", "sha256", "published at", "withdrawn at", "signed")
     return Csv(f"releases-{slug}", columns, [rows])
 
 
-def export_holders(visit: PageContext) -> Csv:
-    """Give the licenses whose holders may download a version as a file."""
-    slug, version = visit.parts["slug"], visit.parts["version"]
-    pages = in_pages(lambda cursor: visit.services.licenses.list_entitled(slug, version, cursor, MAX_PAGE))
-    return Csv(f"downloads-{slug}", CELLS, ([write_cells(one, visit) for one in some] for some in pages))
+def export_holders(context: PageContext) -> Csv:
+    """Export the licenses whose holders may download a version."""
+    slug, version = context.parts["slug"], context.parts["version"]
+    pages = in_pages(lambda cursor: context.services.licenses.list_entitled(slug, version, cursor, MAX_PAGE))
+    return Csv(f"downloads-{slug}", CELLS, ([csv_cells(one, context) for one in some] for some in pages))
 
 
-def draw_changelog(text: str) -> Markup:
-    """Show a changelog as an app does that keeps the rules: plain text, or the HTML that was kept (D-65)."""
+def render_changelog(text: str) -> Markup:
+    """Render a changelog as apps should: as plain text, or as sanitized HTML (D-65)."""
     if not is_html(text):
         return Markup("<pre>{}</pre>").format(text)
-    # Cleaned again: what lies in the database need not have come through `publish`.
-    return Markup(clean(text))  # noqa: S704 - nothing is left of it that does anything
+    # Again: not all that is in the database has come through `publish`.
+    return Markup(clean(text))  # noqa: S704 - sanitized
 
 
-def _say_state(product: Product, release: Release, *, is_latest: bool) -> str:
+def _describe_state(product: Product, release: Release, *, is_latest: bool) -> str:
     if release.withdrawn_at is not None:
-        return "It was withdrawn: update checks do not offer it, and links to its file are dead."
+        return "It is withdrawn: update checks do not offer it, and links to its file do not work."
     if is_latest:
         return "Update checks offer this version."
     offered = product.latest and product.latest.version
     return f"Update checks offer {offered} instead." if offered else "Update checks offer nothing."
 
 
-def say_who_downloads(product: Product, release: Release, *, is_latest: bool) -> list[str]:
-    """Say who gets the file (spec 4.2, D-31, D-33). Pure."""
+def describe_downloads(product: Product, release: Release, *, is_latest: bool) -> list[str]:
+    """Describe who gets the file (spec 4.2, D-31, D-33). Pure."""
     if release.withdrawn_at is not None:
         return ["Nobody."]
-    until_then = "Whoever was given a link within the last hour, unless the license was revoked meanwhile."
+    until_then = "Anyone who got a link within the last hour, unless the license was revoked since."
     if not is_latest:
-        return [until_then, "No new links to it are made: a later version is offered."]
+        return [until_then, "No new links are made: a later version is offered."]
     support = (
-        " and whose support has not ended; a license without a support date counts as supported"
+        " and whose support has not ended (no support date means supported)"
         if product.has_support_policy
         else ""
     )
     return [
-        f"Whoever has a license for {product.name} that is neither revoked nor expired{support}.",
+        f"Anyone with a license for {product.name} that is neither revoked nor expired{support}.",
         until_then,
     ]
