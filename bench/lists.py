@@ -27,7 +27,7 @@ from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.repositories.licenses import NewLicense
 from licserver.database.tables import activations
-from licserver.domain.decisions import draw_key
+from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import LicenseTerms, Scope
 from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings
@@ -88,7 +88,9 @@ def fill(services: Services, count: int) -> None:
                 customer_email=f"user{number}.x@shop{number % 50_000}.example",
                 note=f"invoice {2020 + number % 6}-{number}" if number % 2 else None,
             )
-            new.append(services.licenses.prepare(valid._replace(terms=terms), draw_key(), issued_at))
+            new.append(
+                services.licenses.prepare(valid._replace(terms=terms), generate_license_key(), issued_at)
+            )
         _write(services, new, batch)
     for number in range(500):
         services.products.change("p0", name=f"Product {number}")

@@ -11,10 +11,10 @@ from sqlalchemy import func, insert, select
 from licserver.clock import system_clock
 from licserver.database.repositories.licenses import NewLicense
 from licserver.database.tables import activations
-from licserver.domain.decisions import draw_key
+from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import EnvironmentPolicy
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.response_signatures import newest_first
+from licserver.protocol.response_signatures import live_keys
 from licserver.security.signing_keys import add_signing_key, signing_keys
 from licserver.services import Services, open_services
 from licserver.settings import Settings
@@ -36,7 +36,7 @@ def stock(settings: Settings, count: int) -> list[str]:
     Returns:
         Up to 50,000 keys, drawn evenly from all.
     """
-    if not newest_first(signing_keys(settings)):
+    if not live_keys(signing_keys(settings)):
         add_signing_key(settings, PrivateKey.generate(), system_clock())
     sample_file = settings.data_dir / "sample.json"
     if sample_file.exists():
@@ -68,11 +68,11 @@ def _issue(services: Services, count: int) -> Iterator[list[str]]:
     product = services.products.get(SLUG)
     for done in range(0, count, _BATCH):
         now = system_clock()
-        keys = [draw_key() for _ in range(min(_BATCH, count - done))]
+        keys = [generate_license_key() for _ in range(min(_BATCH, count - done))]
         new = [
             NewLicense(
                 id=services.vault.license_id(key),
-                sealed_key=services.vault.seal(key),
+                sealed_key=services.vault.encrypt_key(key),
                 product_id=product.id,
                 product_name=product.name,
                 issued_at=now,

@@ -13,7 +13,7 @@ import pytest
 
 from harness.leaks import PATTERNS, find_patterns
 from harness.world import utc
-from licserver.domain.decisions import draw_key
+from licserver.domain.decisions import generate_license_key
 from licserver.protocol.download_links import LinkSecret, LinkSubject, sign_link
 from licserver.security.redaction import TOKEN_PREFIX
 from licserver.security.secrets_file import new_secrets
@@ -21,7 +21,7 @@ from licserver.security.secrets_file import new_secrets
 
 def test_the_search_finds_what_it_looks_for() -> None:
     """The patterns match every generated key, every secret, every link, also inside a URL."""
-    key = draw_key().encode()
+    key = generate_license_key().encode()
     secrets = json.dumps(new_secrets()).encode()
     subject, secret = LinkSubject(b"x" * 16, 1), LinkSecret("a", b"x" * 32)
     link = sign_link("https://x/api/v1/update-download", subject, secret, utc(2026, 1, 1))

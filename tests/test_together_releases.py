@@ -14,7 +14,7 @@ from harness.shop import SLUG, Open
 from harness.world import World
 from licclient import Update
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.release_manifests import Sealer, sealed_by_keys
+from licserver.protocol.release_manifests import ManifestSigner, sign_with_keys
 
 ALICE, BOB, EVE = (PrivateKey(bytes([number]) * 32) for number in (1, 2, 3))
 ALICES, BOBS = ALICE.public.text, BOB.public.text
@@ -26,7 +26,7 @@ Publish = Callable[..., bytes]
 def publish(shop: World, tmp_path: Path) -> Publish:
     """Publish a version as the vendor does; returns the file's bytes."""
 
-    def run(version: str, seal: Sealer | None, content: bytes = b"new" * 1000) -> bytes:
+    def run(version: str, seal: ManifestSigner | None, content: bytes = b"new" * 1000) -> bytes:
         file = tmp_path / f"photo-lab-{version}.zip"
         file.write_bytes(content)
         shop.services.releases.publish(SLUG, version, file, "<p>New.</p>", seal)
@@ -43,7 +43,7 @@ def check(client: Any, key: str) -> Update | None:
 
 def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publish, tmp_path: Path) -> None:
     """From the vendor's key to the customer's disk; and an independent library reads what came along."""
-    content = publish("2.0", sealed_by_keys([ALICE]))
+    content = publish("2.0", sign_with_keys([ALICE]))
     client = open_client(release_keys=[ALICES])
     update = check(client, shop.new_key(SLUG))
     assert update is not None

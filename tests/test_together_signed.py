@@ -13,8 +13,8 @@ from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
 from licclient import LicenseRefused, Reason, Source, UntrustedAnswer
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
-from licserver.protocol.response_signatures import newest_first
-from licserver.security.secrets_file import new_secrets, write_signing_key
+from licserver.protocol.response_signatures import live_keys
+from licserver.security.secrets_file import format_signing_key, new_secrets
 from licserver.security.signing_keys import add_signing_key, retire_signing_key, signing_keys
 from licserver.settings import Settings
 
@@ -30,7 +30,7 @@ def make_shop(make_world: Callable[..., World], signing_key: SigningKey) -> Call
     """Make a shop that holds the key."""
 
     def make(**settings: str) -> World:
-        secrets = new_secrets() | {"signing_keys": [write_signing_key(signing_key)]}
+        secrets = new_secrets() | {"signing_keys": [format_signing_key(signing_key)]}
         world = make_world(secrets=json.dumps(secrets), **settings)
         world.stock({"products": [PRODUCT], "licenses": []})
         return world
@@ -84,7 +84,7 @@ def test_a_retired_key_signs_no_more(
     for retired in (False, True):
         if retired:
             retire_signing_key(settings, old.id, clock())
-        assert [key.id for key in newest_first(signing_keys(settings))] == [new.id, old.id][: 2 - retired]
+        assert [key.id for key in live_keys(signing_keys(settings))] == [new.id, old.id][: 2 - retired]
         world = make_world(secrets=(tmp_path / "keys/secrets.json").read_text())
         world.stock({"products": [PRODUCT], "licenses": []})
         key = world.new_key(SLUG)

@@ -22,7 +22,7 @@ from harness.vectors import LINK, Case, instant, load, parameters
 from harness.world import MovableClock, Server, World, utc
 from licserver.protocol import public_api
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
-from licserver.security.secrets_file import new_secrets, write_signing_key
+from licserver.security.secrets_file import format_signing_key, new_secrets
 
 BASE = "https://licenses.example/store"
 DEFAULT_PEER = "198.51.100.7"
@@ -55,7 +55,7 @@ def serving(folder: Path, ipv6_prefix: int = 128, trusted_proxies: tuple[str, ..
         base_url=BASE,
         ipv6_prefix=ipv6_prefix,
         trusted_proxies=["127.0.0.0/8", *trusted_proxies],
-        secrets=json.dumps({**new_secrets(), "signing_keys": [write_signing_key(KEY)]}),
+        secrets=json.dumps({**new_secrets(), "signing_keys": [format_signing_key(KEY)]}),
         miss_limit=0,
         flood_limit=0,
     )

@@ -17,7 +17,7 @@ import trustme
 from harness.programs import environment
 from harness.world import MovableClock, Server, World
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
-from licserver.security.secrets_file import new_secrets, write_signing_key
+from licserver.security.secrets_file import format_signing_key, new_secrets
 
 
 def freeze(folder: Path, *arguments: str) -> Path:
@@ -49,7 +49,7 @@ def shop_over_tls(folder: Path, product: dict[str, Any]) -> Iterator[Shop]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"https://localhost:{port}"
-    secrets = json.dumps({**new_secrets(), "signing_keys": [write_signing_key(signing)]})
+    secrets = json.dumps({**new_secrets(), "signing_keys": [format_signing_key(signing)]})
     world = World(folder / "world", clock, secrets=secrets, base_url=url)
     world.stock({"products": [product], "licenses": []})
     authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -18,7 +18,7 @@ from harness.vectors import instant
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.licenses import NewLicense
-from licserver.domain.decisions import Valid, draw_key, parse_version, version_key
+from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.protocol import public_api
 from licserver.services import open_services
@@ -136,7 +136,7 @@ class World:
         license_id = self.services.vault.license_id(key)
         new = NewLicense(
             id=license_id,
-            sealed_key=self.services.vault.seal(key),
+            sealed_key=self.services.vault.encrypt_key(key),
             product_id=sold.id,
             product_name=product_name or sold.name,
             issued_at=self.clock(),
@@ -176,7 +176,7 @@ class World:
 
     def new_key(self, product: str, **terms: Any) -> str:
         """Sell a fresh key."""
-        return self.sell(draw_key(), product, **terms)
+        return self.sell(generate_license_key(), product, **terms)
 
     # --- serving ------------------------------------------------------------------------------
 

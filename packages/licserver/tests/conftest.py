@@ -22,7 +22,7 @@ from argon2 import PasswordHasher
 from harness.engines import Meddler, create_sqlite
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
-from licserver.domain.decisions import draw_key, judge_verify, version_key
+from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
 from licserver.domain.environments import parse_ip
 from licserver.domain.records import Environment, EnvironmentPolicy, Release
 from licserver.services import LicenseTerms, open_services
@@ -146,7 +146,7 @@ def activate(world: World) -> Iterator[Callable[[str, str, str], Any]]:
         here = Environment(domain, str(parse_ip(ip)))
         sighting = Lookup(world.services.vault.license_id(key), here)
         claim = ActivationRequest(
-            sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock()
+            sighting, lambda found: evaluate_verify(key, found, here, world.clock()), world.clock()
         )
         return store.activate([claim])[0]
 
@@ -259,7 +259,7 @@ async def site(open_site: Callable[[World], Any], world: World) -> Site:
 @pytest.fixture
 def new_key() -> Callable[[], str]:
     """Draw a key that nobody was sold."""
-    return draw_key
+    return generate_license_key
 
 
 @pytest.fixture

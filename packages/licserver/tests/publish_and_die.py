@@ -16,7 +16,7 @@ from pathlib import Path
 
 import licserver
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.release_manifests import sealed_by_keys
+from licserver.protocol.release_manifests import sign_with_keys
 from licserver.services import open_services
 from licserver.settings import load_settings
 
@@ -42,7 +42,7 @@ def publish(folder: Path, file: Path, slug: str, die_at: int | None) -> None:
 
     if die_at is not None:
         sys.setprofile(count)
-    services.releases.publish(slug, "1.0", file, "New.", sealed_by_keys([PrivateKey(bytes(32))]))
+    services.releases.publish(slug, "1.0", file, "New.", sign_with_keys([PrivateKey(bytes(32))]))
     sys.setprofile(None)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from licserver.domain import environments
-from licserver.domain.environments import connection_ip, network_of, normalise_ip, parse_ip, parse_network
+from licserver.domain.environments import client_ip, normalise_ip, parse_ip, parse_network, provider_network
 from licserver.settings import StandaloneSettings
 from licserver.web.client_addresses import ClientAddresses
 
@@ -96,13 +96,13 @@ WALKS = {
 @pytest.mark.parametrize(("peer", "header", "trusted", "found"), WALKS.values(), ids=WALKS.keys())
 def test_the_address_is_the_right_most_hop_that_is_no_proxy_of_ours(peer, header, trusted, found):
     """Nothing that a caller writes into X-Forwarded-For makes it another caller."""
-    assert connection_ip(peer, header, trusted) == found
+    assert client_ip(peer, header, trusted) == found
 
 
 def test_of_a_long_header_the_end_is_read():
     """Not more than 32 hops, which is more than proxies stand in a row: the others cost nothing."""
-    assert connection_ip("10.0.0.1", [CUSTOMER, *["10.0.0.2"] * 31], PROXIES) == CUSTOMER
-    assert connection_ip("10.0.0.1", [",".join([CUSTOMER, *["10.0.0.2"] * 32])], PROXIES) == "10.0.0.2"
+    assert client_ip("10.0.0.1", [CUSTOMER, *["10.0.0.2"] * 31], PROXIES) == CUSTOMER
+    assert client_ip("10.0.0.1", [",".join([CUSTOMER, *["10.0.0.2"] * 32])], PROXIES) == "10.0.0.2"
 
 
 ANY_HOP = st.one_of(st.ip_addresses().map(str), st.just("10.0.0.5"), st.text(max_size=10))
@@ -112,13 +112,13 @@ ANY_HOP = st.one_of(st.ip_addresses().map(str), st.just("10.0.0.5"), st.text(max
 def test_what_the_caller_wrote_never_counts(claims):
     """Behind one trusted proxy, which appends what it saw, a caller is who it is whatever it claims."""
     header = ", ".join([*claims, CUSTOMER])
-    assert connection_ip("10.0.0.1", [header], PROXIES) == CUSTOMER
+    assert client_ip("10.0.0.1", [header], PROXIES) == CUSTOMER
 
 
 @given(st.ip_addresses(), st.lists(ANY_HOP, max_size=4))
 def test_without_a_trusted_proxy_the_header_is_nothing(peer, claims):
     """With no proxies configured the connection's other end is the caller."""
-    assert connection_ip(str(peer), claims, []) == str(peer)
+    assert client_ip(str(peer), claims, []) == str(peer)
 
 
 NETWORKS = {
@@ -151,9 +151,9 @@ def request_from(peer, *forwarded: str):
 
 def test_long_texts_are_not_remembered():
     """Whatever callers send, what is kept of it is small: what is too long for an address is forgotten."""
-    before = len(environments._READ)
+    before = len(environments._ADDRESSES)
     assert parse_ip("192.0.2.1" + "x" * 8000) is None
-    assert len(environments._READ) == before
+    assert len(environments._ADDRESSES) == before
     assert (
         str(parse_ip("2001:0db8:ffff:ffff:ffff:ffff:255.255.255.255"))
         == "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"
@@ -176,10 +176,10 @@ def test_a_caller_is_found_behind_whatever_he_claims_and_little_of_it_is_kept(fo
 
 def test_however_many_addresses_are_read_few_are_remembered(monkeypatch):
     """What is kept of short texts is bounded as well."""
-    monkeypatch.setattr(environments, "_MAX_READ", len(environments._READ) + 10)
+    monkeypatch.setattr(environments, "_MAX_CACHED", len(environments._ADDRESSES) + 10)
     for number in range(100):
         assert str(parse_ip(f"198.51.100.{number}")) == f"198.51.100.{number}"
-    assert len(environments._READ) <= environments._MAX_READ
+    assert len(environments._ADDRESSES) <= environments._MAX_CACHED
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_however_many_addresses_are_read_few_are_remembered(monkeypatch):
 )
 def test_what_a_network_is(address, network):
     """What a provider hands out to one customer, at most."""
-    assert network_of(address) == network
+    assert provider_network(address) == network

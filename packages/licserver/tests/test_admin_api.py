@@ -6,7 +6,7 @@ from datetime import date
 
 from harness.admin import BOUNDARY, ROOT, Api, form
 from harness.engines import both_engines
-from licserver.domain.decisions import has_key_shape, mask_key
+from licserver.domain.decisions import is_license_key, mask_key
 from licserver.domain.records import Scope
 
 
@@ -30,7 +30,7 @@ async def test_a_shop_sells_and_supports_through_the_api(api, site):
     status, sold = await api("POST", "/licenses", terms)
     assert status == 201
     key, id_ = sold["license_key"], sold["id"]
-    assert has_key_shape(key)
+    assert is_license_key(key)
     assert await site.verify(key, "a.example") == (
         200,
         {"valid": True, "product": "Pro", "expiry": None, "lifetime": False},

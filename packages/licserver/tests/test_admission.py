@@ -10,7 +10,7 @@ from licserver.database.hot_path import connections
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.connections import SqliteConnection
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
-from licserver.domain.decisions import Valid, judge_verify
+from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.domain.records import Environment
 from licserver.errors import StoreUnavailable
 
@@ -23,7 +23,7 @@ def request_slot(world):
         environment = Environment(f"{number}.example", "192.0.2.1")
         return ActivationRequest(
             Lookup(world.services.vault.license_id(key), environment),
-            lambda license_: judge_verify(key, license_, environment, world.clock()),
+            lambda license_: evaluate_verify(key, license_, environment, world.clock()),
             world.clock(),
         )
 

@@ -15,7 +15,7 @@ import licserver
 from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.license_files import read_rows
-from licserver.protocol.release_manifests import sealed_by_keys
+from licserver.protocol.release_manifests import sign_with_keys
 from licserver.services import Services
 from licserver.web.console.pages.audit import ACTIONS
 
@@ -73,7 +73,7 @@ BY_VENDOR = {
     "product.change": lambda shop: shop.services.products.rename("app", "App 2"),
     "release.publish": lambda shop: shop.services.releases.publish("app", "2.0", shop.file),
     "release.renew": lambda shop: shop.services.releases.renew_manifest(
-        "app", "1.0", sealed_by_keys([PrivateKey.generate()], timedelta(days=1))
+        "app", "1.0", sign_with_keys([PrivateKey.generate()], timedelta(days=1))
     ),
     "release.withdraw": lambda shop: shop.services.releases.withdraw("app", "1.0"),
     "license.issue": lambda shop: list(

@@ -151,7 +151,7 @@ def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clo
 def site_thread(world):
     """What activates new environments, a key after the other, each durable, until it is told to stop."""
     from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
-    from licserver.domain.decisions import judge_verify  # noqa: PLC0415 - for this story
+    from licserver.domain.decisions import evaluate_verify  # noqa: PLC0415 - for this story
 
     def run(keys: list[str], taken: dict[str, int], stop: threading.Event) -> None:
         store, turn = BatchStore(world.services.database), 0
@@ -163,7 +163,7 @@ def site_thread(world):
                 now = world.clock()
 
                 def judge(license_, key=key, environment=environment, now=now):
-                    return judge_verify(key, license_, environment, now)
+                    return evaluate_verify(key, license_, environment, now)
 
                 store.activate([ActivationRequest(sighting, judge, now)])
                 taken[key] += 1

@@ -104,7 +104,7 @@ def _lost_file(world: Any) -> Settings:
 def _manifest(world: Any, valid: timedelta) -> Settings:
     file = world.folder / "app.zip"
     file.write_bytes(b"zip")
-    seal = release_manifests.sealed_by_keys([PrivateKey.generate()], valid)
+    seal = release_manifests.sign_with_keys([PrivateKey.generate()], valid)
     world.services.releases.publish("app", "4.0", file, "", seal)
     return world.settings
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.engines import Meddler, both_engines
-from licserver.domain.decisions import has_key_shape, mask_key
+from licserver.domain.decisions import is_license_key, mask_key
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def shop(cli, tmp_path):
 def issue(cli, *terms: str) -> str:
     """Issue one key."""
     key: str = cli("license", "issue", "app", *terms).strip()
-    assert has_key_shape(key)
+    assert is_license_key(key)
     return key
 
 
@@ -86,7 +86,7 @@ def test_many_keys_are_printed_one_a_line_or_as_one_document(shop):
     """`--count` prints whole keys: they exist nowhere else in the clear."""
     keys = shop("license", "issue", "app", "--count", "25").split()
     assert len(set(keys)) == 25
-    assert all(map(has_key_shape, keys))
+    assert all(map(is_license_key, keys))
     document = json.loads(shop("license", "issue", "app", "--count", "3", "--json"))
     assert document["product"] == "app"
     assert len(document["license_keys"]) == 3
@@ -135,10 +135,10 @@ WRONG = {
     "product add My_App --name x": "lower-case",
     "product add app --name x": "already",
     "product add x --name x --environment none": "strict",
-    "license issue app --slots many": "neither a whole number",
-    "license issue app --slots -1": "neither a whole number",
-    "license issue app --slots 1.5": "neither a whole number",
-    "license issue app --slots 99999999999": "neither a whole number",
+    "license issue app --slots many": "not a whole number",
+    "license issue app --slots -1": "not a whole number",
+    "license issue app --slots 1.5": "not a whole number",
+    "license issue app --slots 99999999999": "not a whole number",
     "license issue app --expires tomorrow": "write it like 2027-01-31",
     "license issue app --expires 2027-02-29": "write it like 2027-01-31",
     "license issue app --lifetime --expires 2027-01-01": "not both",
@@ -152,7 +152,7 @@ WRONG = {
     "subscription end s-9 --at noon": "write it like 2027-01-31T12:00Z",
     "subscription end s-9 --at 0001-01-01T00:00+14:00": "write it like",
     "release publish app banana FILE": "PEP 440",
-    "release publish app 1.0 /nowhere": "is no file",
+    "release publish app 1.0 /nowhere": "is not a file",
     "release publish app 1.0 FILE --changelog x --changelog-file FILE": "not both",
     "release publish app 1.0 FILE --changelog-file /nowhere": "cannot read",
     "release withdraw app 7.0": "no version",

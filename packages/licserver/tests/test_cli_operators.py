@@ -84,7 +84,7 @@ def test_a_product_added_with_the_wrong_policy_is_mended(shop):
     (product,) = said(shop("product", "list", "--json"))
     assert (product["environment"], product["support_policy"]) == ("domain", False)
     assert "environment: strict → domain" in shop("audit")
-    assert "say what is to change" in shop("product", "change", "app", expect=2)
+    assert "there is nothing to change" in shop("product", "change", "app", expect=2)
     assert "no product 'nope'" in shop("product", "change", "nope", "--name", "X", expect=2)
 
 
@@ -126,8 +126,8 @@ def test_what_a_spreadsheet_saves_is_taken(shop, tmp_path, way, text):
         ("", "line 1: the first line must name the fields"),
         ("product,subscription_ended_at\napp,2026-01-01\n", "subscription_ended_at: needs subscription"),
         ("product,revoked_reason\napp,refund\n", "revoked_reason: needs revoked_at"),
-        ("product\napp\nnope\n", "1 line cannot be taken"),
-        ("product\nx\nnope\n", "2 lines cannot be taken"),
+        ("product\napp\nnope\n", "1 line with errors"),
+        ("product\nx\nnope\n", "2 lines with errors"),
     ],
 )
 def test_what_means_nothing_is_not_imported(shop, tmp_path, text, complaint):

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from licserver.domain.decisions import (
-    draw_key,
-    expiry_shown,
-    has_key_shape,
-    has_slug_shape,
+    generate_license_key,
     is_expired,
+    is_license_key,
+    is_slug,
     is_support_over,
     latest,
     mask_key,
     parse_version,
     version_key,
+    visible_expiry,
 )
 from licserver.domain.records import Artifact, License, Product, Release
 
@@ -64,9 +64,9 @@ def test_a_key_expires_after_its_day_and_at_its_subscriptions_end(terms, now, ex
 
 def test_a_lifetime_key_shows_no_date():
     """`lifetime: true` goes with `expiry: null`, whatever is stored (D-10)."""
-    assert expiry_shown(a_license(lifetime=True, expires_on=DAY)) is None
-    assert expiry_shown(a_license(expires_on=DAY)) == DAY
-    assert expiry_shown(a_license(subscription_ended_at=ENDS)) is None
+    assert visible_expiry(a_license(lifetime=True, expires_on=DAY)) is None
+    assert visible_expiry(a_license(expires_on=DAY)) == DAY
+    assert visible_expiry(a_license(subscription_ended_at=ENDS)) is None
 
 
 SUPPORT = {
@@ -166,13 +166,13 @@ SHAPES = {
 @pytest.mark.parametrize(("text", "fits"), SHAPES.values(), ids=SHAPES.keys())
 def test_a_key_has_one_exact_shape(text, fits):
     """The server repairs nothing: the shape is met to the letter (D-02)."""
-    assert has_key_shape(text) is fits
+    assert is_license_key(text) is fits
 
 
 def test_drawn_keys_have_the_shape_and_use_every_character():
     """Keys are drawn over all 36 characters, and none twice."""
-    keys = [draw_key() for _ in range(400)]
-    assert all(map(has_key_shape, keys))
+    keys = [generate_license_key() for _ in range(400)]
+    assert all(map(is_license_key, keys))
     assert len(set(keys)) == 400
     assert set("".join(key[3:].replace("-", "") for key in keys)) == set(
         string.ascii_uppercase + string.digits
@@ -208,7 +208,7 @@ SLUGS = {
 @pytest.mark.parametrize(("text", "fits"), SLUGS.values(), ids=SLUGS.keys())
 def test_a_slug_is_lower_case_words(text, fits):
     """A slug is what needs no quoting anywhere."""
-    assert has_slug_shape(text) is fits
+    assert is_slug(text) is fits
 
 
 @given(st.from_regex(re.compile(r"[A-Za-z0-9.!+_\-]{1,20}"), fullmatch=True))

@@ -89,7 +89,7 @@ async def test_the_secret_is_sealed(world, alice):
         (row,) = connection.execute(select(second_factors)).all()
     assert app._totp.secret.encode() not in row.sealed_secret
     assert (
-        world.services.vault.unlock(row.sealed_secret, b"second factor of user 1").decode()
+        world.services.vault.decrypt(row.sealed_secret, b"second factor of user 1").decode()
         == app._totp.secret
     )
 

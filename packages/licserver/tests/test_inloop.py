@@ -1,4 +1,4 @@
-"""Synchronous code whose waiting the event loop does (D-150)."""
+"""Synchronous code whose waiting the event loop does."""
 
 import asyncio
 import threading

@@ -24,7 +24,7 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 def activate(make_world):
     """A world that forgets after 40 days, and what takes slots in it."""
     from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
-    from licserver.domain.decisions import judge_verify  # noqa: PLC0415 - for this fixture
+    from licserver.domain.decisions import evaluate_verify  # noqa: PLC0415 - for this fixture
 
     world = make_world(activation_days=40, audit_days=100)
 
@@ -34,7 +34,7 @@ def activate(make_world):
             environment = Environment(domain, "192.0.2.1")
             sighting = Lookup(world.services.vault.license_id(key), environment)
             claim = ActivationRequest(
-                sighting, lambda held, e=environment: judge_verify(key, held, e, now), now
+                sighting, lambda held, e=environment: evaluate_verify(key, held, e, now), now
             )
             store.activate([claim])
         store.close()

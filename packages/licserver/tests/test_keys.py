@@ -107,8 +107,8 @@ def test_other_files_are_refused_without_a_word_of_what_is_in_them(what, pem):
         PrivateKey.from_pem(pem, "release.key")
     message = str(refused.value)
     assert message == (
-        "release.key holds no unencrypted Ed25519 private key in PEM; "
-        "make one with: openssl genpkey -algorithm ed25519"
+        "release.key is not an unencrypted Ed25519 private key in PEM; "
+        "generate one with: openssl genpkey -algorithm ed25519"
     )
     assert refused.value.__cause__ is None
     assert not any(line and line.decode("latin-1") in message for line in pem.splitlines())

@@ -8,7 +8,7 @@ from harness.engines import postgresql_only
 from licserver.database.hot_path import batcher as desk_module
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
-from licserver.domain.decisions import Valid, judge_verify
+from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.domain.records import Environment
 from licserver.errors import LicenseLocked
 
@@ -31,7 +31,7 @@ def claim(world):
     def make(key):
         sighting = Lookup(world.services.vault.license_id(key), here)
         return ActivationRequest(
-            sighting, lambda found: judge_verify(key, found, here, world.clock()), world.clock()
+            sighting, lambda found: evaluate_verify(key, found, here, world.clock()), world.clock()
         )
 
     return make

@@ -22,10 +22,10 @@ from licserver.protocol.release_manifests import (
     Manifest,
     add_signature,
     read,
-    sealed_before,
-    sealed_by_keys,
     sign,
+    sign_with_keys,
     to_header,
+    use_signed,
 )
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -104,7 +104,7 @@ def test_a_header_stays_small():
     assert len(to_header(sign(SAID, [KEY]).document)) < 800
     many = [PrivateKey(bytes([number]) * 32) for number in range(5)]
     assert len(to_header(sign(SAID, many).document)) < 2800
-    with pytest.raises(WrongUse, match=f"at most {MAX_DOCUMENT}: sign it with fewer keys"):
+    with pytest.raises(WrongUse, match=f"a header takes {MAX_DOCUMENT}: sign it with fewer keys"):
         sign(SAID, [PrivateKey(bytes([number]) * 32) for number in range(12)])
 
 
@@ -126,31 +126,31 @@ def saying(**changes: object):
     return json.dumps(document)
 
 
-NONE = "this is no signed release manifest"
-NOT_SAID = f"{NONE}: it must say slug, version, size, sha256, published_at and expires_at"
-NO_INSTANT = f"{NONE}: an instant looks like 2026-06-15T12:00:00Z"
+NONE = "not a signed release manifest"
+NOT_SAID = f"{NONE}: it must have slug, version, size, sha256, published_at and expires_at"
+NO_INSTANT = f"{NONE}: its times must look like 2026-06-15T12:00:00Z"
 DOCUMENT = sign(SAID, [KEY]).document
 FLAWS = {
     "nothing": ("", NONE),
-    "no object": ("[]", f"{NONE}: it is no JSON object"),
+    "no object": ("[]", f"{NONE}: not a JSON object"),
     "a compact JWS": ("eyJ.eyJ.AAA", NONE),
     "deep": ("[" * 100_000, NONE),
     "no signatures": (
         json.dumps({**json.loads(DOCUMENT), "signatures": []}),
-        "nobody has signed this manifest",
+        "the manifest has no signature",
     ),
     "signatures of another kind": (json.dumps({"payload": "e30", "signatures": [1]}), NONE),
-    "another algorithm": (changed(alg="HS256"), f"{NONE}: its algorithm must be EdDSA"),
+    "another algorithm": (changed(alg="HS256"), f"{NONE}: its alg must be EdDSA"),
     "another type": (changed(typ="JWT"), f"{NONE}: its typ must be release-manifest+json"),
     "no type": (changed(typ=None), f"{NONE}: its typ must be release-manifest+json"),
-    "no key": (changed(kid=None), f"{NONE}: its kid is missing"),
-    "an extension": (changed(crit=["exp"]), f"{NONE}: it asks for extensions"),
-    "a payload that is not in base64": (changed(b64=False), f"{NONE}: it asks for extensions"),
+    "no key": (changed(kid=None), f"{NONE}: it has no kid"),
+    "an extension": (changed(crit=["exp"]), f"{NONE}: it requires extensions"),
+    "a payload that is not in base64": (changed(b64=False), f"{NONE}: it requires extensions"),
     "a signature of another length": (
         DOCUMENT.replace('"signature":"', '"signature":"AAAA'),
-        f"{NONE}: a signature is not one of Ed25519",
+        f"{NONE}: a signature is not an Ed25519 signature",
     ),
-    "padded": (DOCUMENT.replace('","signatures', '=","signatures'), f"{NONE}: its base64url is not in order"),
+    "padded": (DOCUMENT.replace('","signatures', '=","signatures'), NONE),
     "no version": (saying(version=None), NOT_SAID),
     "a size that is none": (saying(size=True), NOT_SAID),
     "a size below nothing": (saying(size=-1), NOT_SAID),
@@ -171,22 +171,22 @@ def test_what_is_no_manifest_is_refused_with_the_reason(document, told):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"slug": "other"}, "its slug is 'app' and should be 'other'"),
-        ({"version": "1.0.0"}, "its version is '1.0' and should be '1.0.0'"),
-        ({"size": 4}, "its size is 3 and should be 4"),
-        ({"sha256": bytes(32)}, f"its sha256 is {SAID.sha256.hex()} and should be {bytes(32).hex()}"),
+        ({"slug": "other"}, "its slug is 'app', expected 'other'"),
+        ({"version": "1.0.0"}, "its version is '1.0', expected '1.0.0'"),
+        ({"size": 4}, "its size is 3, expected 4"),
+        ({"sha256": bytes(32)}, f"its sha256 is {SAID.sha256.hex()}, expected {bytes(32).hex()}"),
         ({"published_at": SAID.expires_at}, "expired at 2026-12-12T12:00:00Z; sign the file again"),
     ],
 )
 def test_a_manifest_of_another_release_is_refused(change, told):
     """What was signed elsewhere must say what is published, and be good still."""
     with pytest.raises(WrongUse, match=told):
-        sealed_before(sign(SAID, [KEY]).document)(replace(SAID, **change))
+        use_signed(sign(SAID, [KEY]).document)(replace(SAID, **change))
 
 
 def test_a_manifest_that_is_good_for_no_time_is_not_signed():
     """An end before the beginning would be nobody's update."""
-    with pytest.raises(WrongUse, match=r"^a manifest must be good for some time$"):
+    with pytest.raises(WrongUse, match=r"^a manifest must expire after its publication$"):
         sign(replace(SAID, expires_at=NOW), [KEY])
 
 
@@ -200,8 +200,8 @@ def test_instants_are_written_as_utc():
 def test_keys_at_hand_sign_for_half_a_year_unless_told_otherwise():
     """From the instant of publication on, whatever end was there before."""
     later = replace(SAID, published_at=NOW + timedelta(days=9))
-    assert sealed_by_keys([KEY])(later).manifest.expires_at == NOW + timedelta(days=189)
-    month = sealed_by_keys([KEY, OTHER], timedelta(days=30))(later)
+    assert sign_with_keys([KEY])(later).manifest.expires_at == NOW + timedelta(days=189)
+    month = sign_with_keys([KEY, OTHER], timedelta(days=30))(later)
     assert month.manifest.expires_at == NOW + timedelta(days=39)
     assert month.key_ids == (KEY.public.id, OTHER.public.id)
 
@@ -209,4 +209,4 @@ def test_keys_at_hand_sign_for_half_a_year_unless_told_otherwise():
 def test_what_was_signed_elsewhere_is_taken_as_it_is():
     """Who signed it, and until when, is what it says itself."""
     elsewhere = sign(replace(SAID, expires_at=NOW + timedelta(seconds=1)), [OTHER])
-    assert sealed_before(elsewhere.document)(SAID) == elsewhere
+    assert use_signed(elsewhere.document)(SAID) == elsewhere

@@ -16,7 +16,7 @@ from licserver.cli import main
 from licserver.database.hot_path.store import BatchStore, UpdateQuery
 from licserver.errors import WrongUse
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.release_manifests import Manifest, read, sealed_before, sealed_by_keys, sign
+from licserver.protocol.release_manifests import Manifest, read, sign, sign_with_keys, use_signed
 from licserver.services import open_services
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ async def ask(site, key):
 
 async def test_a_signed_release_is_told_with_its_manifest(site, world, zip_file):
     """In a header of the update check and at the companion address; the body is the specified one."""
-    world.services.releases.publish("app", "1.0", zip_file, "", sealed_by_keys([KEY]))
+    world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
     document, answer = await ask(site, world.key())
     said = oracle_reads(document, KEY)
     assert (said["slug"], said["version"], said["size"]) == ("app", "1.0", len(FILE))
@@ -72,7 +72,7 @@ async def test_an_unsigned_release_is_told_as_ever(site, world):
 
 async def test_the_companion_address_takes_what_a_download_takes(site, world, zip_file, clock):
     """Without a good link nobody finds out which products and versions there are."""
-    world.services.releases.publish("app", "1.0", zip_file, "", sealed_by_keys([KEY]))
+    world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
     key = world.key()
     link = (await ask(site, key))[1]["download_url"].partition("?")[2]
     for query, code in [("", "invalid_link"), (link[:-1], "invalid_link"), (link + "&x=1", "invalid_link")]:
@@ -87,13 +87,13 @@ async def test_the_companion_address_takes_what_a_download_takes(site, world, zi
 
 async def test_the_very_next_update_check_tells_a_renewed_manifest(site, world, zip_file, clock):
     """A server that has read the release before sees the new manifest at once, whoever renewed it."""
-    world.services.releases.publish("app", "1.0", zip_file, "", sealed_by_keys([KEY]))
+    world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
     key = world.key()
     first, _ = await ask(site, key)
     clock.forward(days=100)
     other = open_services(world.settings, clock)  # as the command line has it
     try:
-        other.releases.renew_manifest("app", "1.0", sealed_by_keys([OTHER]))
+        other.releases.renew_manifest("app", "1.0", sign_with_keys([OTHER]))
     finally:
         other.close()
     second, answer = await ask(site, key)
@@ -109,7 +109,7 @@ async def test_an_unsigned_release_can_be_signed_later(site, world, zip_file):
     world.services.releases.publish("app", "1.0", zip_file)
     key = world.key()
     assert (await ask(site, key))[0] is None
-    world.services.releases.renew_manifest("app", "1.0", sealed_by_keys([KEY]))
+    world.services.releases.renew_manifest("app", "1.0", sign_with_keys([KEY]))
     assert (await ask(site, key))[0] is not None
 
 
@@ -117,7 +117,7 @@ async def test_each_version_has_its_own_manifest(site, world, zip_file):
     """Publishing and withdrawing change the version and its manifest together."""
     key = world.key()
     for version, signer in (("1.0", KEY), ("1.1", OTHER)):
-        world.services.releases.publish("app", version, zip_file, "", sealed_by_keys([signer]))
+        world.services.releases.publish("app", version, zip_file, "", sign_with_keys([signer]))
     world.publish("1.2")
     assert (await ask(site, key))[0] is None
     world.services.releases.withdraw("app", "1.2")
@@ -125,18 +125,18 @@ async def test_each_version_has_its_own_manifest(site, world, zip_file):
     world.services.releases.withdraw("app", "1.1")
     assert oracle_reads((await ask(site, key))[0], KEY)["version"] == "1.0"
     with pytest.raises(WrongUse, match="withdrawn"):
-        world.services.releases.renew_manifest("app", "1.1", sealed_by_keys([KEY]))
+        world.services.releases.renew_manifest("app", "1.1", sign_with_keys([KEY]))
 
 
 def test_what_was_read_once_is_not_read_again(world, zip_file):
     """A release and its manifest cost one statement each time that one of them is new, and none between."""
-    world.services.releases.publish("app", "1.0", zip_file, "", sealed_by_keys([KEY]))
+    world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
     ask_again = UpdateQuery(world.services.vault.license_id(world.key()), "app")
     store = BatchStore(world.services.database)
     try:
         found = [store.find_updates([ask_again])[0][1].latest for _ in range(3)]
         assert found[0] is found[1] is found[2]
-        world.services.releases.renew_manifest("app", "1.0", sealed_by_keys([OTHER]))
+        world.services.releases.renew_manifest("app", "1.0", sign_with_keys([OTHER]))
         renewed = store.find_updates([ask_again])[0][1].latest
         assert renewed == found[0]._replace(manifest=renewed.manifest) != found[0]
     finally:
@@ -147,7 +147,7 @@ def test_nothing_is_published_with_a_manifest_of_another_file(world, zip_file):
     """Neither books nor artifacts are touched."""
     other = sign(replace(SAID, sha256=bytes(32)), [KEY]).document
     with pytest.raises(WrongUse, match="another release"):
-        world.services.releases.publish("app", "1.0", zip_file, "", sealed_before(other))
+        world.services.releases.publish("app", "1.0", zip_file, "", use_signed(other))
     assert world.services.releases.list_all("app") == []
     assert not list((world.settings.data_dir / "artifacts").glob("*"))
 
@@ -157,7 +157,7 @@ def test_a_file_that_changes_while_it_is_published(world, zip_file):
 
     def meddling(wanted):
         zip_file.write_bytes(b"zap")
-        return sealed_by_keys([KEY])(wanted)
+        return sign_with_keys([KEY])(wanted)
 
     with pytest.raises(WrongUse, match="changed while it was published"):
         world.services.releases.publish("app", "1.0", zip_file, "", meddling)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines import sqlite_only
-from licserver.domain.decisions import draw_key, has_key_shape, mask_key
+from licserver.domain.decisions import generate_license_key, is_license_key, mask_key
 from licserver.protocol.download_links import LinkSecret
 from licserver.protocol.public_api import parse_update_check, parse_verify
 from licserver.security.redaction import mask
@@ -78,7 +78,7 @@ def test_a_private_key_that_is_cut_off_hides_the_rest():
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_no_key_survives_masking(before, after):
     """Whatever stands around it, and masking twice is masking once."""
-    key = draw_key()
+    key = generate_license_key()
     masked = mask(f"{before}{key}{after}")
     assert key not in masked
     assert mask(masked) == masked
@@ -160,9 +160,11 @@ def test_a_key_in_the_wrong_place_is_not_repeated(cli, tmp_path, arguments):
     cli("product", "add", "app", "--name", "My App")
     (tmp_path / "file").write_text("")
     key = cli("license", "issue", "app").strip()
-    given = [part.format(key=key, unknown=draw_key(), file=tmp_path / "file") for part in arguments]
+    given = [
+        part.format(key=key, unknown=generate_license_key(), file=tmp_path / "file") for part in arguments
+    ]
     complaint = cli(*given, expect=2)
-    assert not any(has_key_shape(word.strip("'\".,:;x")) for word in complaint.split()), complaint
+    assert not any(is_license_key(word.strip("'\".,:;x")) for word in complaint.split()), complaint
     assert key not in complaint
 
 
@@ -203,7 +205,7 @@ def test_json_shows_keys_only_to_who_asks_for_them(cli, tmp_path):
 @sqlite_only
 def test_a_crash_is_told_in_full_and_masked(cli, monkeypatch):
     """What nobody foresaw ends in a traceback that can be mailed around, and in exit code 1."""
-    key = draw_key()
+    key = generate_license_key()
 
     def burst(*_: object) -> None:
         raise ZeroDivisionError(f"{key} {SECRET}")
@@ -239,7 +241,7 @@ logging.getLogger("x").error("after all, %s", sys.argv[1])
 
 def test_what_python_prints_past_the_log_is_masked_too():
     """Threads that die, exceptions in destructors, warnings, the report of a line that cannot be logged."""
-    key = draw_key()
+    key = generate_license_key()
     command = [sys.executable, "-X", "dev", "-c", PAST_THE_LOG, key]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     printed = done.stdout + done.stderr

@@ -6,6 +6,7 @@ import os
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from harness import engines
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.repositories.last_seen import Seen, note_seen
-from licserver.domain.decisions import draw_key
+from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import Conflict, StoreUnavailable
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
@@ -72,7 +73,7 @@ def stocked(world, activate):
 def activate(world):
     """Take a slot."""
     from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
-    from licserver.domain.decisions import judge_verify  # noqa: PLC0415
+    from licserver.domain.decisions import evaluate_verify  # noqa: PLC0415
     from licserver.domain.records import Environment  # noqa: PLC0415 - for this fixture
 
     def take(key: str, domain: str, ip: str) -> Environment:
@@ -80,7 +81,7 @@ def activate(world):
         sighting = Lookup(world.services.vault.license_id(key), environment)
         store = BatchStore(world.services.database)
         store.activate(
-            [ActivationRequest(sighting, lambda held: judge_verify(key, held, environment, now), now)]
+            [ActivationRequest(sighting, lambda held: evaluate_verify(key, held, environment, now), now)]
         )
         store.close()
         return environment
@@ -106,7 +107,7 @@ def test_what_was_exported_is_imported_as_it_was(stocked, form, make_world):
 
 def test_all_or_nothing(world):
     """A file with faults changes nothing, and every fault is told with its line."""
-    taken, twice = world.key(), draw_key()
+    taken, twice = world.key(), generate_license_key()
     lines = [
         {"product": "app"},
         {"product": "nowhere"},
@@ -136,7 +137,7 @@ def test_all_or_nothing(world):
 
 def test_drawn_keys_come_in_the_order_of_the_file(world):
     """Lines without a key get one, which is told once it is in the books."""
-    given = draw_key()
+    given = generate_license_key()
     text = f"license_key,product,slots,note\n,app,1,first\n{given},app,2,given\n,app,3,third\n"
     count, problems, drawn = import_text(world, "csv", text)
     assert (count, problems) == (3, [])
@@ -174,7 +175,7 @@ def test_a_known_end_of_a_subscription_counts_for_who_comes(world):
 def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
     """Whoever ends it waits for the move, and ends what has come; no key stays without its end."""
     world.key(subscription_id="going")
-    key = draw_key()
+    key = generate_license_key()
     line = json.dumps({"product": "app", "license_key": key, "subscription": "going"})
     with ThreadPoolExecutor(1) as elsewhere:
         with world.services.transfer.start_import() as incoming:
@@ -189,7 +190,7 @@ def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
 @pytest.mark.parametrize("ahead", [True, False])
 def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
     """Somebody else's import of the file's last key between check and move: nothing of it is moved."""
-    key = draw_key()
+    key = generate_license_key()
     text = json.dumps({"product": "app", "license_key": key})
     with world.services.transfer.start_import() as incoming:
         incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250 + [text]))
@@ -203,7 +204,7 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
 
 def test_what_no_other_import_explains_is_not_told_as_one(world, monkeypatch):
     """Rows that a table refuses for another reason are the database's complaint, and nothing is moved."""
-    monkeypatch.setattr("licserver.services.transfer.words_of", lambda *_: ["twice", "twice"])
+    monkeypatch.setattr("licserver.services.transfer.extract_words", lambda *_: ["twice", "twice"])
     with pytest.raises(StoreUnavailable, match=r"(?i)unique"):
         import_text(world, "jsonl", '{"product": "app"}')
     assert not list(world.services.licenses.list_all())
@@ -307,7 +308,7 @@ def test_many_rows_at_once_are_what_few_would_be(world):
     }
     count, problems, drawn = import_text(world, "jsonl", f"{json.dumps(line)}\n" * 600)
     assert (count, problems, len(drawn)) == (600, [], 600)
-    (one,) = {row._replace(license_key=None) for row in world.services.transfer.export()}
+    (one,) = {replace(row, license_key=None) for row in world.services.transfer.export()}
     assert (one.note, one.slots, one.lifetime, one.allowed) == (note, None, True, ("192.0.2.0/24",))
     assert (one.support_until, one.issued_at.isoformat()) == (
         date(2027, 1, 31),

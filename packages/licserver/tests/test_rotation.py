@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from licserver.domain.decisions import DownloadRefusal
 from licserver.errors import WrongUse
 from licserver.protocol.download_links import (
-    CLOCKS_APART,
+    CLOCK_TOLERANCE,
     LINK_LIFETIME,
     LinkSecret,
     LinkSubject,
-    believed_secrets,
+    accepted_secrets,
+    current_secret,
     read_link,
     sign_link,
-    signing_secret,
 )
-from licserver.security.rotation import LOOK_EVERY, open_ring, rotate, standings
+from licserver.security.rotation import LOOK_EVERY, rotate, secret_statuses, watch_link_secrets
 from licserver.security.secrets_file import new_secrets, open_vault, read_vault
 from licserver.settings import Settings
 
@@ -34,7 +34,7 @@ FIRST = LinkSecret("first", b"1" * 32)
 SECOND_ONE = LinkSecret("second", b"2" * 32, NOW + MINUTE)
 THIRD = LinkSecret("third", b"3" * 32, NOW + timedelta(days=1))
 KNOWN = (THIRD, SECOND_ONE, FIRST)
-END = NOW + MINUTE + LINK_LIFETIME + CLOCKS_APART
+END = NOW + MINUTE + LINK_LIFETIME + CLOCK_TOLERANCE
 
 TABLE = {
     "before the second one's time": (NOW, FIRST, KNOWN),
@@ -51,15 +51,15 @@ TABLE = {
 @pytest.mark.parametrize(("now", "signs", "believed"), TABLE.values(), ids=TABLE)
 def test_who_signs_and_who_is_believed(now, signs, believed):
     """The newest whose time has come signs; an older one is believed for an hour and five minutes more."""
-    assert signing_secret(KNOWN, now) == signs
-    assert believed_secrets(KNOWN, now) == believed
+    assert current_secret(KNOWN, now) == signs
+    assert accepted_secrets(KNOWN, now) == believed
 
 
 def test_secrets_without_instants_are_all_believed():
     """What an older licserver wrote, or a vendor by hand: the first signs, and none is dropped unasked."""
     plain = (LinkSecret("b", b"2" * 32), LinkSecret("a", b"1" * 32))
-    assert signing_secret(plain, NOW).id == "b"
-    assert believed_secrets(plain, NOW) == plain
+    assert current_secret(plain, NOW).id == "b"
+    assert accepted_secrets(plain, NOW) == plain
 
 
 @given(st.integers(0, 7200), st.integers(-300, 300), st.integers(0, 3599), st.integers(60, 7200))
@@ -67,9 +67,9 @@ def test_a_link_meets_no_server_that_does_not_believe_it(signed_after, skew, age
     """Whenever it was signed, every server that has the file believes it for its hour, by any clock."""
     secrets = (LinkSecret("new", b"n" * 32, NOW + timedelta(seconds=lead)), LinkSecret("old", b"o" * 32))
     signed_at = NOW + timedelta(seconds=signed_after)
-    link = sign_link("x", SUBJECT, signing_secret(secrets, signed_at), signed_at).partition("?")[2]
+    link = sign_link("x", SUBJECT, current_secret(secrets, signed_at), signed_at).partition("?")[2]
     other = signed_at + timedelta(seconds=min(age + skew, 3599))
-    assert read_link(link, believed_secrets(secrets, other), other) == SUBJECT
+    assert read_link(link, accepted_secrets(secrets, other), other) == SUBJECT
 
 
 # --- files and processes ----------------------------------------------------------------------
@@ -86,12 +86,12 @@ def settings(tmp_path):
 @pytest.fixture
 def process(settings):
     """Make what one worker process holds."""
-    return lambda: open_ring(settings, open_vault(settings))
+    return lambda: watch_link_secrets(settings, open_vault(settings))
 
 
 def link_of(ring, now):
     """A link that a process hands out."""
-    return sign_link("x", SUBJECT, ring.signer(now), now).partition("?")[2]
+    return sign_link("x", SUBJECT, ring.current(now), now).partition("?")[2]
 
 
 def test_links_outlive_a_rotation(settings, process):
@@ -99,9 +99,9 @@ def test_links_outlive_a_rotation(settings, process):
     ring = process()
     old = link_of(ring, NOW)
     rotate(settings, NOW)
-    assert ring.signer(NOW + LOOK_EVERY).id in old
+    assert ring.current(NOW + LOOK_EVERY).id in old
     new = link_of(ring, NOW + 2 * MINUTE)
-    assert ring.signer(NOW + 2 * MINUTE).id not in old
+    assert ring.current(NOW + 2 * MINUTE).id not in old
     for link in (old, new):
         assert ring.read(link, NOW + 59 * MINUTE) == SUBJECT
     assert ring.read(old, NOW + timedelta(hours=2)) is DownloadRefusal.INVALID_LINK  # not even expired
@@ -111,7 +111,7 @@ def test_links_outlive_a_rotation(settings, process):
 def test_a_process_reads_the_file_again_before_it_refuses_a_link(settings, process, after):
     """A link of the new secret is valid in every process, however short ago the process read the file."""
     late, early = process(), process()
-    late.signer(NOW)
+    late.current(NOW)
     rotate(settings, NOW + after, leaked=True)
     assert late.read(link_of(early, NOW + after), NOW + after) == SUBJECT
 
@@ -119,23 +119,23 @@ def test_a_process_reads_the_file_again_before_it_refuses_a_link(settings, proce
 def test_the_file_is_looked_at_every_five_seconds(settings, process):
     """Neither within the instant of the last look nor before its five seconds are over."""
     ring = process()
-    old = ring.signer(NOW)
+    old = ring.current(NOW)
     link = link_of(ring, NOW)
     [new] = rotate(settings, NOW, leaked=True)
     for now in (NOW, NOW + LOOK_EVERY - SECOND):
-        assert (ring.signer(now), ring.read(link, now)) == (old, SUBJECT)
+        assert (ring.current(now), ring.read(link, now)) == (old, SUBJECT)
     assert ring.read(link, NOW + LOOK_EVERY) is DownloadRefusal.INVALID_LINK
-    assert ring.signer(NOW + LOOK_EVERY).id == new.id
+    assert ring.current(NOW + LOOK_EVERY).id == new.id
 
 
 def test_an_invalid_link_costs_one_stat(process, monkeypatch):
     """While the file is unchanged or missing, nothing else is done for it."""
     ring, stats = process(), []
-    ring.signer(NOW)
-    for mark in (ring._mark, None):
+    ring.current(NOW)
+    for mark in (ring._version, None):
         stats.clear()
         monkeypatch.setattr(
-            "licserver.security.rotation._mark", lambda path, mark=mark: stats.append(path) or mark
+            "licserver.security.rotation._file_version", lambda path, mark=mark: stats.append(path) or mark
         )
         ring.read("key=nobody&signature=x", NOW + 2 * SECOND)
         assert len(stats) == 1
@@ -148,7 +148,7 @@ def test_instants_are_written_in_utc(settings, monkeypatch):
         patch.setenv("TZ", "Asia/Tokyo")
         time.tzset()
         rotate(settings, NOW)
-        with pytest.raises(WrongUse, match=r"it signs from 2026-06-15 12:01:00 UTC"):
+        with pytest.raises(WrongUse, match=r"the new secret signs from 2026-06-15 12:01:00 UTC"):
             rotate(settings, NOW)
     time.tzset()
     newest = json.loads((settings.data_dir / "secrets.json").read_text())["link_secrets"][0]
@@ -172,12 +172,12 @@ def test_a_file_that_has_not_changed_is_not_read(settings, process, monkeypatch)
         "licserver.security.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
     )
     for minute in range(5):
-        ring.signer(NOW + minute * MINUTE)
+        ring.current(NOW + minute * MINUTE)
     assert reads == []
     rotate(settings, NOW, lead=SECOND)
     reads.clear()
     for minute in range(5, 10):
-        ring.signer(NOW + minute * MINUTE)
+        ring.current(NOW + minute * MINUTE)
     assert len(reads) == 1
 
 
@@ -185,10 +185,10 @@ def test_secrets_from_the_environment_do_not_change_with_a_file(settings):
     """What lies in the data folder is then nobody's."""
     text = (settings.data_dir / "secrets.json").read_text()
     from_outside = Settings(data_dir=settings.data_dir, secrets=text)
-    ring = open_ring(from_outside, open_vault(from_outside))
-    before = ring.signer(NOW)
+    ring = watch_link_secrets(from_outside, open_vault(from_outside))
+    before = ring.current(NOW)
     rotate(settings, NOW, leaked=True)
-    assert ring.signer(NOW + MINUTE) == before
+    assert ring.current(NOW + MINUTE) == before
 
 
 def test_the_next_rotation_may_begin_when_the_last_has_come(settings):
@@ -197,8 +197,8 @@ def test_the_next_rotation_may_begin_when_the_last_has_come(settings):
     found = rotate(settings, NOW + MINUTE)
     assert [(one.signs, one.believed_until) for one in found] == [
         (False, None),
-        (True, NOW + 2 * MINUTE + LINK_LIFETIME + CLOCKS_APART),
-        (False, NOW + MINUTE + LINK_LIFETIME + CLOCKS_APART),
+        (True, NOW + 2 * MINUTE + LINK_LIFETIME + CLOCK_TOLERANCE),
+        (False, NOW + MINUTE + LINK_LIFETIME + CLOCK_TOLERANCE),
     ]
 
 
@@ -230,7 +230,7 @@ def test_a_file_that_cannot_be_read_yet_is_read_when_it_can(settings, process):
     for look, content, is_read in ((1, b"?" * len(text), False), (2, text, True)):
         path.write_bytes(content)
         os.utime(path, ns=(1, 1))
-        assert (ring.signer(NOW + look * LOOK_EVERY).id == new.id) is is_read
+        assert (ring.current(NOW + look * LOOK_EVERY).id == new.id) is is_read
 
 
 def test_leaked_secrets_are_believed_no_more(settings, process):
@@ -238,7 +238,7 @@ def test_leaked_secrets_are_believed_no_more(settings, process):
     ring = process()
     old = link_of(ring, NOW)
     [left] = rotate(settings, NOW, leaked=True)
-    ring.signer(NOW + LOOK_EVERY)
+    ring.current(NOW + LOOK_EVERY)
     assert ring.read(old, NOW + LOOK_EVERY) is DownloadRefusal.INVALID_LINK
     assert (left.signs, left.signs_from) == (True, NOW)
 
@@ -262,7 +262,7 @@ def test_retired_secrets_leave_the_file(settings):
         found = rotate(settings, NOW + timedelta(days=day))
     assert len(found) == 2
     assert len(open_vault(settings).link_secrets) == 2
-    assert len(standings(open_vault(settings).link_secrets, NOW + timedelta(days=9))) == 1
+    assert len(secret_statuses(open_vault(settings).link_secrets, NOW + timedelta(days=9))) == 1
 
 
 def test_one_rotation_at_a_time(settings):
@@ -277,7 +277,7 @@ def test_one_rotation_at_a_time(settings):
     with ThreadPoolExecutor(8) as threads:
         told = list(threads.map(run, range(8)))
     assert sum(isinstance(one, list) for one in told) == 1
-    assert "a new secret is on its way already; it signs from 2026-06-15 12:01:00 UTC" in told
+    assert "a rotation is under way already: the new secret signs from 2026-06-15 12:01:00 UTC" in told
     assert len(open_vault(settings).link_secrets) == 2
 
 
@@ -310,13 +310,14 @@ def test_a_running_server_survives_what_becomes_of_the_file(settings, process, s
         assert ring.read(link, NOW + minute * MINUTE) == SUBJECT
     path = settings.data_dir / "secrets.json"
     told = [record.getMessage().replace(str(path), "FILE") for record in caplog.records]
-    assert told == [f"the secrets for links stay as they were: {words}"] * bool(words)
+    kept = "cannot use the changed secrets file; keeping the old link secrets"
+    assert told == [f"{kept}: {words}"] * bool(words)
 
 
 def test_secrets_in_the_environment_are_the_vendors_to_change(tmp_path):
     """Nothing is written, and it is said what to do."""
     settings = Settings(data_dir=tmp_path / "data", secrets=json.dumps(new_secrets()))
-    with pytest.raises(WrongUse, match="take back what the file then holds"):
+    with pytest.raises(WrongUse, match="copy the file's content back"):
         rotate(settings, NOW)
     assert not (tmp_path / "data").exists()
 
@@ -326,7 +327,7 @@ def test_a_clock_that_was_ahead_freezes_no_secret(settings, process):
     ring, hours = process(), timedelta(hours=3)
     old = link_of(ring, NOW + hours)
     [new] = rotate(settings, NOW, leaked=True)
-    assert ring.signer(NOW + SECOND).id == new.id
+    assert ring.current(NOW + SECOND).id == new.id
     assert ring.read(old, NOW + SECOND) is DownloadRefusal.INVALID_LINK
 
 

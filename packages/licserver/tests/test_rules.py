@@ -12,12 +12,12 @@ from licserver.domain.decisions import (
     UpdateRefusal,
     Valid,
     VerifyRefusal,
-    draw_key,
-    judge_download,
-    judge_update,
-    judge_verify,
-    may_download,
-    state_of,
+    can_download,
+    evaluate_download,
+    evaluate_update,
+    evaluate_verify,
+    generate_license_key,
+    license_state,
 )
 from licserver.domain.records import (
     Artifact,
@@ -57,7 +57,7 @@ def test_verify_names_the_first_refusal(bad_shape, missing, revoked, expired, fu
         activated=EnvironmentMatch(domain=known, ip=known),
     )
     key = KEY.lower() if bad_shape else KEY
-    verdict = judge_verify(key, None if missing else license_, HERE, NOW)
+    verdict = evaluate_verify(key, None if missing else license_, HERE, NOW)
     order = [
         (bad_shape, VerifyRefusal.FORMAT),
         (missing, VerifyRefusal.NOT_FOUND),
@@ -82,14 +82,14 @@ SLOTS = {
 @pytest.mark.parametrize(("slots", "used", "takes"), SLOTS.values(), ids=SLOTS.keys())
 def test_a_new_environment_takes_a_slot_if_there_is_one(slots, used, takes):
     """Zero slots admit nobody, unlimited ones everybody, and N exactly N (D-07)."""
-    verdict = judge_verify(KEY, a_license(slots=slots, slots_used=used), HERE, NOW)
+    verdict = evaluate_verify(KEY, a_license(slots=slots, slots_used=used), HERE, NOW)
     assert (verdict.takes_slot if isinstance(verdict, Valid) else None) is takes
 
 
 def test_a_known_environment_is_welcome_with_no_slots_left():
     """An owner's entry lets an environment in though the key has no slots at all (D-04)."""
     license_ = a_license(slots=0, allowed=("a.example", "192.0.2.0/24"))
-    assert judge_verify(KEY, license_, HERE, NOW) == Valid(license_, takes_slot=False)
+    assert evaluate_verify(KEY, license_, HERE, NOW) == Valid(license_, takes_slot=False)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_update_check_names_the_first_refusal(
         has_support_policy=True,
         latest=None if no_release else RELEASE,
     )
-    verdict = judge_update(None if missing else license_, None if no_product else wanted, NOW)
+    verdict = evaluate_update(None if missing else license_, None if no_product else wanted, NOW)
     order = [
         (missing, UpdateRefusal.INVALID_LICENSE),
         (revoked, UpdateRefusal.INVALID_LICENSE),
@@ -137,7 +137,7 @@ def test_download_names_the_first_refusal(no_license, no_release, revoked, withd
     release = Release(
         5, 1, "1.0", "", NOW, RELEASE.artifact, withdrawn_at=NOW - timedelta(1) if withdrawn else None
     )
-    verdict = judge_download(None if no_license else license_, None if no_release else release)
+    verdict = evaluate_download(None if no_license else license_, None if no_release else release)
     order = [
         (no_license or no_release, DownloadRefusal.INVALID_LINK),
         (revoked, DownloadRefusal.LICENSE_REVOKED),
@@ -160,10 +160,10 @@ def test_a_download_is_offered_while_license_and_support_last(revoked, expired, 
         state = LicenseState.EXPIRED
     if revoked:
         state = LicenseState.REVOKED
-    assert state_of(license_, NOW) is state
+    assert license_state(license_, NOW) is state
     wanted = Product(1, "app", "App", has_support_policy=policy, latest=RELEASE)
     offered = state is LicenseState.ACTIVE and not (support_over and policy)
-    assert may_download(wanted, license_, NOW) is offered
+    assert can_download(wanted, license_, NOW) is offered
 
 
 def test_a_key_is_drawn_from_fair_bytes_only(monkeypatch):
@@ -176,5 +176,5 @@ def test_a_key_is_drawn_from_fair_bytes_only(monkeypatch):
         return drawn.pop(0)
 
     monkeypatch.setattr("licserver.domain.decisions.secrets.token_bytes", token_bytes)
-    assert draw_key() == "CP-ABCDEF-GHIJKL-MNOPQR-STUVWX-YZ0123"
+    assert generate_license_key() == "CP-ABCDEF-GHIJKL-MNOPQR-STUVWX-YZ0123"
     assert sizes == [40, 40]

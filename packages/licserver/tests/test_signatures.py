@@ -17,10 +17,10 @@ from licserver.protocol.response_signatures import (
     SignatureRequest,
     SignedRequest,
     content_digest,
-    fits_digest,
-    normal_base,
-    read_accept_signature,
-    sign_answer,
+    matches_digest,
+    normalise_base_url,
+    parse_accept_signature,
+    sign_response,
 )
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -54,7 +54,7 @@ KEYS = [OLD, NEW, GONE]
 )
 def test_what_can_be_done_is_done(field, label, key):
     """The newest live key among those asked for signs, under the label of the member that asks for it."""
-    wanted = read_accept_signature(field, KEYS)
+    wanted = parse_accept_signature(field, KEYS)
     assert wanted is not None
     assert (wanted.label, wanted.key) == (label, key)
     assert wanted.nonce.strip('"n') == ""
@@ -100,7 +100,7 @@ def test_what_can_be_done_is_done(field, label, key):
 )
 def test_what_cannot_be_done_whole_is_not_done(field):
     """Malformed, other components, parameters that we would not sign, retired keys: no signature (D-61)."""
-    assert read_accept_signature(field, KEYS) is None
+    assert parse_accept_signature(field, KEYS) is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_quick_reader_says_the_same(field):
     quick = AcceptSignatureReader(KEYS)
     for other in (field, field.replace("n", "m"), field.replace("one", "uno"), field):
         quick(other)
-        assert quick(other) == read_accept_signature(other, KEYS)
+        assert quick(other) == parse_accept_signature(other, KEYS)
 
 
 def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
@@ -135,9 +135,9 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
 
     def counted(*told: Any):
         read.append(told)
-        return read_accept_signature(*told)
+        return parse_accept_signature(*told)
 
-    monkeypatch.setattr("licserver.protocol.response_signatures.read_accept_signature", counted)
+    monkeypatch.setattr("licserver.protocol.response_signatures.parse_accept_signature", counted)
     quick = AcceptSignatureReader(KEYS)
     for nonce in ("one", "two", "three"):
         assert quick(oracle.wish(nonce)) == SignatureRequest("sig", f'"{nonce}"', NEW)
@@ -151,7 +151,7 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
 @example(",".join(['a=("b")'] * 1000) + "!")
 def test_whatever_a_caller_sends_is_read_in_a_moment(field):
     """No header makes the reading fail, or take long."""
-    assert AcceptSignatureReader(KEYS)(field) == read_accept_signature(field, KEYS)
+    assert AcceptSignatureReader(KEYS)(field) == parse_accept_signature(field, KEYS)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_whatever_a_caller_sends_is_read_in_a_moment(field):
 )
 def test_a_digest_fits_its_content_or_not(field, fits):
     """At least one known digest, and all known ones right (RFC 9530)."""
-    assert fits_digest(field, b"body") is fits
+    assert matches_digest(field, b"body") is fits
 
 
 def test_the_oracle_agrees_with_the_signature():
     """What we sign others verify, with every parameter that the protocol names."""
     asked = oracle.Asked("GET", "https://x.example/a?b=%20", {"Content-Digest": content_digest(b"")})
-    signed = sign_answer(
+    signed = sign_response(
         SignatureRequest("l", '"n\\"n"', NEW),
         SignedRequest("GET", asked.url, content_digest(b"")),
         404,
@@ -219,4 +219,4 @@ def test_the_oracle_agrees_with_the_signature():
 )
 def test_one_address_has_one_spelling(base_url, normal):
     """The server signs the address as clients that normalise theirs have used it."""
-    assert normal_base(base_url) == normal
+    assert normalise_base_url(base_url) == normal

@@ -28,7 +28,7 @@ def added(cli, *more: str):
 
 def test_a_key_is_added_listed_and_shown(bare_cli):
     """The id and the public half are told; the private half stays in the secrets file."""
-    assert bare_cli("signing-key", "list") == "no signing keys: answers are not signed\n"
+    assert bare_cli("signing-key", "list") == "no signing keys: responses are not signed\n"
     assert "no live signing key" in bare_cli("signing-key", "public", expect=2)
     told = bare_cli("signing-key", "add")
     (key,) = open_vault(Settings(data_dir=bare_cli.folder)).signing_keys
@@ -63,6 +63,7 @@ def test_retiring_says_what_it_cannot_do(bare_cli):
     key = added(bare_cli)
     other = added(bare_cli)
     assert "is no signing key 'x!'" in bare_cli("signing-key", "retire", "x!", expect=2)
+    assert "is no signing key '-xhy'" in bare_cli("signing-key", "retire", "-xhy", expect=2)
     assert "is no signing key ''" in bare_cli("signing-key", "retire", "", expect=2)
     bare_cli("signing-key", "retire", other["id"])
     assert "retired already" in bare_cli("signing-key", "retire", other["id"], expect=2)
@@ -94,9 +95,9 @@ def test_an_openssl_key_can_be_taken(bare_cli, tmp_path):
     (tmp_path / "key.pem").write_bytes(private.to_pem())
     assert added(bare_cli, "--pem", str(tmp_path / "key.pem"))["public_key"] == private.public.text
     again = bare_cli("signing-key", "add", "--pem", str(tmp_path / "key.pem"), expect=2)
-    assert "is there already" in again
+    assert "exists already" in again
     (tmp_path / "key.pem").write_bytes(b"nothing")
-    assert "no unencrypted Ed25519" in bare_cli(
+    assert "is not an unencrypted Ed25519" in bare_cli(
         "signing-key", "add", "--pem", str(tmp_path / "key.pem"), expect=2
     )
     assert "cannot read" in bare_cli("signing-key", "add", "--pem", str(tmp_path / "none.pem"), expect=2)

@@ -12,13 +12,13 @@ from harness.engines import postgresql_only
 ASK = """
 import os, sys
 os.getloadavg = lambda: (float(sys.argv[1]) * os.cpu_count(), 0, 0)
-from licserver.cli.common import standing_aside
+from licserver.cli.common import in_background
 
 def rank():
     return os.sched_getscheduler(0), os.nice(0)
 
-with standing_aside() as upright:
-    print([rank(), upright(rank)])
+with in_background() as run_transaction:
+    print([rank(), run_transaction(rank)])
 """
 
 

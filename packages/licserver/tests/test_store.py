@@ -10,7 +10,7 @@ from harness import engines
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.hot_path import statements
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup, UpdateQuery
-from licserver.domain.decisions import Valid, VerifyRefusal, judge_verify
+from licserver.domain.decisions import Valid, VerifyRefusal, evaluate_verify
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 from licserver.errors import StoreUnavailable
@@ -34,7 +34,7 @@ def claim(world):
         now = now or world.clock()
         return ActivationRequest(
             Lookup(world.services.vault.license_id(key), environment),
-            lambda license_: judge_verify(key, license_, environment, now),
+            lambda license_: evaluate_verify(key, license_, environment, now),
             now,
         )
 

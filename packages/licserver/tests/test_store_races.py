@@ -15,7 +15,7 @@ import pytest
 from harness import engines
 from licserver.database import engine
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
-from licserver.domain.decisions import Valid, judge_verify
+from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import LicenseLocked
 
@@ -34,7 +34,7 @@ def claims_of(world, key, environments):
     def make(environment):
         return ActivationRequest(
             Lookup(world.services.vault.license_id(key), environment),
-            lambda license_: judge_verify(key, license_, environment, world.clock()),
+            lambda license_: evaluate_verify(key, license_, environment, world.clock()),
             world.clock(),
         )
 
@@ -90,7 +90,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from licserver.errors import LicenseLocked
 from licserver.domain.records import Environment, EnvironmentPolicy
-from licserver.domain.decisions import Valid, judge_verify
+from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.settings import Settings
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.services import open_services
@@ -102,7 +102,7 @@ won = []
 for number, key in enumerate(keys):
     environment = Environment(f"{sys.argv[2]}.example", f"192.0.2.{sys.argv[2]}")
     lookup = Lookup(services.vault.license_id(key), environment)
-    judge = lambda license_: judge_verify(key, license_, environment, now)
+    judge = lambda license_: evaluate_verify(key, license_, environment, now)
     while isinstance(verdict := store.activate([ActivationRequest(lookup, judge, now)])[0], LicenseLocked):
         pass
     won.append(isinstance(verdict, Valid))

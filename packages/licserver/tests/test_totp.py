@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from licserver.security.totp import (
-    draw_recovery_code,
-    draw_secret,
     enrolment_uri,
     find_step,
+    generate_recovery_code,
+    generate_secret,
     normalize_recovery_code,
 )
 
@@ -57,9 +57,9 @@ def test_what_is_no_code(typed):
 
 def test_secrets_and_recovery_codes():
     """160 and 120 bits, each of them another; the address for apps names user and issuer."""
-    assert len({draw_secret() for _ in range(100)}) == 100
-    assert len(draw_secret()) == 32
-    code = draw_recovery_code()
+    assert len({generate_secret() for _ in range(100)}) == 100
+    assert len(generate_secret()) == 32
+    code = generate_recovery_code()
     assert len(normalize_recovery_code(code)) == 24
     assert normalize_recovery_code(f" {code.upper().replace('-', ' ')}\n") == normalize_recovery_code(code)
     uri = enrolment_uri(SECRET, "ann@a.example", "l.example")

@@ -10,7 +10,7 @@ import pytest
 
 from harness import engines
 from harness.engines import sqlite_only
-from licserver.domain.decisions import has_key_shape
+from licserver.domain.decisions import is_license_key
 from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import SettingsError, WrongUse
 from licserver.services import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, open_services
@@ -214,7 +214,7 @@ def test_many_keys_come_in_batches_that_are_in_the_books(world):
     assert sum(1 for _ in world.services.licenses.list_all()) == ISSUE_BATCH
     (second,) = batches
     assert len(second) == 5
-    assert all(map(has_key_shape, first[:50] + second))
+    assert all(map(is_license_key, first[:50] + second))
     assert world.services.licenses.decrypt_key(world.services.licenses.get(second[0])) == second[0]
 
 

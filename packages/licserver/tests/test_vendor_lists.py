@@ -10,7 +10,7 @@ from harness import engines
 from licserver.database.repositories import license_search as store_search
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.domain.records import Environment, LicenseState
-from licserver.domain.search_words import terms_of, words_of
+from licserver.domain.search_words import extract_words, parse_terms
 from licserver.errors import Unknown, WrongUse
 from licserver.services import AuditFilter, LicenseFilter, LicenseTerms
 
@@ -262,15 +262,15 @@ def test_what_cannot_be_searched_for_is_told(world, query, message):
 )
 def test_words_are_what_people_would_type(email, note, words):
     """Pieces of addresses and notes, whatever their case; none that begins another."""
-    assert words_of(email, note) == words
+    assert extract_words(email, note) == words
 
 
 def test_the_rarest_term_leads():
     """Numbers and addresses, then what is longest: they leave the fewest to look at."""
-    assert terms_of("  Invoice, 2026-17  inv a@b ") == ["2026-17", "a@b", "invoice", "inv"]
+    assert parse_terms("  Invoice, 2026-17  inv a@b ") == ["2026-17", "a@b", "invoice", "inv"]
 
 
 def test_a_long_note_has_a_hundred_words():
     """Whoever pastes a book into a note fills no index with it; the first words count."""
-    words = words_of(None, " ".join(f"w{number:03}" for number in range(150)))
+    words = extract_words(None, " ".join(f"w{number:03}" for number in range(150)))
     assert words == [f"w{number:03}" for number in range(100)]

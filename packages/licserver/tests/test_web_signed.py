@@ -13,7 +13,7 @@ from yarl import URL
 from harness import oracle
 from licserver.protocol import public_api
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
-from licserver.security.secrets_file import new_secrets, write_signing_key
+from licserver.security.secrets_file import format_signing_key, new_secrets
 from licserver.web.public.signed_responses import AnswerSigner
 from licserver.web.responses import send
 
@@ -31,7 +31,7 @@ def make_signing_world(make_world, signing_key):
     """Make a world whose answers can be signed."""
 
     def make(*more: SigningKey, **settings: Any):
-        keys = [write_signing_key(key) for key in (signing_key, *more)]
+        keys = [format_signing_key(key) for key in (signing_key, *more)]
         return make_world(secrets=json.dumps({**new_secrets(), "signing_keys": keys}), **settings)
 
     return make
@@ -145,7 +145,7 @@ async def test_no_signature_no_answer(signing_site, monkeypatch, caplog):
     def fail(*_: Any):
         raise RuntimeError("no more entropy")
 
-    monkeypatch.setattr("licserver.web.public.signed_responses.sign_answer", fail)
+    monkeypatch.setattr("licserver.web.public.signed_responses.sign_response", fail)
     key = signing_site.world.key()
     with caplog.at_level(logging.ERROR, "licserver.web"):
         status, answered = await call(signing_site, "POST", VERIFY, asked_for(key))
@@ -192,7 +192,7 @@ async def test_an_address_of_other_bytes_is_answered_plainly(signing_key, clock)
         return b""
 
     async def answer(_: web.Request) -> web.StreamResponse:
-        return send(public_api.answer_json(200, {}))
+        return send(public_api.json_response(200, {}))
 
     signer = AnswerSigner([signing_key], clock, no_body, lambda _: "http://a.example")
     for path, signed in (("/x?slug=a", True), ("/x?slug=\udcff", False)):

@@ -35,7 +35,7 @@ SUCCESS = {
 @pytest.mark.parametrize("takes_slot", [False, True])
 def test_a_valid_key_is_answered_with_four_fields(license_, rest, takes_slot):
     """The body does not tell whether a slot was taken."""
-    answer = public_api.answer_verify(Valid(license_, takes_slot=takes_slot))
+    answer = public_api.verify_response(Valid(license_, takes_slot=takes_slot))
     assert answer.status == 200
     assert answer.content.decode() == '{"valid":true,"product":"Möbel \\"Pro\\"",' + rest + "}"
 
@@ -43,7 +43,7 @@ def test_a_valid_key_is_answered_with_four_fields(license_, rest, takes_slot):
 def test_an_update_is_answered_in_the_order_of_the_specification():
     """Name, slug, version, link, changelog, date, and two nulls; the changelog goes out as it was written."""
     offer = Offer(Product(1, "app", "App"), RELEASE, a_license(), downloadable=True)
-    answer = public_api.answer_update(offer, "https://x.example/?a=1&b=2")
+    answer = public_api.update_response(offer, "https://x.example/?a=1&b=2")
     assert answer.status == 200
     assert answer.content.decode() == (
         '{"name":"App","slug":"app","version":"1.10","download_url":"https://x.example/?a=1&b=2",'
@@ -55,7 +55,7 @@ def test_an_update_is_answered_in_the_order_of_the_specification():
 def test_without_support_the_link_is_absent_and_not_null():
     """Nothing but the one field is missing (D-25)."""
     offer = Offer(Product(1, "app", "App"), RELEASE, a_license(), downloadable=False)
-    with_link, without = (json.loads(public_api.answer_update(offer, link).content) for link in ("x", None))
+    with_link, without = (json.loads(public_api.update_response(offer, link).content) for link in ("x", None))
     assert set(with_link) - set(without) == {"download_url"}
 
 
@@ -64,7 +64,9 @@ def test_last_updated_is_utc():
     local = NOW.astimezone(timezone(timedelta(hours=14)))
     release = Release(5, 1, "1.0", "", local, RELEASE.artifact)
     offer = Offer(Product(1, "app", "App"), release, a_license(), downloadable=True)
-    assert json.loads(public_api.answer_update(offer, None).content)["last_updated"] == "2026-06-15 09:05:03"
+    assert (
+        json.loads(public_api.update_response(offer, None).content)["last_updated"] == "2026-06-15 09:05:03"
+    )
 
 
 def test_a_file_goes_with_its_headers():

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licserver.protocol.public_api import (
-    Invalid,
-    UpdateCall,
-    VerifyCall,
+    InvalidRequest,
+    UpdateRequest,
+    VerifyRequest,
     parse_query,
     parse_update_check,
     parse_verify,
@@ -29,13 +29,13 @@ def faults(**fields: object):
     """What is wrong with a body that differs from a good one in these fields; ``...`` leaves one out."""
     body = {name: value for name, value in {**GOOD, **fields}.items() if value is not ...}
     call = parse_verify(json.dumps(body).encode())
-    return dict(call.errors) if isinstance(call, Invalid) else call
+    return dict(call.errors) if isinstance(call, InvalidRequest) else call
 
 
 def test_a_good_body_becomes_a_call():
     """The key is kept to the letter, the domain in its normal form; the body's ip is only checked (D-05)."""
     call = faults()
-    assert isinstance(call, VerifyCall)
+    assert isinstance(call, VerifyRequest)
     assert (call.license_key, call.domain) == ("CP-X", "a.example")
     assert "CP-X" not in repr(call)
 
@@ -83,7 +83,7 @@ def test_all_faulty_fields_are_named_at_once(fields, errors):
 @pytest.mark.parametrize("key", ["\x00", "\ud800", "x" * 9000, "😀", "cp-lower"], ids=repr)
 def test_any_text_is_a_key_until_the_rules_say_otherwise(key):
     """A strange key is not malformed: it is refused in its turn, by shape (D-01)."""
-    assert isinstance(faults(license_key=key), VerifyCall)
+    assert isinstance(faults(license_key=key), VerifyRequest)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_any_text_is_a_key_until_the_rules_say_otherwise(key):
 def test_the_message_is_the_first_problem_and_the_number_of_the_others(count, message):
     """The one sentence for people says how much more there is."""
     call = parse_verify(json.dumps(dict(list(GOOD.items())[count:])).encode())
-    assert isinstance(call, Invalid)
+    assert isinstance(call, InvalidRequest)
     assert call.message == message
 
 
@@ -144,7 +144,7 @@ NO_OBJECT = {
 def test_a_body_that_is_no_json_object_lacks_every_field(body):
     """Nothing in a body makes reading fail: what is no JSON object has none of the fields."""
     call = parse_verify(body)
-    assert isinstance(call, Invalid)
+    assert isinstance(call, InvalidRequest)
     assert call.errors == ALL_THREE
 
 
@@ -161,7 +161,7 @@ TOLERATED = {
 def test_harmless_oddities_are_read(body):
     """What another JSON writer may do is no fault."""
     call = parse_verify(body)
-    assert isinstance(call, VerifyCall)
+    assert isinstance(call, VerifyRequest)
     assert call.license_key == "CP-X"
 
 
@@ -175,14 +175,14 @@ JSON = st.recursive(
 @given(st.one_of(st.binary(), JSON.map(json.dumps).map(str.encode)))
 def test_reading_a_body_never_fails(body):
     """Every body is a call or a list of faults."""
-    assert isinstance(parse_verify(body), VerifyCall | Invalid)
+    assert isinstance(parse_verify(body), VerifyRequest | InvalidRequest)
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, JSON)))
 def test_a_field_is_named_exactly_when_it_is_faulty(body):
     """Good fields are never named, whatever stands beside them."""
     call = parse_verify(json.dumps(body).encode())
-    errors = call.errors if isinstance(call, Invalid) else {}
+    errors = call.errors if isinstance(call, InvalidRequest) else {}
     for name in GOOD:
         value = body.get(name)
         if not isinstance(value, str) or not value.strip():
@@ -197,7 +197,7 @@ QUERY = {"license_key": "CP-X", "slug": "app", "current_version": "1.0", "domain
 def test_a_good_query_becomes_a_call():
     """Key and slug are taken to the letter, and the installed version need not be readable (D-24)."""
     call = parse_update_check(urlencode({**QUERY, "current_version": "banana", "more": "x"}))
-    assert isinstance(call, UpdateCall)
+    assert isinstance(call, UpdateRequest)
     assert (call.license_key, call.slug) == ("CP-X", "app")
     assert "CP-X" not in repr(call)
 
@@ -208,7 +208,7 @@ def test_a_parameter_that_says_nothing_is_required(name, value):
     """A blank parameter is a missing one (D-21)."""
     given_ = {**QUERY, name: value}
     call = parse_update_check("&".join(f"{key}={text}" for key, text in given_.items() if text is not None))
-    assert isinstance(call, Invalid)
+    assert isinstance(call, InvalidRequest)
     assert call.errors == {name: [f"The {name.replace('_', ' ')} field is required."]}
 
 
@@ -217,14 +217,14 @@ def test_a_parameter_that_says_nothing_is_required(name, value):
 def test_control_characters_are_refused_in_the_query_too(name, value):
     """No parameter that reaches the books may hold what a database or a terminal chokes on."""
     call = parse_update_check(urlencode({**QUERY, name: value}))
-    assert isinstance(call, Invalid)
+    assert isinstance(call, InvalidRequest)
     assert list(call.errors) == [name]
 
 
 def test_nothing_at_all_names_all_four():
     """An empty query lacks every parameter, in the order of the specification."""
     call = parse_update_check("")
-    assert isinstance(call, Invalid)
+    assert isinstance(call, InvalidRequest)
     assert list(call.errors) == list(QUERY)
 
 
@@ -251,5 +251,5 @@ def test_a_query_is_read_leniently(query, read):
 @given(st.text() | st.text("%+=&;23AFaf\xe9\ud800", max_size=12))
 def test_a_query_reads_as_the_standard_library_reads_it(query):
     """Every query is a call or a list of faults, with the names and values of `parse_qsl`."""
-    assert isinstance(parse_update_check(query), UpdateCall | Invalid)
+    assert isinstance(parse_update_check(query), UpdateRequest | InvalidRequest)
     assert parse_query(query) == dict(reversed(parse_qsl(query, keep_blank_values=True, errors="replace")))

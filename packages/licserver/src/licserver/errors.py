@@ -1,62 +1,62 @@
-"""What can go wrong beside a request, sorted by what the vendor can do about it.
+"""Errors of the vendor's operations, by what the vendor can do about them.
 
 ::
 
     LicserverError
-    ├── WrongUse             the vendor asked for something that cannot be   → say it differently
-    │   ├── Unknown          what was named is not there                     → name something that is
-    │   ├── Conflict         what is there already is in the way             → look at what is there
-    │   └── SettingsError    a setting cannot be used                        → mend the variable it names
-    ├── VaultError           the secrets are missing, broken or others       → restore them
-    ├── ArtifactsError       the files are away, or one of them is           → mend what it says
-    ├── BackupError          a backup is damaged, or none                    → take another one
-    └── StoreError           the database cannot be used                     → mend what it says
-        └── StoreUnavailable   … now: it is away, full or locked             → try again
-            └── LicenseLocked    another transaction changes this license    → try again
+    ├── WrongUse             the request cannot be fulfilled          → change the request
+    │   ├── Unknown          there is no such thing                   → name one that exists
+    │   ├── Conflict         it contradicts what exists               → look at what exists
+    │   └── SettingsError    a setting is invalid                     → correct the variable it names
+    ├── VaultError           secrets are missing, broken or others    → restore them
+    ├── ArtifactsError       the file store fails, or a file is bad   → repair what it names
+    ├── BackupError          a file is no backup, or damaged          → use another one
+    └── StoreError           the database cannot be used              → repair what it names
+        └── StoreUnavailable … now: unreachable, full or locked       → try again
+            └── LicenseLocked  another transaction locks the license  → try again
 
-Every message is one sentence for the vendor, and none carries a license key or a secret.
+Every message is one sentence for the vendor, without license keys and secrets.
 """
 
 
 class LicserverError(Exception):
-    """The base of all; never raised itself."""
+    """The base class."""
 
 
 class WrongUse(LicserverError):
-    """The vendor asked for something that cannot be; the message says what would be right."""
+    """The request cannot be fulfilled; the message says what would be valid."""
 
 
 class Unknown(WrongUse):
-    """What was named is not there."""
+    """The named object does not exist."""
 
 
 class Conflict(WrongUse):
-    """What is there already is in the way of what was asked for."""
+    """The request contradicts what exists."""
 
 
 class SettingsError(WrongUse):
-    """A setting cannot be used; the message names the variable and says what would be right."""
+    """A setting is invalid; the message names the variable and says what would be valid."""
 
 
 class VaultError(LicserverError):
-    """The secrets cannot be read, or are not those of this database."""
+    """The secrets cannot be read, or belong to another database."""
 
 
 class ArtifactsError(LicserverError):
-    """Folder or bucket cannot do what was asked now; never carries an address that was signed."""
+    """The artifact store failed; the message contains no presigned address."""
 
 
 class BackupError(LicserverError):
-    """A file is no backup, or not a whole one; or one could not be made."""
+    """A file is no backup or is damaged, or a backup could not be written."""
 
 
 class StoreError(LicserverError):
-    """The database cannot do what was asked."""
+    """The database cannot be used."""
 
 
 class StoreUnavailable(StoreError):
-    """The database is away, full or locked; the same call may succeed later."""
+    """The database is unreachable, full or locked; a retry may succeed."""
 
 
 class LicenseLocked(StoreUnavailable):
-    """Another transaction holds the lock of a license; other licenses are not affected."""
+    """Another transaction has locked a license; other licenses are not affected."""

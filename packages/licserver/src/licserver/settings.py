@@ -1,4 +1,4 @@
-"""What a vendor can set, read once from the environment and frozen."""
+"""The settings, read once from the environment and frozen."""
 
 import difflib
 import enum
@@ -17,67 +17,63 @@ from licserver.errors import SettingsError
 
 PREFIX = "LICSERVER_"
 
-# What Kubernetes tells every pod about a Service that is named licserver.
+# Kubernetes sets these in every pod if a Service is named licserver.
 _OF_KUBERNETES = re.compile(r"LICSERVER_(SERVICE_(HOST|PORT\w*)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 
 _LAST_PORT = 65535
 _LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
 
-
-_SHORTEST_ABSENCE = 30
-"""Days: a customer may be on holiday, and asks only once a day when all is well (spec 1)."""
+_MIN_ACTIVATION_DAYS = 30
+"""A customer may be on holiday, and a client verifies only once a day (spec 1)."""
 
 
 class LogFormat(enum.StrEnum):
-    """How the server writes its log."""
+    """The format of the server's log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Settings(BaseSettings):
-    """The server's settings; each is the environment variable ``LICSERVER_`` + its name in capitals.
+    """The server's settings: the environment variable of each is ``LICSERVER_`` and its name in capitals.
 
     Args:
-        data_dir: Folder of the database, the secrets and the artifacts.
-        database_url: SQLAlchemy URL of a SQLite file or a PostgreSQL database; absent, a file in the data
-            folder.
-        base_url: The address under which customers reach the server, without a trailing slash; it
-            begins every download link (D-30). Absent, the ``Host`` of each request is believed,
-            which is right only as long as nobody else can reach the server.
-        trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` is
-            believed (D-05).
-        ipv6_prefix: Leading bits of an IPv6 address that tell environments apart (D-05).
-        secrets: The content of the secrets file, for vendors who keep it elsewhere.
-        artifacts_url: Bucket of the artifacts, ``s3://bucket/prefix``; absent, a folder in the data
-            folder. The ``AWS_*`` variables say how to get at it.
-        artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket (D-34).
-        access_log: Whether every request is logged (never with its query).
-        log_format: ``text`` for people, ``json`` for programs: an object a line.
-        metrics_listen: Where Prometheus asks, ``127.0.0.1:9464``; absent, nothing is counted (D-101).
-        activation_days: Days without being seen after which `licserver sweep` frees a slot; 0 for never,
-            otherwise at least 30 (D-105).
-        audit_days: Days after which it removes a line of the audit log; 0 for never.
-        body_timeout: Seconds within which a request's body must have arrived.
-        header_timeout: Seconds from a connection to the end of its first request's head (D-72).
-        send_timeout: Seconds in which a caller must take some of an answer, and a MiB of a file (D-72).
-        miss_limit: Guesses that an address may make in a minute; 0 counts none (D-70).
-        flood_limit: Requests that an address may send in a minute; 0 counts none (D-71).
-        connection_limit: Connections that an address may hold in a process; 0 for no limit (D-163).
-        redis_url: Where several servers count guesses together, ``redis://host:6379/0``; absent, each
-            process counts by itself.
-        admin_listen: Where the admin API is reached, ``host:port``; then it is not at the public address.
-        second_factor_required: Whether every user of the console must have a second factor (D-167).
-        session_idle_minutes: Minutes without a request after which a session of the console ends.
-        upload_limit: Bytes that a file may have which is uploaded through the admin API.
-        drain_timeout: Seconds that running requests and downloads get when the server stops.
+        data_dir: The folder of the database, the secrets and the artifacts.
+        database_url: SQLAlchemy URL of a SQLite or PostgreSQL database; default: a file in the data folder.
+        base_url: The address that customers use, without a trailing slash; part of every download link.
+            Default: the ``Host`` of each request, which is safe only if nobody else can reach the server.
+        trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` counts.
+        ipv6_prefix: The leading bits of an IPv6 address that distinguish environments.
+        secrets: The content of the secrets file, to keep it elsewhere.
+        artifacts_url: The bucket of the artifacts, ``s3://bucket/prefix``, with credentials in the ``AWS_*``
+            variables; default: a folder in the data folder.
+        artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket.
+        access_log: Whether every request is logged (without its query).
+        log_format: ``text``, or ``json`` with an object a line.
+        metrics_listen: The address for Prometheus, ``127.0.0.1:9464``; default: no metrics.
+        activation_days: `licserver sweep` frees a slot that was not seen for so many days; 0 for never,
+            otherwise at least 30.
+        audit_days: `licserver sweep` deletes lines of the audit log after so many days; 0 for never.
+        body_timeout: Seconds until a request's body must have arrived.
+        header_timeout: Seconds from a connection to the end of its first request's head.
+        send_timeout: Seconds in which a client must receive some of a response, and a MiB of a file.
+        miss_limit: Guesses of an address in a minute; 0 for no limit.
+        flood_limit: Requests of an address in a minute; 0 for no limit.
+        connection_limit: Connections of an address in a process; 0 for no limit.
+        redis_url: Where several servers count guesses together, ``redis://host:6379/0``; default: each
+            process counts its own.
+        admin_listen: The address of admin API and console, ``host:port``; default: the public one.
+        second_factor_required: Whether every console user needs a second factor.
+        session_idle_minutes: Minutes without a request until a console session ends.
+        upload_limit: Bytes of a file that is uploaded through the admin API.
+        drain_timeout: Seconds for running requests and downloads when the server stops.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     data_dir: Path = Field(default_factory=lambda: platformdirs.user_data_path("licserver", appauthor=False))
-    database_url: SecretStr | None = None  # it may hold a password
+    database_url: SecretStr | None = None  # may contain a password
     base_url: str | None = None
     trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
     ipv6_prefix: int = Field(default=128, ge=1, le=128)
@@ -95,7 +91,7 @@ class Settings(BaseSettings):
     miss_limit: int = Field(default=60, ge=0)
     flood_limit: int = Field(default=12_000, ge=0)
     connection_limit: int = Field(default=256, ge=0)
-    redis_url: SecretStr | None = None  # it may hold a password
+    redis_url: SecretStr | None = None  # may contain a password
     admin_listen: str | None = None
     second_factor_required: bool = False
     session_idle_minutes: int = Field(default=60, ge=1, le=720)
@@ -117,7 +113,7 @@ class Settings(BaseSettings):
         if value is None:
             return None
         parts = urlsplit(value)
-        # urlsplit passes over blanks and line breaks, which a file of settings easily leaves behind
+        # urlsplit ignores the spaces and line breaks that a settings file easily contains
         is_plain = value.isascii() and value.isprintable() and " " not in value and "@" not in parts.netloc
         if (
             parts.scheme not in {"http", "https"}
@@ -133,15 +129,15 @@ class Settings(BaseSettings):
     def _check_artifacts_url(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        if _BUCKET.fullmatch(value) is None:  # nothing of it is repeated: it may hold credentials
+        if _BUCKET.fullmatch(value) is None:  # not quoted: it may contain credentials
             raise ValueError("must look like s3://bucket/prefix; credentials go into the AWS_* variables")
         return value.rstrip("/")
 
     @field_validator("activation_days")
     @classmethod
     def _check_activation_days(cls, value: int) -> int:
-        if 0 < value < _SHORTEST_ABSENCE:
-            raise ValueError(f"must be 0 for never, or at least {_SHORTEST_ABSENCE}")
+        if 0 < value < _MIN_ACTIVATION_DAYS:
+            raise ValueError(f"must be 0 for never, or at least {_MIN_ACTIVATION_DAYS}")
         return value
 
     @field_validator("admin_listen", "metrics_listen")
@@ -168,34 +164,33 @@ class Settings(BaseSettings):
 
     @property
     def database(self) -> str:
-        """The SQLAlchemy URL to use; may hold a password, so it is not for printing."""
+        """The SQLAlchemy URL; may contain a password, so never print it."""
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         return f"sqlite+pysqlite:///{self.data_dir / 'licserver.sqlite3'}"
 
 
 class StandaloneSettings(Settings):
-    """Settings that are only what they are given: for a throwaway store, which the vendor's are not for."""
+    """Settings that ignore the environment, for throwaway installations."""
 
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's shape
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's signature
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Look nowhere else."""
+        """Read the arguments only."""
         return (init_settings,)
 
 
 def check_names() -> None:
-    """Refuse a ``LICSERVER_*`` variable that is none of ours: a misspelt setting must not be silent.
+    """Refuse unknown ``LICSERVER_*`` variables: pydantic-settings would ignore a misspelt one.
 
     Raises:
-        SettingsError: naming the variable and the nearest one that there is. What Kubernetes sets by itself
-            is passed over: nobody could have misspelt it.
+        SettingsError: naming the variable and the most similar setting.
     """
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in os.environ:
@@ -207,16 +202,10 @@ def check_names() -> None:
 
 
 def load_settings(**given: Any) -> Settings:
-    """Read the settings from the environment.
-
-    Args:
-        **given: Settings named on the command line; they win, and None means not given.
-
-    Returns:
-        The frozen settings.
+    """Read the settings from the environment; arguments override it, None counts as not given.
 
     Raises:
-        SettingsError: for a value that cannot be used, and as `check_names` does.
+        SettingsError: for an invalid value, and for an unknown variable.
     """
     check_names()
     try:

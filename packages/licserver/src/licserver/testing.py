@@ -1,6 +1,6 @@
-"""A license server for the tests of other projects: the real one, on a free port, in a folder of its own.
+"""A real license server for the tests of other projects, on a free port, with its own data folder.
 
-With pytest there is a fixture, `license_server`, as soon as licserver is installed::
+Installing licserver adds the pytest fixture `license_server`::
 
     def test_my_app_starts(license_server):
         license_server.add_product("my-app", "My App")
@@ -9,7 +9,7 @@ With pytest there is a fixture, `license_server`, as soon as licserver is instal
         license_server.clock.forward(days=2)
         license_server.services.licenses.revoke(key)
 
-Elsewhere `serve_licenses` is a context manager.
+Without pytest, use the context manager `serve_licenses`.
 """
 
 import asyncio
@@ -32,35 +32,26 @@ from licserver.web.connections import Runner
 
 __all__ = ["LicenseServer", "MovedClock", "serve_licenses"]
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 class MovedClock:
-    """The machine's clock, moved by as much as a test likes; it goes on from there.
-
-    Args:
-        clock: What it goes by.
-    """
+    """A clock with an offset that a test changes."""
 
     def __init__(self, clock: Clock = system_clock) -> None:
         self._clock, self._by = clock, timedelta()
 
     def __call__(self) -> datetime:
-        """Tell the server's time."""
+        """Return the server's time."""
         return self._clock() + self._by
 
     def forward(self, **by: float) -> None:
-        """Move on, or back by a negative span; as `datetime.timedelta` takes it."""
+        """Change the offset, by the arguments of `datetime.timedelta`; negative ones go back."""
         self._by += timedelta(**by)
 
 
 class LicenseServer:
-    """A running server, and what a vendor does with it.
-
-    Args:
-        services: All of the vendor's operations.
-        clock: What both go by.
-    """
+    """A running server, with the vendor's services; both use `clock`."""
 
     def __init__(self, services: Services, clock: MovedClock) -> None:
         self.services = services
@@ -73,41 +64,41 @@ class LicenseServer:
     def add_product(
         self, slug: str, name: str | None = None, environment: str = "domain", **more: Any
     ) -> Product:
-        """Add a product, for desktop apps unless told otherwise; as `services.products.add`."""
+        """Add a product, by default for desktop apps; see `services.products.add`."""
         return self.services.products.add(slug, name or slug, EnvironmentPolicy(environment), **more)
 
     def issue(self, slug: str, **terms: Any) -> str:
-        """Issue a key with terms of `domain.records.LicenseTerms`; one slot by default."""
+        """Issue a license with the fields of `domain.records.LicenseTerms`; return its key."""
         ((key,),) = self.services.licenses.issue_batches(slug, LicenseTerms(**terms))
         return key
 
     def publish(self, slug: str, version: str, content: bytes = b"a file", changelog: str = "") -> Release:
-        """Publish a file of these bytes, called ``slug-version.zip``."""
+        """Publish a file ``slug-version.zip`` of these bytes."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{slug}-{version}.zip"
             file.write_bytes(content)
             return self.services.releases.publish(slug, version, file, changelog)
 
     def start(self) -> None:
-        """Listen; returns once it answers.
+        """Start the server and wait until it listens.
 
         Raises:
-            RuntimeError: when it does not.
+            RuntimeError: if it does not.
         """
         self._thread.start()
-        if not self._ready.wait(_PATIENCE) or self._failed is not None:
+        if not self._ready.wait(_TIMEOUT) or self._failed is not None:
             raise RuntimeError("the license server did not start") from self._failed
 
     def stop(self) -> None:
-        """End it; returns once the port is closed."""
+        """Stop the server and wait until its port is closed."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(_PATIENCE)
+            self._thread.join(_TIMEOUT)
 
     def _main(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as problem:  # noqa: BLE001 - told to who waits for it
+        except BaseException as problem:  # noqa: BLE001 - raised by `start`
             self._failed = problem
             self._ready.set()
 
@@ -127,15 +118,12 @@ class LicenseServer:
 
 @contextmanager
 def serve_licenses(folder: Path, clock: Clock = system_clock, **settings: Any) -> Iterator[LicenseServer]:
-    """Run a license server for a block, on a free port of this machine.
+    """Run a license server without products on a free port of this machine.
 
     Args:
-        folder: For its data; what the environment says of `LICSERVER_*` does not count.
-        clock: What it goes by, until it is moved.
-        **settings: Of `licserver.settings.Settings`.
-
-    Yields:
-        The server, without a product.
+        folder: For its data.
+        clock: The time before a test moves it.
+        **settings: Of `licserver.settings.Settings`; the environment is ignored.
     """
     moved = MovedClock(clock)
     own = StandaloneSettings(data_dir=folder, **settings)

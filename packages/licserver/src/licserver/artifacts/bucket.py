@@ -1,7 +1,7 @@
-"""Artifacts in an S3-compatible bucket, by way of obstore, which the extra ``licserver[s3]`` brings.
+"""Artifacts in an S3-compatible bucket, through obstore (the extra ``licserver[s3]``).
 
-obstore reads the standard ``AWS_*`` variables itself: no credential ever passes through this code.
-Its messages name addresses and quote the bucket's answers, so they end here (`_why`).
+obstore reads the ``AWS_*`` variables itself, so that no credential passes through this code. Its messages
+quote addresses and the bucket's responses: they never leave this file (`_reason`).
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property, partial
 from time import monotonic
@@ -34,19 +35,19 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 ADDRESS_LIFETIME: Final = timedelta(minutes=5)
-"""How long a presigned address is good: to begin with; what has begun may take longer (D-34)."""
+"""How long a presigned address can be used to start a download."""
 
 _PIECE_BYTES: Final = 1 << 20
 _PART_BYTES: Final = 8 << 20
 _MAX_PARTS: Final = 10_000
-"""S3's own limit for one multipart upload."""
+"""S3's limit for a multipart upload."""
 
-_ASK_SECONDS: Final = 2.0
-"""Within this a caller is answered, with 503 if it must be."""
+_FIND_SECONDS: Final = 2.0
+"""Until a client gets a 503."""
 
 _KNOWN_SECONDS: Final = 60.0
-_KNOWN_COUNT: Final = 1000
-"""How long, and of how many artifacts, we believe that the bucket holds them without asking again."""
+_MAX_KNOWN: Final = 1000
+"""How long, and for how many artifacts, a check of the bucket is remembered."""
 
 _READING: Final[tuple["ClientConfig", "RetryConfig"]] = (
     {"connect_timeout": timedelta(seconds=2), "timeout": timedelta(seconds=10)},
@@ -59,16 +60,16 @@ _WRITING: Final[tuple["ClientConfig", "RetryConfig"]] = (
 
 
 class ArtifactBucket:
-    """Keeps artifacts in a bucket, as ``{prefix}/{digest}/{tag of the file's name}``.
+    """Implements `Artifacts`, with the keys ``{prefix}/{digest}/{tag of the file's name}``.
 
-    The name is part of the key because it is a property of the object: no presigned address can
-    carry it (obstore signs no response headers), so the object itself says what it is called.
+    The name is a property of the object, because obstore's presigned addresses cannot carry it. So a file
+    with two names is two objects.
 
     Args:
         bucket: Its name.
-        prefix: What all keys begin with; may be empty.
-        endpoint: Address of the store; None for AWS.
-        redirect: Whether callers are sent to presigned addresses.
+        prefix: The start of all keys; may be empty.
+        endpoint: The address of the service; None for AWS.
+        redirect: Whether to redirect downloads to presigned addresses.
     """
 
     def __init__(self, bucket: str, prefix: str, endpoint: str | None, *, redirect: bool) -> None:
@@ -78,7 +79,7 @@ class ArtifactBucket:
         self._redirect = redirect
         self._known: dict[str, float] = {}
 
-    # Made when first needed: their threads would not survive the fork into workers.
+    # Created on first use: obstore's threads would not survive the fork into workers.
 
     @cached_property
     def _reader(self) -> S3Store:
@@ -91,7 +92,7 @@ class ArtifactBucket:
     def _connect(self, client: "ClientConfig", retry: "RetryConfig") -> S3Store:
         config = {"endpoint": self._endpoint} if self._endpoint else {}
         allow_http = bool(self._endpoint and self._endpoint.startswith("http://"))
-        try:
+        with self._translated():
             return S3Store(
                 self._bucket,
                 prefix=self._prefix or None,
@@ -99,44 +100,47 @@ class ArtifactBucket:
                 retry_config=retry,
                 **config,  # type: ignore[arg-type] # one key of many
             )
-        except BaseError as problem:
-            raise ArtifactsError(self._says(problem)) from None
 
-    # --- storing ------------------------------------------------------------------------------
+    @contextmanager
+    def _translated(self, artifact: Artifact | None = None) -> Iterator[None]:
+        """Turn obstore's errors into ours."""
+        try:
+            yield
+        except (FileNotFoundError, BaseError, TimeoutError) as error:
+            about = f", asked for artifact {artifact.sha256.hex()}," if artifact else ""
+            raise ArtifactsError(f"bucket {self._bucket!r}{about} {_reason(error)}") from None
+
+    # --- storing and checking -----------------------------------------------------------------
 
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
-        """Upload a file (`face.Artifacts.store`); an object appears whole or not at all.
-
-        The file is read twice: its digest must be known before the first byte goes out under it.
+        """Upload a file. It is read twice, because the object's key is its digest.
 
         Raises:
-            OSError: when the file cannot be read.
-            WrongUse: when the file changed between the two readings.
-            ArtifactsError: when the bucket does not take it.
+            WrongUse: if the file changes in between.
         """
-        beginning = source.tell()
+        start = source.tell()
         digest, size = hashlib.sha256(), 0
         while chunk := source.read(_PIECE_BYTES):
             digest.update(chunk)
             size += len(chunk)
         artifact = Artifact(file_name, size, digest.digest())
-        if not self._holds(artifact):
-            source.seek(beginning)
+        if not self.holds(artifact):
+            source.seek(start)
             self._upload(source, artifact)
-            if not self._holds(artifact):
-                raise ArtifactsError(f"bucket {self._bucket!r} took the file, but does not hold it whole")
+            if not self.holds(artifact):
+                raise ArtifactsError(f"bucket {self._bucket!r} took the file, but does not hold all of it")
         return artifact
 
-    def _holds(self, artifact: Artifact) -> bool:
-        try:
-            return bool(obstore.head(self._reader, _key(artifact))["size"] == artifact.size)
-        except (FileNotFoundError, PermissionDeniedError):  # S3 says 403 for both without ListBucket
-            return False
-        except BaseError as problem:
-            raise ArtifactsError(self._says(problem)) from None
+    def holds(self, artifact: Artifact) -> bool:
+        """Return whether the object exists, with its size."""
+        with self._translated():
+            try:
+                return bool(obstore.head(self._reader, _key(artifact))["size"] == artifact.size)
+            except (FileNotFoundError, PermissionDeniedError):  # S3 says 403 for both without ListBucket
+                return False
 
     def _upload(self, source: BinaryIO, artifact: Artifact) -> None:
-        try:
+        with self._translated():
             obstore.put(
                 self._writer,
                 _key(artifact),
@@ -149,34 +153,25 @@ class ArtifactBucket:
                 chunk_size=max(_PART_BYTES, -(-artifact.size // (_MAX_PARTS - 1))),
                 max_concurrency=2,
             )
-        except (FileNotFoundError, BaseError) as problem:
-            raise ArtifactsError(self._says(problem)) from None
-
-    def holds(self, artifact: Artifact) -> bool:
-        """Tell whether an object is there (`face.Artifacts.holds`)."""
-        return self._holds(artifact)
 
     def probe(self) -> None:
-        """Ask for an object that is not there (`face.Artifacts.probe`)."""
-        try:
-            # not HEAD: its answer has no body, which alone tells a bucket that is not there from an object
-            obstore.get(self._reader, _NOBODYS)
-        except (FileNotFoundError, PermissionDeniedError) as problem:
-            code = _code(problem)
-            if code is not None and code not in _NO_OBJECT:
-                raise ArtifactsError(self._says(problem)) from None
-        except BaseError as problem:
-            raise ArtifactsError(self._says(problem)) from None
+        """Request an object that does not exist."""
+        with self._translated():
+            try:
+                # not HEAD: only the body of a GET distinguishes a missing bucket from a missing object
+                obstore.get(self._reader, _NO_KEY)
+            except (FileNotFoundError, PermissionDeniedError) as error:
+                code = _error_code(error)
+                if code is not None and code not in _NO_OBJECT:
+                    raise
 
     def read(self, artifact: Artifact) -> Iterator[bytes]:
-        """Read an object (`face.Artifacts.read`), with a request for each piece."""
+        """Yield an object with one request for each piece, and check its digest."""
         digest, key = hashlib.sha256(), _key(artifact)
         for offset in range(0, artifact.size, _PIECE_BYTES):
-            wanted = min(_PIECE_BYTES, artifact.size - offset)
-            try:
-                piece = bytes(obstore.get_range(self._reader, key, start=offset, length=wanted))
-            except (FileNotFoundError, BaseError) as problem:
-                raise ArtifactsError(self._says(problem, artifact)) from None
+            length = min(_PIECE_BYTES, artifact.size - offset)
+            with self._translated(artifact):
+                piece = bytes(obstore.get_range(self._reader, key, start=offset, length=length))
             digest.update(piece)
             yield piece
         if digest.digest() != artifact.sha256:
@@ -187,27 +182,22 @@ class ArtifactBucket:
     # --- sending ------------------------------------------------------------------------------
 
     async def find(self, artifact: Artifact, method: str) -> Pieces | ArtifactRedirect:
-        """Presign an address, or open the object where that is not wanted or not possible.
-
-        Raises:
-            ArtifactsError: when the bucket does not hold it, or cannot be asked.
-        """
-        try:
-            async with asyncio.timeout(_ASK_SECONDS):
-                await self._check(artifact)
-                if self._redirect:
-                    verb = cast("Literal['GET', 'HEAD']", method)
-                    return ArtifactRedirect(
-                        await obstore.sign_async(self._reader, verb, _key(artifact), ADDRESS_LIFETIME)
-                    )
-        except (NotImplementedError, NotSupportedError):
-            pass  # nothing to sign with: the object itself could be read
-        except (FileNotFoundError, BaseError, TimeoutError) as problem:
-            raise ArtifactsError(self._says(problem, artifact)) from None
+        """Return a presigned address, or pieces if redirects are off or not possible."""
+        with self._translated(artifact):
+            try:
+                async with asyncio.timeout(_FIND_SECONDS):
+                    await self._check(artifact)
+                    if self._redirect:
+                        verb = cast("Literal['GET', 'HEAD']", method)
+                        return ArtifactRedirect(
+                            await obstore.sign_async(self._reader, verb, _key(artifact), ADDRESS_LIFETIME)
+                        )
+            except (NotImplementedError, NotSupportedError):
+                pass  # there are no credentials to sign with, but the object can be read
         return Pieces(partial(self._read, artifact))
 
     async def _check(self, artifact: Artifact) -> None:
-        """Ask whether the object is there, once a minute: better a 503 here than a 404 elsewhere."""
+        """Check once a minute that the object exists: better a 503 here than a 404 of the bucket."""
         key, now = _key(artifact), monotonic()
         if self._known.get(key, now) > now:
             return
@@ -216,27 +206,24 @@ class ArtifactBucket:
             raise ArtifactsError(
                 f"artifact {artifact.sha256.hex()} has another size than when it was published"
             )
-        if len(self._known) >= _KNOWN_COUNT:
+        if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         self._known[key] = now + _KNOWN_SECONDS
 
     async def _read(self, artifact: Artifact, start: int, length: int) -> AsyncGenerator[memoryview, None]:
-        """Fetch a span (`face.Pieces`) with a request for each piece: a slow caller holds none open."""
+        """Read a span with one request for each piece, so that a slow client keeps none open."""
         key, end = _key(artifact), start + length
         for offset in range(start, end, _PIECE_BYTES):
             wanted = min(_PIECE_BYTES, end - offset)
             try:
-                piece = await obstore.get_range_async(self._reader, key, start=offset, length=wanted)
-            except (FileNotFoundError, BaseError) as problem:
+                with self._translated(artifact):
+                    piece = await obstore.get_range_async(self._reader, key, start=offset, length=wanted)
+            except ArtifactsError:
                 self._known.pop(key, None)
-                raise ArtifactsError(self._says(problem, artifact)) from None
+                raise
             if len(piece) != wanted:
                 raise ArtifactsError(f"artifact {artifact.sha256.hex()} ended early")
             yield memoryview(piece)
-
-    def _says(self, problem: Exception, artifact: Artifact | None = None) -> str:
-        about = f", asked for artifact {artifact.sha256.hex()}," if artifact else ""
-        return f"bucket {self._bucket!r}{about} {_why(problem)}"
 
 
 def _key(artifact: Artifact) -> str:
@@ -244,11 +231,7 @@ def _key(artifact: Artifact) -> str:
 
 
 def _read_again(source: BinaryIO, artifact: Artifact) -> Iterator[bytes]:
-    """Yield what was read before; an exception ends the upload, and nothing appears.
-
-    Raises:
-        WrongUse: when it is no longer the same.
-    """
+    """Yield the file; an exception at its end aborts the upload, and no object appears."""
     digest = hashlib.sha256()
     while chunk := source.read(_PIECE_BYTES):
         digest.update(chunk)
@@ -257,30 +240,30 @@ def _read_again(source: BinaryIO, artifact: Artifact) -> Iterator[bytes]:
         raise WrongUse("the file changed while it was being published; publish it again")
 
 
-_NOBODYS: Final = f"{'0' * 64}/probe"
-"""A key that no file has."""
+_NO_KEY: Final = f"{'0' * 64}/probe"
+"""No artifact has this key."""
 
 _NO_OBJECT: Final = frozenset({"NoSuchKey", "AccessDenied"})
-"""The latter is said of an object that is not there to who may not list the bucket."""
+"""Codes for a missing object; the second one without permission to list the bucket."""
 
 _CREDENTIALS: Final = re.compile(r"/latest/api/token|169\.254\.169\.254|169\.254\.170\.2|/latest/meta-data")
-"""Where obstore looks for a machine's role, when there is nothing in the environment."""
+"""Where obstore looks for the role of a cloud machine, if the environment has no credentials."""
 
 
-def _why(problem: Exception) -> str:
-    """Say what went wrong, in the bucket's own code where it gave one, and nothing else of its answer."""
-    text = str(problem)
+def _reason(error: Exception) -> str:
+    """Describe an error by the bucket's code, and nothing else of its response."""
+    text = str(error)
     if _CREDENTIALS.search(text):
         return "cannot be used without credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    if code := _code(problem):
+    if code := _error_code(error):
         return f"answers {code}"
     if status := re.search(r"status code: ([0-9]{3})", text):
         return f"answers {status[1]}"
-    return "does not answer in time" if isinstance(problem, TimeoutError) else "cannot be reached"
+    return "does not answer in time" if isinstance(error, TimeoutError) else "cannot be reached"
 
 
-def _code(problem: Exception) -> str | None:
-    code = re.search(r"<Code>([A-Za-z]{1,60})</Code>", str(problem))
+def _error_code(error: Exception) -> str | None:
+    code = re.search(r"<Code>([A-Za-z]{1,60})</Code>", str(error))
     return None if code is None else code[1]
 
 
@@ -290,14 +273,14 @@ _LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 
 
 def open_bucket(settings: Settings) -> ArtifactBucket:
-    """Read where the bucket is.
+    """Return the configured bucket, without accessing it.
 
     Raises:
-        SettingsError: for an endpoint that is no address, or an open one on the network.
+        SettingsError: for an invalid endpoint, or plain http to another machine.
     """
     url = urlsplit(settings.artifacts_url or "")
     endpoint = _read_endpoint()
-    # No customer would follow a redirect from https to http, and none should.
+    # No client should follow a redirect from https to http.
     downgrade = (endpoint or "").startswith("http://") and (settings.base_url or "").startswith("https://")
     return ArtifactBucket(
         url.netloc, url.path.strip("/"), endpoint, redirect=settings.artifacts_redirect and not downgrade
@@ -305,17 +288,16 @@ def open_bucket(settings: Settings) -> ArtifactBucket:
 
 
 def _read_endpoint() -> str | None:
-    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
-        if value := os.environ.get(name):
-            break
-    else:
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    name, value = next(((name, os.environ[name]) for name in names if os.environ.get(name)), ("", None))
+    if value is None:
         return None
     try:
         parts = urlsplit(value)
-        good = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
+        is_valid = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
     except ValueError:
-        good = False
-    if not good:
+        is_valid = False
+    if not is_valid:
         raise SettingsError(f"{name}: must look like https://s3.example.com")
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true", "yes"}
     if parts.scheme == "http" and not (allowed or _LOOPBACK.fullmatch(parts.hostname or "")):

@@ -1,4 +1,4 @@
-"""Artifacts in a local folder, in which each file lies under its own digest."""
+"""Artifacts in a local folder."""
 
 import asyncio
 import errno
@@ -12,42 +12,33 @@ from typing import BinaryIO, Final
 
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError
-from licserver.security.private_files import describe_link, open_unlinked, sweep, sync_folder
+from licserver.security.private_files import describe_link, open_unlinked, remove_leftovers, sync_folder
 
 _CHUNK_BYTES: Final = 1 << 20
-
-_INCOMING: Final = ".incoming-"
+_TEMPORARY: Final = ".incoming-"
 
 _MODE: Final = 0o640
-"""Who publishes may be another user than who serves, of one group; the data folder lets nobody else in."""
+"""Server and publisher may be different users of a group; the data folder admits nobody else."""
 
-_ABANDONED_SECONDS: Final = 24 * 3600
-"""Who has not written for a day will not go on: a process that was killed left this behind."""
+_LEFTOVER_SECONDS: Final = 24 * 3600
+"""A temporary file without a write for a day was left by a killed process."""
 
 
 class ArtifactFolder:
-    """Keeps artifacts in a folder; content-addressed, so that a file never changes under a reader.
-
-    Args:
-        folder: Made when the first artifact is stored.
-    """
+    """Implements `Artifacts`; the folder is created with the first artifact."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
-        """Copy a file in (`face.Artifacts.store`): under its name it is whole and on the disk.
-
-        Raises:
-            OSError: when the disk is full or cannot be written.
-        """
+        """Copy a file to a temporary one, and rename that to its digest."""
         self._folder.mkdir(parents=True, exist_ok=True)
         digest, size = hashlib.sha256(), 0
-        handle, name = tempfile.mkstemp(dir=self._folder, prefix=_INCOMING)
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix=_TEMPORARY)
         temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as target:
-                sweep(self._folder, _INCOMING, os.fstat(handle).st_mtime, _ABANDONED_SECONDS)
+                remove_leftovers(self._folder, _TEMPORARY, os.fstat(handle).st_mtime, _LEFTOVER_SECONDS)
                 while chunk := source.read(_CHUNK_BYTES):
                     digest.update(chunk)
                     size += len(chunk)
@@ -60,7 +51,7 @@ class ArtifactFolder:
             path = self.path(artifact)
             path.parent.mkdir(exist_ok=True)
             temporary.replace(path)
-            # The name must be as durable as the bytes before the books may mention it.
+            # The name must be durable before the database refers to it.
             for folder in (path.parent, self._folder, self._folder.parent):
                 sync_folder(folder)
         finally:
@@ -68,29 +59,29 @@ class ArtifactFolder:
         return artifact
 
     def path(self, artifact: Artifact) -> Path:
-        """Where an artifact lies; two levels, so that no folder grows without bound."""
+        """Return an artifact's path; two levels keep the folders small."""
         name = artifact.sha256.hex()
         return self._folder / name[:2] / name
 
-    async def find(self, artifact: Artifact, method: str) -> BinaryIO:  # noqa: ARG002 - the face's shape
-        """Open an artifact without holding up the loop; as `open`."""
+    async def find(self, artifact: Artifact, method: str) -> BinaryIO:  # noqa: ARG002 - the interface's signature
+        """Open an artifact on a thread."""
         return await asyncio.to_thread(self.open, artifact)
 
     def holds(self, artifact: Artifact) -> bool:
-        """Tell whether an artifact is there (`face.Artifacts.holds`)."""
+        """Return whether the artifact is a regular file of its size; a link does not count."""
         try:
-            status = self.path(artifact).lstat()  # a link is replaced by the file when it is published again
+            status = self.path(artifact).lstat()
             return stat.S_ISREG(status.st_mode) and status.st_size == artifact.size
         except FileNotFoundError:
             return False
-        except OSError as problem:
-            raise ArtifactsError(f"the artifacts folder cannot be read: {problem.strerror}") from None
+        except OSError as error:
+            raise ArtifactsError(f"the artifacts folder cannot be read: {error.strerror}") from None
 
     def probe(self) -> None:
-        """Do nothing (`face.Artifacts.probe`): the folder is made when the first file comes."""
+        """Do nothing: the folder is created with the first artifact."""
 
     def read(self, artifact: Artifact) -> Iterator[bytes]:
-        """Read an artifact (`face.Artifacts.read`)."""
+        """Yield an artifact, and check its digest."""
         digest = hashlib.sha256()
         with self.open(artifact) as file:
             while chunk := file.read(_CHUNK_BYTES):
@@ -100,20 +91,16 @@ class ArtifactFolder:
             raise ArtifactsError(f"the artifacts folder has {artifact.sha256.hex()} with other bytes")
 
     def open(self, artifact: Artifact) -> BinaryIO:
-        """Open an artifact for reading.
-
-        Raises:
-            ArtifactsError: when the folder does not hold it as it was stored, or cannot be read.
-        """
+        """Open an artifact of the right size for reading."""
         try:
             file = open_unlinked(self.path(artifact))
         except FileNotFoundError:
             raise ArtifactsError(f"the artifacts folder has no {artifact.sha256.hex()}") from None
-        except OSError as problem:
-            if problem.errno == errno.ELOOP and (linked := describe_link(self.path(artifact))):
-                raise ArtifactsError(linked) from None
+        except OSError as error:
+            if error.errno == errno.ELOOP and (problem := describe_link(self.path(artifact))):
+                raise ArtifactsError(problem) from None
             raise ArtifactsError(
-                f"the artifacts folder cannot give {artifact.sha256.hex()}: {problem.strerror}"
+                f"cannot read {artifact.sha256.hex()} in the artifacts folder: {error.strerror}"
             ) from None
         if os.fstat(file.fileno()).st_size != artifact.size:
             file.close()

@@ -1,4 +1,4 @@
-"""What a place for artifacts can do, whichever it is."""
+"""The interface of an artifact store."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,83 +9,54 @@ from licserver.domain.records import Artifact
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRedirect:
-    """The caller is to fetch the file from another address.
-
-    Args:
-        address: A credential for some minutes: not for logs.
-    """
+    """The client downloads from another address, which is a credential for some minutes."""
 
     address: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A file that comes in pieces, over a network.
+    """A file that is read over a network.
 
     Args:
-        read: Fetches a span, given the offset of its first byte and its length in bytes, in pieces
-            small enough to hold one in memory for each caller. All of it comes, or `ArtifactsError`.
+        read: Reads a span, given offset and length in bytes, in pieces of a MiB; raises `ArtifactsError`
+            if it cannot read all of it.
     """
 
     read: Callable[[int, int], AsyncGenerator[memoryview, None]]
 
 
 Source: TypeAlias = BinaryIO | Pieces | ArtifactRedirect
-"""How a file can be sent on: a file of this machine, pieces, or not by us."""
+"""How to send a file."""
 
 
 class Artifacts(Protocol):
-    """A place for artifacts."""
+    """Stores the files of releases; every method raises `ArtifactsError` if the store cannot do it."""
 
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
-        """Copy a file in: whole and durable, or not at all.
+        """Store a file, complete and durable, or not at all.
 
         Args:
-            source: Read from its beginning to its end, in pieces, perhaps twice; can seek.
-            file_name: What customers will see the file called.
-
-        Returns:
-            The artifact, ready to be published.
+            source: Seekable; read to its end, perhaps twice.
+            file_name: For customers.
 
         Raises:
-            OSError: when the file cannot be read, or the disk cannot be written.
-            ArtifactsError: when the bucket does not take it.
+            OSError: if the file cannot be read or written.
         """
         ...
 
     def holds(self, artifact: Artifact) -> bool:
-        """Tell whether an artifact is there, with the size that it should have.
-
-        Raises:
-            ArtifactsError: when nobody can tell.
-        """
+        """Return whether an artifact is stored, with its size."""
         ...
 
     def probe(self) -> None:
-        """Find out whether the place is there and lets us in, whatever it holds.
-
-        Raises:
-            ArtifactsError: saying what is wrong.
-        """
+        """Check that the store exists and can be accessed."""
         ...
 
     def read(self, artifact: Artifact) -> Iterator[bytes]:
-        """Read an artifact from its beginning to its end, in pieces of a MiB at most.
-
-        Raises:
-            ArtifactsError: when it is not there as it was stored, or its bytes are not those of its digest:
-                said after the last piece.
-        """
+        """Yield an artifact in pieces of at most a MiB; raise after the last piece if the digest is wrong."""
         ...
 
     async def find(self, artifact: Artifact, method: str) -> Source:
-        """Find out how an artifact is to be sent.
-
-        Args:
-            artifact: As stored.
-            method: ``GET`` or ``HEAD``: an address elsewhere is good for that one only.
-
-        Raises:
-            ArtifactsError: when it is not there as it was stored, or nobody can tell.
-        """
+        """Return how to send an artifact; `method` is GET or HEAD, for which alone a redirect is valid."""
         ...

@@ -1,4 +1,4 @@
-"""The vendor's command line."""
+"""The command line."""
 
 from licserver.cli.main import main
 

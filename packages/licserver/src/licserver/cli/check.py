@@ -1,4 +1,4 @@
-"""The command that says whether all is well."""
+"""The command that checks an installation."""
 
 import sys
 from dataclasses import asdict
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from licserver.cli.common import Printer, data_dir_option, load_command_settings
+from licserver.cli.common import data_dir_option, json_option, load_command_settings
+from licserver.cli.output import Printer
 from licserver.clock import system_clock
 from licserver.errors import SettingsError
 from licserver.services.self_check import Finding, Level, check_installation
@@ -16,26 +17,24 @@ _SIGNS = {Level.OK: "ok  ", Level.WARNING: "WARN", Level.FAILED: "FAIL"}
 
 @click.command("check")
 @data_dir_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-@click.option(
-    "--reach", is_flag=True, help="Ask LICSERVER_BASE_URL over the network as well, for five seconds."
-)
+@json_option
+@click.option("--reach", is_flag=True, help="Also request LICSERVER_BASE_URL over the network, within 5 s.")
 def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
-    """Look at settings, permissions, clock, database, files and keys, and change nothing.
+    """Check settings, permissions, clock, database, files and keys; change nothing.
 
-    Exit code 0 when nothing has failed; what is only odd does not count.
+    The exit code is 1 if a check has failed; warnings do not count.
     """
     try:
         settings = load_command_settings(data_dir)
-    except SettingsError as problem:
-        found = [Finding("settings", Level.FAILED, str(problem), "mend the variable that it names")]
+    except SettingsError as error:
+        findings = [Finding("settings", Level.FAILED, str(error), "correct the variable that it names")]
     else:
-        found = list(check_installation(settings, system_clock(), reach=reach))
-    failed = [one for one in found if one.level is Level.FAILED]
+        findings = list(check_installation(settings, system_clock(), reach=reach))
+    failed = [one for one in findings if one.level is Level.FAILED]
     if as_json:
-        Printer(as_json=True).one({"ok": not failed, "findings": list(map(asdict, found))}, "")
+        Printer(as_json=True).result({"ok": not failed, "findings": list(map(asdict, findings))}, "")
     else:
-        for one in found:
+        for one in findings:
             click.echo(f"{_SIGNS[one.level]}  {one.about}: {one.said}")
             if one.advice:
                 click.echo(f"      → {one.advice}")

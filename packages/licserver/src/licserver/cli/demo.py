@@ -1,4 +1,4 @@
-"""A store to play with: everything that a customer can meet, in one command."""
+"""The command that serves a throwaway installation with sample data."""
 
 import asyncio
 import io
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from licserver.cli.common import bind
+from licserver.cli.common import bind, json_option, port_option
 from licserver.clock import system_clock
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.security.privileges import become_owner
@@ -30,7 +30,7 @@ _PADDING_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DemoKeys:
-    """The keys of a demo store; has no repr, because it holds license keys."""
+    """The sample license keys; without a repr, because keys are credentials."""
 
     active: str
     expired: str
@@ -38,38 +38,32 @@ class DemoKeys:
 
 
 @click.command()
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="Port; 0 lets the system choose.",
-)
+@port_option
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Folder in which the throwaway store is made; the system's for temporary files unless given.",
+    help="Where to create the throwaway data folder; default: the system's temporary folder.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def demo(port: int, data_dir: Path | None, *, as_json: bool) -> None:
-    """Serve a throwaway store with a product, two versions and three keys.
+    """Serve a throwaway installation with a product, two versions and three keys.
 
-    It listens on 127.0.0.1 only, and everything is gone when it stops (Ctrl-C).
+    It listens on 127.0.0.1 only, and deletes everything when it stops (Ctrl-C).
     """
     check_names()
     if data_dir is not None:
         become_owner(data_dir)
-    # Blocked until the server handles it: halfway through, it would leave the folder behind.
-    _hold_sigterm(held=True)
+    # Blocked until the server handles it: before that, it would leave the folder behind.
+    _block_sigterm(blocked=True)
     try:
         _serve(port, data_dir, as_json=as_json)
     finally:
-        _hold_sigterm(held=False)
+        _block_sigterm(blocked=False)
 
 
 def _serve(port: int, data_dir: Path | None, *, as_json: bool) -> None:
-    from licserver.web import server  # noqa: PLC0415 - as in serve.py
-    from licserver.web.logging import set_up_logging  # noqa: PLC0415 - as in serve.py
+    from licserver.web import server  # noqa: PLC0415 - see serve.py
+    from licserver.web.logging import set_up_logging  # noqa: PLC0415 - see serve.py
 
     set_up_logging()
     with (
@@ -82,7 +76,7 @@ def _serve(port: int, data_dir: Path | None, *, as_json: bool) -> None:
             keys = fill(services, Path(folder))
 
             def announce() -> None:
-                _hold_sigterm(held=False)
+                _block_sigterm(blocked=False)
                 if as_json:
                     click.echo(json.dumps({"listening": address, "product": SLUG, **asdict(keys)}))
                     return
@@ -94,14 +88,13 @@ def _serve(port: int, data_dir: Path | None, *, as_json: bool) -> None:
             services.close()
 
 
-def _hold_sigterm(*, held: bool) -> None:
-    """Hold SIGTERM back, or let it and one that came meanwhile through; Windows has none to hold."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, {signal.SIGTERM})
+def _block_sigterm(*, blocked: bool) -> None:
+    if hasattr(signal, "pthread_sigmask"):  # Windows has none
+        signal.pthread_sigmask(signal.SIG_BLOCK if blocked else signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def fill(services: Services, folder: Path) -> DemoKeys:
-    """Add the product, publish two versions with real zip files, and issue the three keys."""
+    """Create the sample data; return its license keys."""
     services.products.add(SLUG, "Demo Notes", EnvironmentPolicy.DOMAIN)
     for version, news in (("1.0.0", "The first version."), ("1.1.0", "<ul><li>Export to PDF.</li></ul>")):
         file = folder / f"{SLUG}-{version}.zip"
@@ -118,7 +111,7 @@ def fill(services: Services, folder: Path) -> DemoKeys:
 
 
 def _make_zip(version: str) -> bytes:
-    """Pack a small program and a mebibyte that does not compress, so that a download takes a moment."""
+    """Return a zip with a small program and a MiB that does not compress, so that downloads take time."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("demo_notes.py", f'print("Demo Notes {version}")\n')
@@ -129,7 +122,7 @@ def _make_zip(version: str) -> bytes:
 def _introduction(address: str, keys: DemoKeys) -> str:
     client = f"{_licclient()} --server {address}"
     return f"""\
-A throwaway store, gone when this stops (Ctrl-C). Paste these into another terminal, in this folder:
+A throwaway installation, deleted when this stops (Ctrl-C). Run these in another terminal, in this folder:
 
   a valid license                 {client} verify {keys.active}
   (again, with this stopped:      from the cache)
@@ -141,7 +134,7 @@ A throwaway store, gone when this stops (Ctrl-C). Paste these into another termi
 
 
 def _licclient() -> str:
-    """How to call licclient from the folder in which the demo was started."""
+    """Return the command that runs licclient from the current folder."""
     beside_us = shutil.which("licclient", path=str(Path(sys.executable).parent))
     if beside_us is None:
         return "licclient"  # pip install licclient

@@ -1,4 +1,4 @@
-"""The group of all commands, and how it ends: one clear line, and a code that says whose fault it was."""
+"""The group of all commands; turns errors into a line and an exit code."""
 
 import difflib
 import errno
@@ -19,7 +19,7 @@ EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-_NEAR: Final = 0.7
+_SIMILAR: Final = 0.7
 
 _HELP = """Verify license keys and serve updates of downloadable software.
 
@@ -30,52 +30,52 @@ For real:  licserver product add my-app --name "My App" --environment domain
            licserver license issue my-app
            licserver serve
 
-All commands work while the server runs; its very next answer knows of the change.
+All commands work while the server runs, and take effect at its next response.
 """
 
-_COMMANDS: Final = {  # name → where it is, and what it is for
+_COMMANDS: Final = {  # name → function, and help
     "serve": ("licserver.cli.serve:serve", "Answer verify, update check and download."),
-    "demo": ("licserver.cli.demo:demo", "Serve a throwaway store to play with."),
+    "demo": ("licserver.cli.demo:demo", "Serve a throwaway installation with sample data."),
     "product": ("licserver.cli.products:product_group", "Add, list, change and rename products."),
     "release": ("licserver.cli.releases:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
-    "subscription": ("licserver.cli.licenses:subscription_group", "End subscriptions, and resume them."),
+    "subscription": ("licserver.cli.licenses:subscription_group", "End and resume subscriptions."),
     "secret": ("licserver.cli.secrets:secret_group", "List and rotate the secrets that sign download links."),
     "signing-key": (
         "licserver.cli.signing_keys:signing_key_group",
-        "Keys that sign answers, for apps to pin.",
+        "Manage the keys that sign responses, for apps to pin.",
     ),
-    "user": ("licserver.cli.users:user_group", "Add and remove users of the console."),
-    "backup": ("licserver.cli.backup:backup", "Write database, secrets and files into one file."),
-    "restore": ("licserver.cli.backup:restore", "Make an installation of such a file."),
-    "import": ("licserver.cli.transfer:import_", "Take licenses in from a file."),
-    "export": ("licserver.cli.transfer:export", "Write all licenses into a file."),
-    "sweep": ("licserver.cli.transfer:sweep", "Remove what is older than the settings allow."),
-    "check": ("licserver.cli.check:check", "Say whether all is well, with advice."),
-    "token": ("licserver.cli.tokens:token_group", "Who may use the admin API."),
+    "user": ("licserver.cli.users:user_group", "Add and remove console users."),
+    "backup": ("licserver.cli.backup:backup", "Write database, secrets and files to one file."),
+    "restore": ("licserver.cli.backup:restore", "Create an installation from a backup."),
+    "import": ("licserver.cli.transfer:import_", "Import licenses from a file."),
+    "export": ("licserver.cli.transfer:export", "Export all licenses to a file."),
+    "sweep": ("licserver.cli.transfer:sweep", "Delete what is older than the settings allow."),
+    "check": ("licserver.cli.check:check", "Check the installation, with advice."),
+    "token": ("licserver.cli.tokens:token_group", "Manage tokens of the admin API."),
     "audit": ("licserver.cli.audit:audit", "Show who changed what."),
     "db": ("licserver.cli.database:database_group", "Create, upgrade, check and count the database."),
 }
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is called: SQLAlchemy alone takes three times as long as the help."""
+    """Imports a command when it runs: SQLAlchemy alone takes three times as long as the help."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
-        """Name the commands, in the order of use."""
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the commands."""
         return list(_COMMANDS)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or suggest the nearest."""
+        """Find the command, or suggest the most similar one."""
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as unknown:
-            message = f"No such command {unknown.command_name!r}.{_hint(unknown.command_name)}"
+            message = f"No such command {unknown.command_name!r}.{_suggest(unknown.command_name)}"
             raise click.exceptions.NoSuchCommand(unknown.command_name, message, ctx=ctx) from None
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command."""
         if cmd_name not in _COMMANDS:
             return None
@@ -83,24 +83,24 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, purpose) for name, (_, purpose) in _COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
-def _hint(typed: str) -> str:
-    """The nearest command, if one is near.
+def _suggest(typed: str) -> str:
+    """Return a question with the most similar command, or nothing.
 
-    By the letters and by their order, each counting half: difflib alone takes `lisence` for `secret`.
+    Letters and their order count half each: difflib alone finds `secret` more similar to `lisence`.
     """
 
-    def likeness(name: str) -> float:
+    def similarity(name: str) -> float:
         pairs = (typed, name), (sorted(typed), sorted(name))
         return sum(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs) / 2
 
-    nearest = max(_COMMANDS, key=likeness)
-    return f" Did you mean {nearest!r}?" if likeness(nearest) >= _NEAR else ""
+    best = max(_COMMANDS, key=similarity)
+    return f" Did you mean {best!r}?" if similarity(best) >= _SIMILAR else ""
 
 
 @click.group(
@@ -114,9 +114,9 @@ def licserver() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 130 interrupted.
+    """Run a command and exit: 0 done, 1 failed, 2 wrong use, 130 interrupted.
 
-    What nobody foresaw ends with its traceback, to be reported, and masked: reports are mailed around.
+    An unexpected exception prints its traceback, masked, because reports are mailed around.
     """
     started_as = _user_id()
     try:
@@ -130,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
     except LicserverError as problem:
         code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, WrongUse) else EXIT_FAILED)
         _explain_denial(problem, started_as)
-    except BrokenPipeError:  # the reader of our output has what it wanted
+    except BrokenPipeError:  # the reader of the output has gone
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - or the interpreter complains at exit
         code = EXIT_FAILED
     except OSError as problem:
@@ -139,7 +139,7 @@ def main(arguments: list[str] | None = None) -> None:
         _explain_denial(problem, started_as)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", EXIT_INTERRUPTED)
-    except Exception as problem:  # noqa: BLE001 - told in full, and in an exit code
+    except Exception as problem:  # noqa: BLE001 - printed completely
         click.echo(mask(traceback.format_exc()), err=True, nl=False)
         code = EXIT_FAILED
         _explain_denial(problem, started_as)
@@ -151,21 +151,18 @@ def _user_id() -> int:
 
 
 def _explain_denial(problem: Exception, started_as: int) -> None:
-    """Explain to root why a file cannot be had: the command acts as the data folder's owner (D-157).
-
-    A missing module counts as well, where only root can read the program.
-    """
+    """Explain to root why a file, or a module of the program, cannot be read."""
     denied = os.strerror(errno.EACCES) in str(problem) or isinstance(problem, ImportError)
     if denied and _user_id() != started_as:
         name = user_name(_user_id())
         click.echo(
-            f"licserver: root's commands act as {name}, to whom the data folder belongs: use a place that "
-            f"{name} can reach, or - for standard input or output",
+            f"licserver: root's commands act as {name}, the owner of the data folder: use a path that "
+            f"{name} can access, or - for standard input or output",
             err=True,
         )
 
 
 def _fail(message: str, code: int) -> int:
-    # Masked: what is complained of may be a key that was typed in the wrong place.
+    # Masked: a key may have been typed in the wrong place.
     click.echo(f"licserver: {mask(' '.join(message.split()))}", err=True)
     return code

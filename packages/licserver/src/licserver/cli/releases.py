@@ -1,108 +1,225 @@
-"""Commands on signed releases; those on releases as such stand with the products."""
+"""Commands on releases, and on the keys and manifests that sign them."""
 
+import functools
 import os
+from collections.abc import Callable
 from datetime import UTC, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from licserver.cli.common import Printer, services_command
-from licserver.cli.manifests import (
-    read_keys,
-    read_sealer,
-    read_text,
-    release_key_option,
-    sealing_options,
-    valid_for_option,
-)
-from licserver.cli.products import release_group
+from licserver.cli.common import Commands, json_option, services_command
+from licserver.cli.output import Printer
+from licserver.cli.parameters import read_file, read_text
 from licserver.clock import system_clock
-from licserver.domain.decisions import has_slug_shape, parse_version
+from licserver.domain.decisions import is_slug, parse_version
+from licserver.domain.records import Release
 from licserver.errors import WrongUse
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.release_manifests import Manifest
-from licserver.security.private_files import checked_file, digest_of
+from licserver.protocol.release_manifests import Manifest, ManifestSigner
+from licserver.security.private_files import digest_file, validate_file
 from licserver.services import Services
 
-__all__ = ["release_group"]
+R = TypeVar("R")
+
+_PATH = click.Path(path_type=Path)
+
+release_key_option = click.option(
+    "--release-key",
+    "release_keys",
+    multiple=True,
+    type=_PATH,
+    metavar="PEM",
+    help="Sign the release with the Ed25519 key in this file; may be repeated.",
+)
+valid_for_option = click.option(
+    "--valid-for",
+    type=click.IntRange(1, 3650),
+    metavar="DAYS",
+    default=release_manifests.VALID_FOR.days,
+    show_default=True,
+    help="How long clients accept the signed manifest.",
+)
+
+
+def signing_options(function: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--release-key``, ``--valid-for`` and ``--manifest`` to a command, and call it with a signer."""
+
+    @release_key_option
+    @valid_for_option
+    @click.option(
+        "--manifest",
+        type=_PATH,
+        metavar="FILE",
+        help="The manifest that `licserver release sign` wrote, on a machine that has the key.",
+    )
+    @functools.wraps(function)
+    def command(
+        *args: Any, release_keys: tuple[Path, ...], valid_for: int, manifest: Path | None, **parameters: Any
+    ) -> R:
+        signer = _read_signer(release_keys, valid_for, manifest)
+        return function(*args, signer=signer, **parameters)
+
+    return command
+
+
+def _read_signer(keys: tuple[Path, ...], valid_for: int, manifest: Path | None) -> ManifestSigner | None:
+    if keys and manifest is not None:
+        raise WrongUse("give --release-key or --manifest, not both")
+    if manifest is not None:
+        return release_manifests.use_signed(read_text(manifest))
+    return release_manifests.sign_with_keys(_read_keys(keys), timedelta(days=valid_for)) if keys else None
+
+
+def _read_keys(paths: tuple[Path, ...]) -> list[PrivateKey]:
+    return [PrivateKey.from_pem(read_file(path), str(path)) for path in paths]
+
+
+@click.group("release", cls=Commands)
+def release_group() -> None:
+    """Publish, sign, list and withdraw versions."""
+
+
+@release_group.command("publish")
+@click.argument("slug")
+@click.argument("version")
+@click.argument("file", type=_PATH)
+@click.option("--changelog", help="What is new, as plain text or basic HTML.")
+@click.option("--changelog-file", type=_PATH, help="The changelog in a UTF-8 file.")
+@services_command
+@signing_options
+def publish(
+    services: Services,
+    printer: Printer,
+    slug: str,
+    version: str,
+    file: Path,
+    changelog: str | None,
+    changelog_file: Path | None,
+    signer: ManifestSigner | None,
+) -> None:
+    """Publish FILE as VERSION of the product SLUG, signed with --release-key or --manifest."""
+    if changelog is not None and changelog_file is not None:
+        raise WrongUse("give --changelog or --changelog-file, not both")
+    if changelog_file is not None:
+        changelog = read_text(changelog_file)
+    release = services.releases.publish(slug, version, file, changelog or "", signer)
+    record = _record(release)
+    printer.result(
+        record,
+        f"published {slug} {release.version}: {release.artifact.size:,} bytes, sha256 {record['sha256']}"
+        + ("" if release.changelog == (changelog or "") else "; the changelog was reduced to basic HTML"),
+    )
 
 
 @release_group.command("renew")
 @click.argument("slug")
 @click.argument("version")
-@sealing_options
 @services_command
+@signing_options
 def renew(
-    services: Services,
-    printer: Printer,
-    slug: str,
-    version: str,
-    release_keys: tuple[Path, ...],
-    valid_for: int,
-    manifest_file: Path | None,
+    services: Services, printer: Printer, slug: str, version: str, signer: ManifestSigner | None
 ) -> None:
-    """Give VERSION of the product SLUG a manifest that is good for longer; its file stays as it is.
+    """Replace the manifest of VERSION of the product SLUG by one with a later expiry; the file stays.
 
-    With --release-key the key is needed here; else sign the same file again where the key is, and hand over
-    what `release sign` wrote with --manifest.
+    With --release-key the key is needed here; or sign the same file again on the machine that has the key,
+    and pass what `release sign` wrote to --manifest.
     """
-    seal = read_sealer(release_keys, valid_for, manifest_file)
-    if seal is None:
+    if signer is None:
         raise WrongUse("give --release-key or --manifest")
-    release = services.releases.renew_manifest(slug, version, seal)
+    release = services.releases.renew_manifest(slug, version, signer)
     signed = release_manifests.read(release.manifest or "")
     until = signed.manifest.expires_at
-    record = {"version": release.version, "signed_until": until, "signed_by": list(signed.key_ids)}
-    printer.one(
-        record,
-        f"renewed {slug} {release.version}: good until {until:%Y-%m-%d %H:%M:%S} UTC, "
+    printer.result(
+        {"version": release.version, "signed_until": until, "signed_by": list(signed.key_ids)},
+        f"renewed {slug} {release.version}: valid until {until:%Y-%m-%d %H:%M:%S} UTC, "
         f"signed by {', '.join(signed.key_ids)}",
     )
 
 
-# --- commands that need no data folder ----------------------------------------------------------
+@release_group.command("list")
+@click.argument("slug")
+@services_command
+def list_releases(services: Services, printer: Printer, slug: str) -> None:
+    """List the versions of the product SLUG."""
+    releases = services.releases.list_all(slug)
+    printer.table(map(_record, releases), (14, 24, 24, 24, 12, 30, 0), "no versions yet")
+
+
+@release_group.command("changelog")
+@click.argument("slug")
+@click.argument("version")
+@services_command
+def show_changelog(services: Services, printer: Printer, slug: str, version: str) -> None:
+    """Show the changelog of VERSION of the product SLUG, as customers read it."""
+    release = services.releases.get(slug, version)
+    printer.result({"version": release.version, "changelog": release.changelog}, release.changelog)
+
+
+@release_group.command("withdraw")
+@click.argument("slug")
+@click.argument("version")
+@services_command
+def withdraw(services: Services, printer: Printer, slug: str, version: str) -> None:
+    """Withdraw VERSION of the product SLUG; links to it stop working."""
+    release = services.releases.withdraw(slug, version)
+    printer.result(_record(release), f"withdrew {slug} {release.version}")
+
+
+def _record(release: Release) -> dict[str, Any]:
+    manifest = None if release.manifest is None else release_manifests.read(release.manifest).manifest
+    return {
+        "version": release.version,
+        "published_at": release.published_at,
+        "withdrawn_at": release.withdrawn_at,
+        "signed_until": manifest and manifest.expires_at,
+        "size": release.artifact.size,
+        "file": release.artifact.file_name,
+        "sha256": release.artifact.sha256.hex(),
+    }
+
+
+# --- commands without a data folder -----------------------------------------------------------
 
 
 @release_group.command("new-key")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.argument("file", type=_PATH)
+@json_option
 def new_key(file: Path, *, as_json: bool) -> None:
-    """Make a key that signs releases: the private half goes into FILE, the public half is what apps pin.
+    """Generate a key that signs releases: write the private key to FILE, and print the public one to pin.
 
     Keep FILE away from the server, and a copy of it in another place.
     """
     key = PrivateKey.generate()
     _write_new(file, key.to_pem(), 0o600)
-    _show_public(key, as_json=as_json)
+    _print_public(key, as_json=as_json)
 
 
 @release_group.command("public-key")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.argument("file", type=_PATH)
+@json_option
 def public_key(file: Path, *, as_json: bool) -> None:
-    """Print what apps pin of the key in FILE."""
-    _show_public(read_keys((file,))[0], as_json=as_json)
+    """Print the public key for apps to pin, of the private key in FILE."""
+    _print_public(_read_keys((file,))[0], as_json=as_json)
 
 
-def _show_public(key: PrivateKey, *, as_json: bool) -> None:
+def _print_public(key: PrivateKey, *, as_json: bool) -> None:
     record = {"public_key": key.public.text, "id": key.public.id}
-    Printer(as_json=as_json).one(record, key.public.text)
+    Printer(as_json=as_json).result(record, key.public.text)
 
 
 @release_group.command("sign")
 @click.argument("slug")
 @click.argument("version")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=_PATH)
 @release_key_option
 @valid_for_option
 @click.option(
-    "--add-to",
-    type=click.Path(path_type=Path),
-    metavar="MANIFEST",
-    help="Sign what this manifest says, once more; its end stays.",
+    "--add-to", type=_PATH, metavar="MANIFEST", help="Add a signature to this manifest; its expiry stays."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write the manifest here; else it is printed.")
+@click.option("--out", type=_PATH, help="Write the manifest to this file; default: print it.")
 def sign(
     slug: str,
     version: str,
@@ -114,20 +231,20 @@ def sign(
 ) -> None:
     """Sign FILE as VERSION of the product SLUG, on a machine that has the key and no server.
 
-    `release publish --manifest` and `release renew --manifest` take what this writes.
+    Pass the result to `release publish --manifest` or `release renew --manifest`.
     """
     if not release_keys:
-        raise WrongUse("say with --release-key which key signs")
-    if not has_slug_shape(slug) or parse_version(version) is None:
-        raise WrongUse(f"{slug!r} {version!r} is no slug with a version by PEP 440, like my-product 1.4.0")
-    keys = read_keys(release_keys)
-    size, sha256 = digest_of(checked_file(file))
+        raise WrongUse("name the signing key with --release-key")
+    if not is_slug(slug) or parse_version(version) is None:
+        raise WrongUse(f"{slug!r} {version!r} is not a slug and a version by PEP 440, like my-product 1.4.0")
+    keys = _read_keys(release_keys)
+    size, sha256 = digest_file(validate_file(file))
     now = system_clock().astimezone(UTC)
     wanted = Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
     if add_to is None:
-        signed = release_manifests.sealed_by_keys(keys, timedelta(days=valid_for))(wanted)
+        signed = release_manifests.sign_with_keys(keys, timedelta(days=valid_for))(wanted)
     else:
-        signed = release_manifests.sealed_before(read_text(add_to))(wanted)
+        signed = release_manifests.use_signed(read_text(add_to))(wanted)
         for key in keys:
             signed = release_manifests.add_signature(signed, key)
     if out is None:
@@ -142,6 +259,6 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     except FileExistsError:
-        raise WrongUse(f"there is a file {path} already") from None
+        raise WrongUse(f"the file {path} exists already") from None
     with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
         file.write(content)

@@ -5,7 +5,9 @@ from typing import Any
 
 import click
 
-from licserver.cli.common import Commands, Day, Printer, plain, services_command
+from licserver.cli.common import Commands, services_command
+from licserver.cli.output import Printer, plain
+from licserver.cli.parameters import Day
 from licserver.database.repositories.tokens import Token
 from licserver.domain.records import Scope
 from licserver.services import Services
@@ -13,7 +15,7 @@ from licserver.services import Services
 
 @click.group("token", cls=Commands)
 def token_group() -> None:
-    """Make, list and revoke tokens of the admin API."""
+    """Create, list and revoke tokens of the admin API."""
 
 
 @token_group.command("create")
@@ -22,30 +24,30 @@ def token_group() -> None:
     "--scope",
     type=click.Choice([scope.value for scope in Scope]),
     required=True,
-    help="What it is good for: looking, or everything.",
+    help="What it permits: reading only, or everything.",
 )
-@click.option("--expires", type=Day(), help="Its last day, UTC; without it, it has none.")
+@click.option("--expires", type=Day(), help="Its last day, UTC; default: never expires.")
 @services_command
 def create(services: Services, printer: Printer, name: str, scope: str, expires: date | None) -> None:
-    """Make a token called NAME, and print it: this once, for it is kept nowhere."""
+    """Create the token NAME and print it; it cannot be shown again."""
     token, text = services.tokens.create(name, Scope(scope), expires)
-    printer.one({"token": text, **_record(token)}, text)
+    printer.result({"token": text, **_record(token)}, text)
 
 
 @token_group.command("list")
 @services_command
 def list_tokens(services: Services, printer: Printer) -> None:
-    """List all tokens, those that were revoked as well."""
-    printer.rows(map(_record, services.tokens.list_all()), (24, 6, 24, 10, 24, 0), "no tokens yet")
+    """List all tokens, including revoked ones."""
+    printer.table(map(_record, services.tokens.list_all()), (24, 6, 24, 10, 24, 0), "no tokens yet")
 
 
 @token_group.command("revoke")
 @click.argument("name")
 @services_command
 def revoke(services: Services, printer: Printer, name: str) -> None:
-    """Take the token NAME back: it is good for nothing from now on."""
+    """Revoke the token NAME; it is refused from now on."""
     token = services.tokens.revoke(name)
-    printer.one(_record(token), f"revoked {token.name}")
+    printer.result(_record(token), f"revoked {token.name}")
 
 
 def _record(token: Token) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Every decision of the service: values and `now` in, a verdict out.
+"""The decisions of the service: records and `now` in, a verdict out. Pure.
 
-Nothing here reads a clock, a file or a table. The order of the refusals is the order of the lines.
+Each function checks in the order in which refusals take precedence.
 """
 
 import enum
@@ -20,73 +20,70 @@ from licserver.domain.records import Environment, License, LicenseState, Product
 KEY_PREFIX = "CP-"
 _KEY_ALPHABET = string.ascii_uppercase + string.digits
 _KEY_GROUPS, _KEY_GROUP_LENGTH = 5, 6
-_KEY_SHAPE = re.compile(r"CP-[A-Z0-9]{6}(-[A-Z0-9]{6}){4}")
-# A byte stands for a letter. Those left over would make the first letters likelier, and are dropped.
+_KEY = re.compile(r"CP-[A-Z0-9]{6}(-[A-Z0-9]{6}){4}")
+# 256 is no multiple of 36: the remaining bytes would make the first letters likelier, and are dropped.
 _LETTER_OF_BYTE = bytes(ord(_KEY_ALPHABET[byte % len(_KEY_ALPHABET)]) for byte in range(256))
-_UNFAIR_BYTES = bytes(range(256 - 256 % len(_KEY_ALPHABET), 256))
-_DRAWN_BYTES = 40  # enough for 30 letters, all but once in 10^10 keys
-_SLUG_SHAPE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_DROPPED_BYTES = bytes(range(256 - 256 % len(_KEY_ALPHABET), 256))
+_RANDOM_BYTES = 40  # enough for 30 letters, except once in 10^10 keys
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_SLUG_LENGTH = 100
 
 
-# --- keys and names ---------------------------------------------------------------------------
+# --- license keys and slugs -------------------------------------------------------------------
 
 
-def has_key_shape(text: str) -> bool:
-    """Tell whether `text` looks like a license key, exactly as issued (spec 2, D-02)."""
-    return _KEY_SHAPE.fullmatch(text) is not None
+def is_license_key(text: str) -> bool:
+    """Return whether `text` has the format of a license key, exactly as issued (spec 2, D-02)."""
+    return _KEY.fullmatch(text) is not None
 
 
-def draw_key() -> str:
-    """Draw a new license key from the system's randomness: 36^30 possibilities (D-02)."""
-    drawn = b""
-    while len(drawn) < _KEY_GROUPS * _KEY_GROUP_LENGTH:
-        drawn += secrets.token_bytes(_DRAWN_BYTES).translate(_LETTER_OF_BYTE, _UNFAIR_BYTES)
-    text = drawn.decode()
+def generate_license_key() -> str:
+    """Return a new license key from the system's randomness."""
+    letters = b""
+    while len(letters) < _KEY_GROUPS * _KEY_GROUP_LENGTH:
+        letters += secrets.token_bytes(_RANDOM_BYTES).translate(_LETTER_OF_BYTE, _DROPPED_BYTES)
+    text = letters.decode()
     starts = range(0, _KEY_GROUPS * _KEY_GROUP_LENGTH, _KEY_GROUP_LENGTH)
     return KEY_PREFIX + "-".join([text[start : start + _KEY_GROUP_LENGTH] for start in starts])
 
 
 def mask_key(key: str) -> str:
-    """Shorten a license key to what may be shown: enough to tell two apart, too little to use one."""
+    """Return enough of a license key to recognise it, and too little to use it."""
     return f"{key[:5]}…{key[-4:]}"
 
 
-def has_slug_shape(text: str) -> bool:
-    """Tell whether `text` can be a product's slug: lower-case words and digits joined by hyphens."""
-    return len(text) <= MAX_SLUG_LENGTH and _SLUG_SHAPE.fullmatch(text) is not None
+def is_slug(text: str) -> bool:
+    """Return whether `text` is lower-case words and digits joined by hyphens."""
+    return len(text) <= MAX_SLUG_LENGTH and _SLUG.fullmatch(text) is not None
 
 
-# --- conditions -------------------------------------------------------------------------------
+# --- license state ----------------------------------------------------------------------------
 
 
 class Dated(Protocol):
-    """The dates of a license; a `License` has them, and so has one as the vendor sees it."""
+    """The dates of a license, for callers that have more or less than a `License`."""
 
     @property
-    def lifetime(self) -> bool: ...  # noqa: D102 - as in `License`
+    def lifetime(self) -> bool: ...  # noqa: D102 - see `License`
     @property
-    def expires_on(self) -> date | None: ...  # noqa: D102 - the same
+    def expires_on(self) -> date | None: ...  # noqa: D102
     @property
-    def subscription_ended_at(self) -> datetime | None: ...  # noqa: D102 - the same
+    def subscription_ended_at(self) -> datetime | None: ...  # noqa: D102
     @property
-    def revoked_at(self) -> datetime | None: ...  # noqa: D102 - the same
+    def revoked_at(self) -> datetime | None: ...  # noqa: D102
     @property
-    def support_until(self) -> date | None: ...  # noqa: D102 - the same
+    def support_until(self) -> date | None: ...  # noqa: D102
 
 
-def state_of(license_: Dated, now: datetime) -> LicenseState:
-    """Tell what a license is at `now`, in the order in which refusals go (D-01)."""
+def license_state(license_: Dated, now: datetime) -> LicenseState:
+    """Return the state of a license at `now`."""
     if license_.revoked_at is not None:
         return LicenseState.REVOKED
     return LicenseState.EXPIRED if is_expired(license_, now) else LicenseState.ACTIVE
 
 
 def is_expired(license_: Dated, now: datetime) -> bool:
-    """Tell whether a license has expired at `now` (spec 3, D-09, D-10, D-27).
-
-    The day named by `expires_on` still counts; an ended subscription counts from its instant on.
-    """
+    """Return whether a license has expired: after its last day, or once its subscription ends (D-09)."""
     if license_.lifetime:
         return False
     if license_.subscription_ended_at is not None and now >= license_.subscription_ended_at:
@@ -94,28 +91,28 @@ def is_expired(license_: Dated, now: datetime) -> bool:
     return license_.expires_on is not None and now.date() > license_.expires_on
 
 
-def expiry_shown(license_: License) -> date | None:
-    """The date to show as `expiry`: none for a lifetime license, whatever is stored (D-10)."""
+def visible_expiry(license_: License) -> date | None:
+    """Return the date for the field `expiry`: None for a lifetime license (D-10)."""
     return None if license_.lifetime else license_.expires_on
 
 
 def is_support_over(product: Product, license_: Dated, now: datetime) -> bool:
-    """Tell whether update downloads have ended for a license (spec 4.2, D-25)."""
+    """Return whether update downloads have ended for a license (spec 4.2)."""
     if not product.has_support_policy or license_.support_until is None:
         return False
     return now.date() > license_.support_until
 
 
-def may_download(product: Product, license_: Dated, now: datetime) -> bool:
-    """Tell whether an update check would hand out a link for a license of this product (spec 4.2)."""
-    return state_of(license_, now) is LicenseState.ACTIVE and not is_support_over(product, license_, now)
+def can_download(product: Product, license_: Dated, now: datetime) -> bool:
+    """Return whether an update check includes a download link (spec 4.2)."""
+    return license_state(license_, now) is LicenseState.ACTIVE and not is_support_over(product, license_, now)
 
 
 # --- verify -----------------------------------------------------------------------------------
 
 
 class VerifyRefusal(enum.Enum):
-    """Why a key is not valid here (spec 7)."""
+    """Why a license key is not valid in an environment (spec 7)."""
 
     FORMAT = enum.auto()
     NOT_FOUND = enum.auto()
@@ -125,7 +122,7 @@ class VerifyRefusal(enum.Enum):
 
 
 class Valid(NamedTuple):
-    """The key is valid in this environment; `takes_slot` says that it must be admitted first."""
+    """The key is valid; if `takes_slot`, the environment must be activated first."""
 
     license: License
     takes_slot: bool
@@ -134,22 +131,14 @@ class Valid(NamedTuple):
 VerifyVerdict = Valid | VerifyRefusal
 
 
-def judge_verify(
+def evaluate_verify(
     key: str, license_: License | None, environment: Environment, now: datetime
 ) -> VerifyVerdict:
-    """Decide whether a key is valid in an environment (spec 4.1, spec 7, D-01).
+    """Decide whether a key is valid in an environment (spec 4.1, D-01).
 
-    Args:
-        key: The key as sent.
-        license_: What the store knows of it; None when there is no such key.
-        environment: Where it is asked for, normalised.
-        now: The instant of the call, UTC.
-
-    Returns:
-        `Valid`, or the first refusal in the order of D-01. A verdict changes nothing by itself:
-        `Valid.takes_slot` must be followed by an admission on the locked record, judged again.
+    `Valid.takes_slot` requires the same decision again on the locked license, before the slot is stored.
     """
-    if not has_key_shape(key):
+    if not is_license_key(key):
         return VerifyRefusal.FORMAT
     if license_ is None:
         return VerifyRefusal.NOT_FOUND
@@ -159,16 +148,16 @@ def judge_verify(
         return VerifyRefusal.EXPIRED
     if is_known(environment, license_.policy, license_.allowed, license_.activated):
         return Valid(license_, takes_slot=False)
-    if license_.slots is None or license_.slots_used < license_.slots:
+    if license_.slots is None or license_.slots_used < license_.slots:  # D-07
         return Valid(license_, takes_slot=True)
     return VerifyRefusal.ENVIRONMENT
 
 
-# --- update-check -----------------------------------------------------------------------------
+# --- update check -----------------------------------------------------------------------------
 
 
 class UpdateRefusal(enum.Enum):
-    """Why there is no answer to an update check (spec 7)."""
+    """Why an update check is refused (spec 7)."""
 
     INVALID_LICENSE = enum.auto()
     LICENSE_EXPIRED = enum.auto()
@@ -178,7 +167,7 @@ class UpdateRefusal(enum.Enum):
 
 
 class Offer(NamedTuple):
-    """The latest release; `downloadable` says whether a link goes with it (D-25)."""
+    """The latest release; with a download link if `downloadable` (D-25)."""
 
     product: Product
     release: Release
@@ -189,16 +178,16 @@ class Offer(NamedTuple):
 UpdateVerdict = Offer | UpdateRefusal
 
 
-def judge_update(license_: License | None, product: Product | None, now: datetime) -> UpdateVerdict:
-    """Decide what an update check is answered (spec 4.2, spec 7, D-20).
+def evaluate_update(license_: License | None, product: Product | None, now: datetime) -> UpdateVerdict:
+    """Decide an update check (spec 4.2, D-20).
 
-    The key comes first, so that no one can probe slugs without one. Absent on purpose: the
-    environment (D-22) and the installed version (D-24, the client compares).
+    Neither the environment (D-22) nor the installed version (D-24) counts. The key comes first, so that
+    slugs cannot be guessed without one.
 
     Args:
-        license_: What the store knows of the key; None for no such key, and for a bad shape.
-        product: The product of that slug with its latest release, or None.
-        now: The instant of the call, UTC.
+        license_: None for an unknown key and for text that is no key.
+        product: The product with this slug, including its latest release, or None.
+        now: The time of the request, UTC.
     """
     if license_ is None or license_.revoked_at is not None:
         return UpdateRefusal.INVALID_LICENSE
@@ -214,24 +203,20 @@ def judge_update(license_: License | None, product: Product | None, now: datetim
 
 
 def parse_version(text: str) -> Version | None:
-    """Read a version by PEP 440; None when it cannot be read (D-23)."""
+    """Parse a version by PEP 440; return None for invalid text."""
     try:
         return Version(text)
-    except ValueError:  # InvalidVersion, and what Python says to a number of thousands of digits
+    except ValueError:  # InvalidVersion, and Python's error for a number of thousands of digits
         return None
 
 
 def version_key(version: Version) -> str:
-    """Write a version in the one form that all its spellings share: 1.0 and 1.0.0 are one (D-23)."""
+    """Return the text that all spellings of a version share: 1.0 and 1.0.0 are the same."""
     return canonicalize_version(version)
 
 
 def latest(releases: Iterable[Release]) -> Release | None:
-    """Choose the release that update-check offers (D-23).
-
-    Withdrawn ones do not count. The highest stable one wins; when there is none, the highest
-    pre-release.
-    """
+    """Return the release that update checks offer: the highest stable one, else the highest (D-23)."""
     readable = [
         (version, release)
         for release in releases
@@ -245,7 +230,7 @@ def latest(releases: Iterable[Release]) -> Release | None:
 
 
 class DownloadRefusal(enum.Enum):
-    """Why a download address is not answered with the file (D-31, D-33)."""
+    """Why a download link does not return the file."""
 
     INVALID_LINK = enum.auto()
     LINK_EXPIRED = enum.auto()
@@ -259,25 +244,21 @@ MISSES = frozenset(
     {
         VerifyRefusal.FORMAT,
         VerifyRefusal.NOT_FOUND,
-        UpdateRefusal.INVALID_LICENSE,  # a revoked key as well: the answer does not tell them apart
+        UpdateRefusal.INVALID_LICENSE,  # includes revoked keys: the response does not distinguish them
         UpdateRefusal.PRODUCT_NOT_FOUND,
         UpdateRefusal.PRODUCT_MISMATCH,
         DownloadRefusal.INVALID_LINK,
     }
 )
-"""What somebody who guesses is told; who holds a key that was sold, and its product, is not (D-70)."""
+"""Refusals of clients that guess; limited for each address."""
 
 
-def judge_download(license_: License | None, release: Release | None) -> DownloadVerdict:
-    """Decide whether the file behind a good link is still sent (D-31, D-33).
-
-    Absent on purpose: expiry and support. The link was handed out while they lasted, and it lives
-    one hour at the most; revocation and withdrawal are the vendor's word and count at once.
-    """
+def evaluate_download(license_: License | None, release: Release | None) -> DownloadVerdict:
+    """Decide whether a valid link still returns the file; expiry and end of support do not count (D-31)."""
     if license_ is None or release is None:
         return DownloadRefusal.INVALID_LINK
     if license_.revoked_at is not None:
         return DownloadRefusal.LICENSE_REVOKED
     if release.withdrawn_at is not None:
-        return DownloadRefusal.RELEASE_WITHDRAWN
+        return DownloadRefusal.RELEASE_WITHDRAWN  # D-33
     return release

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class EnvironmentPolicy(enum.StrEnum):
-    """What makes an environment known to a license; chosen by the vendor per product (D-03)."""
+    """What makes an environment known to a license; chosen by the vendor per product."""
 
     STRICT = "strict"
     DOMAIN = "domain"
@@ -39,21 +39,21 @@ class License(NamedTuple):
     Args:
         id: The key's 16-byte index (`licserver.security.key_vault`); opaque, gives no key away.
         product_id: The product that the key was issued for.
-        product_name: That product's name on the day of issue (D-12).
-        policy: The product's environment policy as it is now (D-03).
-        expires_on: Last day of validity, or None for no expiry (D-09).
-        lifetime: True wins over every date and subscription (D-10).
+        product_name: That product's name on the day of issue.
+        policy: The product's environment policy as it is now.
+        expires_on: Last day of validity, or None for no expiry.
+        lifetime: True wins over every date and subscription.
         revoked_at: When the vendor revoked it, or None.
-        slots: How many environments may be activated; None is unlimited (D-07).
+        slots: How many environments may be activated; None is unlimited.
         slots_used: How many activations the license holds; may be 0 where it decides nothing, for a
             key without a limit and for an environment that is known.
-        allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot (D-04).
+        allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot.
         activated: Which halves of the environment asked about its activations know: a license may
             have a hundred thousand, so they are not all carried around.
         subscription_ended_at: When the linked subscription ended or will end, or None.
-        support_until: Last day of the support period, or None for no period stored (D-25).
+        support_until: Last day of the support period, or None for no period stored.
         seen_on: The day on which the environment asked about was last noted as seen, or None where its
-            activation does not tell: it has none as a pair, or the policy knows it by either half (D-151).
+            activation does not tell: it has none as a pair, or the policy knows it by either half.
     """
 
     id: bytes
@@ -104,9 +104,9 @@ class Product(NamedTuple):
         id: The store's number for it.
         slug: Names it in update-check; never changes.
         name: What customers read; may change.
-        policy: Its environment policy (D-03).
-        has_support_policy: Whether update downloads end with a license's support period (D-25).
-        latest: The release that update-check offers (D-23), or None when there is none.
+        policy: Its environment policy.
+        has_support_policy: Whether update downloads end with a license's support period.
+        latest: The release that update-check offers, or None when there is none.
     """
 
     id: int
@@ -121,12 +121,12 @@ class LicenseTerms(NamedTuple):
     """What is agreed when a license is issued.
 
     Args:
-        slots: Activations, or None for unlimited (D-07).
-        expires_on: Last day of validity; past days are fine, for keys from elsewhere (D-09).
-        lifetime: Never expires; excludes `expires_on` (D-10).
-        support_until: Last day of the support period (D-25).
-        subscription_id: The subscription that it hangs on (D-09).
-        allowed: The owner's entries, as typed (D-04).
+        slots: Activations, or None for unlimited.
+        expires_on: Last day of validity; past days are fine, for keys from elsewhere.
+        lifetime: Never expires; excludes `expires_on`.
+        support_until: Last day of the support period.
+        subscription_id: The subscription that it hangs on.
+        allowed: The owner's entries, as typed.
         customer_email: Whose it is; for the vendor alone.
         note: What else the vendor wants to know of it.
     """

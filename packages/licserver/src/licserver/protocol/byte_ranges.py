@@ -1,4 +1,4 @@
-"""Which bytes of a file a request asks for (D-32, RFC 9110 section 14). Pure."""
+"""Parse the Range header of a download (RFC 9110 section 14). Pure."""
 
 import re
 from dataclasses import dataclass
@@ -8,27 +8,23 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of bytes: where it begins, and how many there are."""
+    """A range of bytes; a length of 0 cannot be satisfied (416)."""
 
     start: int
     length: int
 
 
-def parse_range(value: str | None, if_range: str | None, etag_: str, size: int) -> Span | None:
-    """Decide which bytes of a file a request asks for (D-32, RFC 9110 section 14).
+def parse_range(value: str | None, if_range: str | None, etag: str, size: int) -> Span | None:
+    """Return the requested bytes of a file, or None for the whole file (D-32).
 
     Args:
-        value: The ``Range`` header.
-        if_range: The ``If-Range`` header; anything but our ETag asks for the whole file.
-        etag_: The file's ETag.
+        value: The ``Range`` header; ignored if it is malformed or has several ranges.
+        if_range: The ``If-Range`` header; a value other than `etag` requests the whole file.
+        etag: The file's ETag.
         size: The file's size in bytes.
-
-    Returns:
-        The span; None for the whole file, which is also the answer to what is malformed or asks
-        for several ranges at once. A span of length 0 cannot be satisfied.
     """
     found = _RANGE.fullmatch((value or "").strip())
-    if found is None or (if_range is not None and if_range.strip() != etag_):
+    if found is None or (if_range is not None and if_range.strip() != etag):
         return None
     first, last = found.groups()
     if first:

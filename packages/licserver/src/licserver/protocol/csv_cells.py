@@ -1,4 +1,4 @@
-"""Lines of CSV that a spreadsheet shows and does not run. Pure (D-98)."""
+"""Format CSV lines without formulas that a spreadsheet would run (D-98). Pure."""
 
 import csv
 import io
@@ -8,32 +8,23 @@ from datetime import date, datetime
 from typing import Any, Final
 
 _BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
-_FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are their full-width forms
+_FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are full-width forms
 
-# A spreadsheet that splits at another character than we do begins cells in the midst of ours: quotes protect
-# the first cell of a line only. None of the characters that separate cells is among the blanks, so each guard
-# stands by itself, and `unguard` finds all of them.
-_SEPARATOR: Final = r"(?<=[,;|\t\r\n])"
-_UNGUARDED: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_SEPARATOR}(?={_FORMULA})")
-_GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_SEPARATOR}'(?={_FORMULA})")
+# A spreadsheet with another delimiter starts cells inside ours: quotes protect the first cell of a line only
+# (D-171). Delimiters are not among the blanks, so that `unguard` finds each apostrophe.
+_DELIMITER: Final = r"(?<=[,;|\t\r\n])"
+_UNGUARDED: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}(?={_FORMULA})")
+_GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}'(?={_FORMULA})")
 
 
 def to_line(values: Sequence[Any]) -> str:
-    """Write one line (RFC 4180), with all cells in quotes.
-
-    Args:
-        values: Of its cells; None is an empty one.
-
-    Returns:
-        The line with its end. Text is guarded.
-    """
+    """Format a line including its end (RFC 4180); all cells are quoted, None is an empty cell."""
     line = io.StringIO()
-    csv.writer(line, quoting=csv.QUOTE_ALL).writerow([to_cell(value) for value in values])
+    csv.writer(line, quoting=csv.QUOTE_ALL).writerow([_to_cell(value) for value in values])
     return line.getvalue()
 
 
-def to_cell(value: Any) -> str:
-    """Write one cell, without its quotes."""
+def _to_cell(value: Any) -> str:
     match value:
         case None:
             return ""
@@ -50,13 +41,10 @@ def to_cell(value: Any) -> str:
 
 
 def guard(text: str) -> str:
-    """Put an apostrophe in front of each formula in a text, as OWASP recommends.
-
-    A formula stands at the beginning, or after a character at which a spreadsheet may split a line.
-    """
+    """Insert an apostrophe before each formula: at the start, and wherever a cell may start."""
     return _UNGUARDED.sub("'", text)
 
 
 def unguard(cell: str) -> str:
-    """Return the text that `guard` was given."""
+    """Undo `guard`."""
     return _GUARD.sub("", cell)

@@ -1,12 +1,13 @@
-"""Ed25519 keys: made, read from PEM, named, shown to those who pin them, and used to sign.
+"""Ed25519 keys: generate, parse, format, sign and verify. Pure.
 
-Pure: bytes and text in, bytes and text out. No `repr`, message or name here carries anything of a private
-key. A key's id is its RFC 7638 thumbprint, so that everybody who has the public key comes to the same id.
+No `repr` and no message contains anything of a private key. A key's id is its RFC 7638 thumbprint, which
+everybody can compute from the public key.
 """
 
 import json
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -19,53 +20,63 @@ from nacl.exceptions import BadSignatureError
 from licserver.errors import WrongUse
 
 KEY_BYTES: Final = 32
-"""Bytes of a private key (its seed), and of a public one (RFC 8032)."""
+"""Bytes of a private key (its seed), and of a public key (RFC 8032)."""
 
+SIGNATURE_BYTES: Final = 64
 PUBLIC_PREFIX: Final = "ed25519:"
 
-_SIGNATURE_BYTES: Final = 64
+
+def to_base64url(raw: bytes) -> str:
+    """Encode as base64url without padding (RFC 7515)."""
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def from_base64url(text: str) -> bytes:
+    """Decode base64url without padding.
+
+    Raises:
+        ValueError: for text that `to_base64url` would not return.
+    """
+    raw = urlsafe_b64decode(text + "==")  # ignores surplus padding
+    if to_base64url(raw) != text:
+        raise ValueError  # the same bytes have one text only
+    return raw
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A public key.
-
-    Args:
-        raw: Its 32 bytes.
-    """
+    """A public key of 32 bytes."""
 
     raw: bytes
 
     @classmethod
     def from_text(cls, text: str, source: str = "the public key") -> Self:
-        """Read the form in which public keys are handed around.
-
-        Args:
-            text: ``ed25519:`` and the 32 bytes in base64url without padding.
-            source: Where it came from, for the message.
+        """Parse ``ed25519:`` and base64url.
 
         Raises:
-            WrongUse: naming `source`, when it is nothing of the kind.
+            WrongUse: naming `source`, for other text.
         """
-        raw = _unpadded(text.removeprefix(PUBLIC_PREFIX)) if text.startswith(PUBLIC_PREFIX) else None
-        if raw is None or len(raw) != KEY_BYTES:
-            raise WrongUse(f"{source} must look like {PUBLIC_PREFIX} and 43 letters, digits, - and _")
-        return cls(raw)
+        if text.startswith(PUBLIC_PREFIX):
+            with suppress(ValueError):
+                raw = from_base64url(text.removeprefix(PUBLIC_PREFIX))
+                if len(raw) == KEY_BYTES:
+                    return cls(raw)
+        raise WrongUse(f"{source} must look like {PUBLIC_PREFIX} and 43 letters, digits, - and _")
 
     @cached_property
     def text(self) -> str:
-        """What an app pins; `from_text` reads it back."""
-        return PUBLIC_PREFIX + _base64url(self.raw)
+        """The text that apps pin."""
+        return PUBLIC_PREFIX + to_base64url(self.raw)
 
     @cached_property
     def id(self) -> str:
-        """The RFC 7638 thumbprint of the key as a JWK (RFC 8037), base64url without padding."""
-        jwk = {"crv": "Ed25519", "kty": "OKP", "x": _base64url(self.raw)}
-        return _base64url(sha256(json.dumps(jwk, separators=(",", ":"), sort_keys=True).encode()).digest())
+        """The RFC 7638 thumbprint of the key as a JWK (RFC 8037)."""
+        jwk = {"crv": "Ed25519", "kty": "OKP", "x": to_base64url(self.raw)}
+        return to_base64url(sha256(json.dumps(jwk, separators=(",", ":"), sort_keys=True).encode()).digest())
 
     def verify(self, signature: bytes, message: bytes) -> bool:
-        """Tell whether the private half of this key signed `message`."""
-        if len(signature) != _SIGNATURE_BYTES:  # libsodium takes both as one
+        """Return whether the private key has signed `message`."""
+        if len(signature) != SIGNATURE_BYTES:  # libsodium takes signature and message as one
             return False
         try:
             crypto_sign_open(signature + message, self.raw)
@@ -76,19 +87,12 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class PrivateKey:
-    """A private key; its repr shows the public half only.
-
-    Args:
-        seed: The 32 bytes from which everything follows.
-
-    Raises:
-        ValueError: for any other number of bytes.
-    """
+    """A private key, from its seed of 32 bytes; the repr shows the public key only."""
 
     seed: bytes = field(repr=False)
     public: PublicKey = field(init=False)
     _expanded: bytes = field(init=False, repr=False, compare=False)
-    """The key as libsodium wants it."""
+    """The form that libsodium takes."""
 
     def __post_init__(self) -> None:
         if len(self.seed) != KEY_BYTES:
@@ -99,21 +103,17 @@ class PrivateKey:
 
     @classmethod
     def generate(cls) -> Self:
-        """Draw a new key."""
+        """Generate a key."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     def from_pem(cls, pem: bytes, source: str) -> Self:
-        """Read what ``openssl genpkey -algorithm ed25519`` writes: PEM, PKCS#8, not encrypted.
-
-        Args:
-            pem: The file's bytes.
-            source: Where they came from, for the message.
+        """Parse PKCS#8, as ``openssl genpkey -algorithm ed25519`` writes it.
 
         Raises:
-            WrongUse: naming `source`, and nothing of what stands in it, for anything else.
+            WrongUse: naming `source` but not its content, for other files.
         """
-        # Here, as in `vault`: who has no PEM to read or to write does not pay for it.
+        # Imported here: servers read no PEM, and cryptography takes 7 MiB.
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
@@ -124,41 +124,30 @@ class PrivateKey:
             found = None
         if not isinstance(found, Ed25519PrivateKey):
             raise WrongUse(
-                f"{source} holds no unencrypted Ed25519 private key in PEM; "
-                "make one with: openssl genpkey -algorithm ed25519"
+                f"{source} is not an unencrypted Ed25519 private key in PEM; "
+                "generate one with: openssl genpkey -algorithm ed25519"
             )
         return cls(found.private_bytes_raw())
 
     def to_pem(self) -> bytes:
-        """Write what `from_pem` reads. A secret: for a file of mode 0600, and for nothing else."""
+        """Return the secret PEM that `from_pem` reads; write it to a file of mode 0600 only."""
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
+
+        return Ed25519PrivateKey.from_private_bytes(self.seed).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
 
-        key = Ed25519PrivateKey.from_private_bytes(self.seed)
-        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
     def sign(self, message: bytes) -> bytes:
-        """Sign: 64 bytes (RFC 8032).
-
-        By libsodium: it takes two thirds of OpenSSL's time for the very same bytes, and that is most of what
-        a signed answer costs.
-        """
-        return crypto_sign(message, self._expanded)[:_SIGNATURE_BYTES]
+        """Return a signature of 64 bytes (RFC 8032); libsodium takes two thirds of OpenSSL's time."""
+        return crypto_sign(message, self._expanded)[:SIGNATURE_BYTES]
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A key that signs answers, with the time of its life.
-
-    Args:
-        private: The key.
-        added_at: Aware, UTC. Of the live ones the newest signs.
-        retired_at: Since when it signs nothing any more; None while it is live.
-    """
+    """A key that signs responses until `retired_at`; of several, the newest signs."""
 
     private: PrivateKey
     added_at: datetime
@@ -166,18 +155,5 @@ class SigningKey:
 
     @property
     def id(self) -> str:
-        """The id of the key."""
+        """The id of the public key."""
         return self.private.public.id
-
-
-def _base64url(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _unpadded(text: str) -> bytes | None:
-    """Read base64url without padding; None for what is not exactly how `_base64url` writes it."""
-    try:
-        raw = urlsafe_b64decode(text + "==")  # what is too much of it does no harm
-    except ValueError:
-        return None
-    return raw if _base64url(raw) == text else None

@@ -1,7 +1,6 @@
-"""The protocol's text: paths, field names and every sentence and status of the specified answers.
+"""Requests and responses of the public API: parse bytes or a query, format a verdict. Pure.
 
-Bytes and queries come in and become a call or an `Invalid`; verdicts come in and become an `Answer`.
-Pure: nothing here talks HTTP, and nothing here decides.
+Paths, field names, and the status and text of every specified response are in this file.
 """
 
 import json
@@ -20,7 +19,7 @@ from licserver.domain.decisions import (
     UpdateRefusal,
     Valid,
     VerifyRefusal,
-    expiry_shown,
+    visible_expiry,
 )
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, parse_ip
 from licserver.domain.records import Artifact, Release
@@ -31,7 +30,7 @@ DOWNLOAD_PATH: Final = "/api/v1/update-download"
 MANIFEST_PATH: Final = "/api/v1/update-manifest"
 
 MANIFEST_HEADER: Final = "Release-Manifest"
-"""Carries the signed manifest of the version that an update check tells (D-67)."""
+"""The header of an update check with the signed manifest of the latest version."""
 
 MANIFEST_TYPE: Final = "application/jose+json"
 
@@ -39,51 +38,41 @@ NOT_A_PAGE: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
-"""For responses that no browser shows as a page (ASVS 3.4)."""
+"""Headers of responses that no browser shows as a page (ASVS 3.4)."""
 
 MAX_BODY_BYTES: Final = 16 * 1024
-"""Longest request body that is read (D-11)."""
-
+"""The longest request body that is read."""
 
 _JSON_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What is sent by whoever talks HTTP.
-
-    Args:
-        status: Of HTTP.
-        content: The body: compact UTF-8 JSON, its fields in the order of the specification.
-    """
+class ApiResponse:
+    """A status, and a body of compact JSON in the specification's order of fields."""
 
     status: int
     content: bytes
 
 
-def answer_json(status: int, body: Mapping[str, Any]) -> Answer:
-    """Write a body."""
-    return Answer(status, _JSON_WRITER.encode(body).encode())
+def json_response(status: int, body: Mapping[str, Any]) -> ApiResponse:
+    """Format a body."""
+    return ApiResponse(status, _JSON_WRITER.encode(body).encode())
 
 
 # --- requests ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class VerifyCall:
-    """A well-formed verify request (spec 2); has no repr, because it holds a license key."""
+class VerifyRequest:
+    """A valid verify request (spec 2); without a repr, because it holds a license key."""
 
     license_key: str
     domain: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class UpdateCall:
-    """A well-formed update check (spec 4.2); has no repr, because it holds a license key.
-
-    The domain is required and checked, then needed only to count misses by it (D-22, D-162); the installed
-    version is only counted (D-24).
-    """
+class UpdateRequest:
+    """A valid update check (spec 4.2); without a repr, because it holds a license key."""
 
     license_key: str
     slug: str
@@ -92,14 +81,14 @@ class UpdateCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Invalid:
-    """A malformed request: for every faulty field, what is wrong with it (D-11)."""
+class InvalidRequest:
+    """The errors of a malformed request, by field (D-11)."""
 
     errors: Mapping[str, list[str]]
 
     @property
     def message(self) -> str:
-        """One sentence for the whole: the first problem, and how many more there are."""
+        """The first error, and the number of the others."""
         problems = [problem for found in self.errors.values() for problem in found]
         more = len(problems) - 1
         if more <= 0:
@@ -108,7 +97,7 @@ class Invalid:
 
 
 class _BadField(ValueError):
-    """What is wrong with one field, as the end of the sentence 'The x field …'."""
+    """What is wrong with a field; the message completes 'The x field …'."""
 
 
 def _text(value: Any) -> str:
@@ -129,8 +118,8 @@ def _printable_text(value: Any) -> str:
 def _domain(value: Any) -> str:
     try:
         return normalise_domain(_text(value))
-    except BadDomain as problem:
-        raise _BadField(f"{problem}.") from None
+    except BadDomain as error:
+        raise _BadField(f"{error}.") from None
 
 
 def _ip(value: Any) -> str:
@@ -140,7 +129,7 @@ def _ip(value: Any) -> str:
     return text
 
 
-# A key is text and no more: what is no key is refused by `rules`, in its turn (D-01).
+# Any text is a well-formed license key: `evaluate_verify` refuses other formats, with 403.
 _VERIFY_FIELDS: Final = {"license_key": _text, "domain": _domain, "ip": _ip}
 _UPDATE_FIELDS: Final = {
     "license_key": _text,
@@ -150,63 +139,54 @@ _UPDATE_FIELDS: Final = {
 }
 
 
-def _read_fields(
+def _parse_fields(
     fields: Mapping[str, Callable[[Any], str]], values: Mapping[str, Any]
-) -> dict[str, str] | Invalid:
-    """Read every field, and name all faulty ones at once (D-11)."""
-    read: dict[str, str] = {}
+) -> dict[str, str] | InvalidRequest:
+    parsed: dict[str, str] = {}
     errors: dict[str, list[str]] = {}
-    for name, reader in fields.items():
+    for name, parse in fields.items():
         try:
-            read[name] = reader(values.get(name))
-        except _BadField as problem:
-            errors[name] = [f"The {name.replace('_', ' ')} field {problem}"]
-    return Invalid(errors) if errors else read
+            parsed[name] = parse(values.get(name))
+        except _BadField as error:
+            errors[name] = [f"The {name.replace('_', ' ')} field {error}"]
+    return InvalidRequest(errors) if errors else parsed
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")  # Python's reader takes NaN and Infinity for numbers
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")  # Python accepts NaN and Infinity
 
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_JSON_READER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_JSON_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def parse_verify(body: bytes) -> VerifyCall | Invalid:
-    """Read the body of a verify request (spec 2, D-11).
+def parse_verify(body: bytes) -> VerifyRequest | InvalidRequest:
+    """Parse the body of a verify request, at most `MAX_BODY_BYTES` (spec 2).
 
-    Args:
-        body: At most `MAX_BODY_BYTES`; whatever was sent, of whatever content type.
-
-    Returns:
-        The call, or `Invalid` naming every faulty field. A body that is no JSON object lacks all of them.
+    In a body that is not a JSON object, all fields are missing.
     """
     try:
         values = _JSON_READER.decode(body.removeprefix(_BYTE_ORDER_MARK).decode())
-    except (ValueError, RecursionError):  # no UTF-8, no JSON, a number too long, nested too deep
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, a number too long, nested too deep
         values = None
-    fields = _read_fields(_VERIFY_FIELDS, values if isinstance(values, dict) else {})
-    if isinstance(fields, Invalid):
+    fields = _parse_fields(_VERIFY_FIELDS, values if isinstance(values, dict) else {})
+    if isinstance(fields, InvalidRequest):
         return fields
-    return VerifyCall(fields["license_key"], fields["domain"])
+    return VerifyRequest(fields["license_key"], fields["domain"])
 
 
-def parse_update_check(query: str) -> UpdateCall | Invalid:
-    """Read the query of an update check (spec 4.2, D-21); of a repeated parameter the first counts.
-
-    Args:
-        query: The raw query string, still percent-encoded.
-    """
-    fields = _read_fields(_UPDATE_FIELDS, parse_query(query))
-    if isinstance(fields, Invalid):
+def parse_update_check(query: str) -> UpdateRequest | InvalidRequest:
+    """Parse the raw query of an update check (spec 4.2)."""
+    fields = _parse_fields(_UPDATE_FIELDS, parse_query(query))
+    if isinstance(fields, InvalidRequest):
         return fields
-    return UpdateCall(**fields)
+    return UpdateRequest(**fields)
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """Parse a raw query string as `parse_qsl` does; the first of a repeated parameter counts.
+    """Parse a raw query as `parse_qsl` does, in 3 us instead of 11; the first of a repeated parameter counts.
 
-    Bad UTF-8 becomes U+FFFD. `parse_qsl` takes four times as long (11 us instead of 3).
+    Invalid UTF-8 becomes U+FFFD.
     """
     values: dict[str, str] = {}
     for pair in query.split("&"):
@@ -220,15 +200,15 @@ def parse_query(query: str) -> dict[str, str]:
 
 
 def _decode(text: str) -> str:
-    """Decode a name or a value; the escapes of ``https://`` are most of what clients send."""
+    """Decode a name or value; most escapes that clients send are those of ``https://``."""
     text = text.replace("+", " ")
     short = text.replace("%3A", ":").replace("%2F", "/")
     return unquote(text, errors="replace") if "%" in short else short
 
 
-# --- answers: verify --------------------------------------------------------------------------
+# --- responses to verify ----------------------------------------------------------------------
 
-_VERIFY_REFUSALS: Final = {  # spec 7, word for word
+_VERIFY_REFUSALS: Final = {  # spec 7, to the letter
     VerifyRefusal.FORMAT: (403, "Invalid license format."),
     VerifyRefusal.NOT_FOUND: (404, "License not found."),
     VerifyRefusal.REVOKED: (403, "License has been revoked."),
@@ -237,39 +217,32 @@ _VERIFY_REFUSALS: Final = {  # spec 7, word for word
 }
 
 
-def answer_verify(verdict: Valid | VerifyRefusal) -> Answer:
-    """Put a verdict on a key into words (spec 2, spec 7)."""
+def verify_response(verdict: Valid | VerifyRefusal) -> ApiResponse:
+    """Format the response to a verify request (spec 2, spec 7)."""
     if isinstance(verdict, VerifyRefusal):
         return _refused(verdict)
     license_ = verdict.license
-    return _valid(license_.product_name, expiry_shown(license_), license_.lifetime)
+    return _valid(license_.product_name, visible_expiry(license_), license_.lifetime)
 
 
 @lru_cache(maxsize=16)
-def _refused(refusal: VerifyRefusal) -> Answer:
+def _refused(refusal: VerifyRefusal) -> ApiResponse:
     status, reason = _VERIFY_REFUSALS[refusal]
-    return answer_json(status, {"valid": False, "reason": reason})
+    return json_response(status, {"valid": False, "reason": reason})
 
 
-@lru_cache(maxsize=4096)  # most customers are told the same
-def _valid(product: str, expiry: date | None, lifetime: bool) -> Answer:
-    return answer_json(
-        200,
-        {
-            "valid": True,
-            "product": product,
-            "expiry": expiry.isoformat() if expiry else None,
-            "lifetime": lifetime,
-        },
-    )
+@lru_cache(maxsize=4096)  # most customers get the same response
+def _valid(product: str, expiry: date | None, lifetime: bool) -> ApiResponse:
+    day = expiry.isoformat() if expiry else None
+    return json_response(200, {"valid": True, "product": product, "expiry": day, "lifetime": lifetime})
 
 
-def answer_invalid_verify(invalid: Invalid) -> Answer:
-    """Put a malformed verify request into words (spec 4.1)."""
-    return answer_json(422, {"message": invalid.message, "errors": dict(invalid.errors)})
+def invalid_verify_response(invalid: InvalidRequest) -> ApiResponse:
+    """Format the response to a malformed verify request (spec 4.1)."""
+    return json_response(422, {"message": invalid.message, "errors": dict(invalid.errors)})
 
 
-# --- answers: update-check --------------------------------------------------------------------
+# --- responses to an update check -------------------------------------------------------------
 
 _UPDATE_REFUSALS: Final = {  # spec 7
     UpdateRefusal.INVALID_LICENSE: (401, "invalid_license", "The license key is not valid."),
@@ -280,27 +253,20 @@ _UPDATE_REFUSALS: Final = {  # spec 7
 }
 
 
-def answer_update(verdict: Offer | UpdateRefusal, download_url: str | None) -> Answer:
-    """Put a verdict on an update check into words (spec 2, spec 7).
-
-    Args:
-        verdict: From `rules.judge_update`.
-        download_url: The signed link; None leaves the field out altogether (D-25).
-    """
+def update_response(verdict: Offer | UpdateRefusal, download_url: str | None) -> ApiResponse:
+    """Format the response to an update check (spec 2, spec 7); `download_url` None omits the field."""
     if isinstance(verdict, UpdateRefusal):
-        status, code, message = _UPDATE_REFUSALS[verdict]
-        return answer_error(status, code, message)
+        return error_response(*_UPDATE_REFUSALS[verdict])
     before, after = _around_link(verdict.product.name, verdict.product.slug, verdict.release)
     if download_url is None:
-        return Answer(200, before + after)
-    return Answer(
-        200, b'%b"download_url":%b,%b' % (before, _JSON_WRITER.encode(download_url).encode(), after)
-    )
+        return ApiResponse(200, before + after)
+    link = _JSON_WRITER.encode(download_url).encode()
+    return ApiResponse(200, b'%b"download_url":%b,%b' % (before, link, after))
 
 
-@lru_cache(maxsize=1024)  # only the link differs from customer to customer
+@lru_cache(maxsize=1024)  # only the link differs between customers
 def _around_link(name: str, slug: str, release: Release) -> tuple[bytes, bytes]:
-    """Write what stands before and behind an offer's link."""
+    """Format the parts of an offer before and after its link."""
     before = {"name": name, "slug": slug, "version": release.version}
     after = {
         "sections": {"changelog": release.changelog},
@@ -314,16 +280,15 @@ def _around_link(name: str, slug: str, release: Release) -> tuple[bytes, bytes]:
     )
 
 
-def answer_invalid_update(invalid: Invalid) -> Answer:
-    """Put a malformed update check into words (D-21)."""
-    return answer_json(
-        422, {"error": "validation", "message": invalid.message, "errors": dict(invalid.errors)}
-    )
+def invalid_update_response(invalid: InvalidRequest) -> ApiResponse:
+    """Format the response to a malformed update check (D-21)."""
+    body = {"error": "validation", "message": invalid.message, "errors": dict(invalid.errors)}
+    return json_response(422, body)
 
 
-# --- answers: download, and everything else ---------------------------------------------------
+# --- responses to downloads, and errors -------------------------------------------------------
 
-_DOWNLOAD_REFUSALS: Final = {  # D-31, D-33
+_DOWNLOAD_REFUSALS: Final = {
     DownloadRefusal.INVALID_LINK: (403, "invalid_link", "This download address is not valid."),
     DownloadRefusal.LINK_EXPIRED: (
         403,
@@ -335,27 +300,27 @@ _DOWNLOAD_REFUSALS: Final = {  # D-31, D-33
 }
 
 
-def answer_download_refusal(refusal: DownloadRefusal) -> Answer:
-    """Put the refusal of a download address into words (D-31)."""
-    return answer_error(*_DOWNLOAD_REFUSALS[refusal])
+def download_refusal_response(refusal: DownloadRefusal) -> ApiResponse:
+    """Format the refusal of a download."""
+    return error_response(*_DOWNLOAD_REFUSALS[refusal])
 
 
-def answer_no_manifest() -> Answer:
-    """Say that nobody signed this release (D-67)."""
-    return answer_error(404, "not_signed", "This version has no signed manifest.")
+def no_manifest_response() -> ApiResponse:
+    """Format the response for a release without a signed manifest."""
+    return error_response(404, "not_signed", "This version has no signed manifest.")
 
 
-def answer_error(status: int, code: str, message: str) -> Answer:
-    """Write an error in the one shape that all endpoints but verify share (spec 7)."""
-    return answer_json(status, {"error": code, "message": message})
+def error_response(status: int, code: str, message: str) -> ApiResponse:
+    """Format an error of any endpoint except verify (spec 7)."""
+    return json_response(status, {"error": code, "message": message})
 
 
 def download_headers(release: Release) -> dict[str, str]:
-    """Name the headers that go with a release's file, whole or in part (D-32)."""
+    """Return the headers of a release's file, whole or in part."""
     artifact = release.artifact
     return {
         "Accept-Ranges": "bytes",
-        "Cache-Control": "private",  # the link is one customer's
+        "Cache-Control": "private",  # a link belongs to one customer
         "Content-Disposition": attachment(artifact.file_name),
         "Content-Type": "application/octet-stream",
         "ETag": etag(release),
@@ -365,10 +330,7 @@ def download_headers(release: Release) -> dict[str, str]:
 
 
 def redirect_headers(release: Release, address: str) -> dict[str, str]:
-    """Name the headers that send a caller elsewhere for a release's file (D-34).
-
-    Name and digest are those of the file, for callers who would not take another host's word.
-    """
+    """Return the headers of a redirect to a release's file; name and digest are the service's (D-34)."""
     return {
         "Location": address,
         "Cache-Control": "no-store",
@@ -379,17 +341,17 @@ def redirect_headers(release: Release, address: str) -> dict[str, str]:
 
 
 def _repr_digest(artifact: Artifact) -> str:
-    """Write the digest of the whole file (RFC 9530)."""
+    """Format the digest of the whole file (RFC 9530)."""
     return f"sha-256=:{b64encode(artifact.sha256).decode()}:"
 
 
 def etag(release: Release) -> str:
-    """The strong validator of a release's file: its digest, the same on every node."""
+    """Return the strong ETag of a release's file: its digest, equal on all servers."""
     return f'"{release.artifact.sha256.hex()}"'
 
 
 def attachment(file_name: str) -> str:
-    """Write a Content-Disposition (RFC 6266): plain ASCII for old clients, the real name beside it."""
+    """Format a Content-Disposition (RFC 6266): an ASCII name for old clients, and the real one."""
     plain = re.sub(r"[^ !#-\[\]-~]", "_", file_name)
     if plain == file_name:
         return f'attachment; filename="{plain}"'

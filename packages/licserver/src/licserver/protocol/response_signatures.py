@@ -1,11 +1,11 @@
-"""Signed answers: HTTP message signatures (RFC 9421) with content digests (RFC 9530), in headers only.
+"""Signed responses (D-60): HTTP message signatures (RFC 9421) and content digests (RFC 9530). Pure.
 
-Pure, given keys and `now`. A caller asks with ``Accept-Signature``; what is signed is always the same seven
-things, so that a signature tells which answer was given to which question::
+A client asks with ``Accept-Signature``. A signature always covers the same components, so that it proves
+which response was given to which request::
 
-    "@status", "content-type", "content-digest"                 of the answer
+    "@status", "content-type", "content-digest"                 of the response
     "@method";req, "@target-uri";req, "content-digest";req      of the request
-    created, expires, keyid, nonce, alg, tag                    about the signature itself
+    created, expires, keyid, nonce, alg, tag                    of the signature itself
 """
 
 import re
@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 from licserver.protocol.ed25519_keys import SigningKey
 
 ANSWER_TAG: Final = "licensing-answer"
-"""Says what our signatures are for, so that none of them can be passed off as another application's."""
+"""What the signature is for, so that other applications do not accept it."""
 
 SIGNATURE_LIFETIME: Final = timedelta(minutes=5)
-"""From ``created`` to ``expires``: an answer is for the call that asked for it."""
+"""From ``created`` to ``expires``."""
 
 MAX_NONCE: Final = 128
-"""Characters of a nonce that is signed along."""
+"""Characters of a nonce."""
 
 COMPONENTS: Final = (
     '"@status"',
@@ -40,29 +40,30 @@ COMPONENTS: Final = (
 _COVERED: Final = f"({' '.join(COMPONENTS)})"
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
-# Structured fields (RFC 9651), as far as Accept-Signature goes: a dictionary of lists of strings. The
-# quantifiers are possessive: what a caller sends is read in one go, however it is made.
+# Structured fields (RFC 9651) as far as Accept-Signature needs them: a dictionary of lists of strings. The
+# quantifiers are possessive, so that the time is linear. http-sf was measured: 49 µs instead of 41 for what
+# clients send, and 9 to 12 ms in the event loop instead of 1.5 for 8 KiB that an attacker chooses.
 _NAME = r"[a-z*][a-z0-9_.*-]*+"
 _STRING = r'"(?:[ !#-\[\]-~]|\\["\\])*+"'
 _VALUE = rf"(?:{_STRING}|:[A-Za-z0-9+/=]*+:|\?[01]|-?[0-9][0-9.]*+|[A-Za-z*][!#$%&'*+.^_`|~0-9A-Za-z:/-]*+)"
 _PARAMETER = rf"; *+{_NAME}(?:={_VALUE})?+"
 _LIST = rf"\((?: *+{_STRING}(?:{_PARAMETER})*+(?=[ )]))*+ *+\)"
 _MEMBER = rf"{_NAME}={_LIST}(?:{_PARAMETER})*+"
-_FIELD_SHAPE = re.compile(rf"[ \t]*+{_MEMBER}(?:[ \t]*+,[ \t]*+{_MEMBER})*+[ \t]*+")
+_FIELD = re.compile(rf"[ \t]*+{_MEMBER}(?:[ \t]*+,[ \t]*+{_MEMBER})*+[ \t]*+")
 _MEMBER_PARTS = re.compile(rf"({_NAME})=({_LIST})((?:{_PARAMETER})*+)")
 _ITEMS = re.compile(rf"{_STRING}(?:{_PARAMETER})*+")
 _PARAMETER_PARTS = re.compile(rf"; *+({_NAME})(?:=({_VALUE}))?+")
 
-# A nonce as clients draw them; and what stands for any of these, which none of them can be.
+# A nonce as clients draw it, and a placeholder that no such nonce equals.
 _PLAIN_NONCE = re.compile(rf';nonce="([A-Za-z0-9_-]{{1,{MAX_NONCE}}})"')
-_MARK: Final = '"!"'
-_ANY_NONCE: Final = f";nonce={_MARK}"
+_PLACEHOLDER: Final = '"!"'
+_ANY_NONCE: Final = f";nonce={_PLACEHOLDER}"
 
 MAX_FIELD: Final = 8190
-"""Characters of a header field, all of its lines together; a longer one is not parsed (D-161)."""
+"""Characters of a header field, all of its lines together; a longer one counts as absent (D-161)."""
 
-_LONGEST_CACHED: Final = 512
-"""Characters of an ``Accept-Signature`` that is cached: twice what clients send."""
+_MAX_CACHED: Final = 512
+"""Characters of a cached ``Accept-Signature``: twice what clients send."""
 
 _DIGEST_MEMBER = re.compile(r"([a-z0-9*_.-]+)=:([A-Za-z0-9+/=]*):")
 _DIGESTS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
@@ -73,12 +74,12 @@ _DIGESTS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SignatureRequest:
-    """A signature that was asked for, and that can be made.
+    """A signature that a client asks for.
 
     Args:
-        label: Under which it is to stand (RFC 9421 section 5).
-        nonce: The caller's, as it came, with its quotation marks.
-        key: The key that will sign.
+        label: The member's name in the response's fields.
+        nonce: As received, including its quotation marks.
+        key: The key that signs.
     """
 
     label: str
@@ -88,12 +89,12 @@ class SignatureRequest:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SignedRequest:
-    """The request, as far as it is signed; no repr: the target of an update check holds a license key.
+    """The signed parts of a request; without a repr, because the query may hold a license key.
 
     Args:
         method: In capitals.
-        target_uri: The address that the caller used, from the scheme to the end of the query.
-        content_digest: The header, as it came.
+        target_uri: The address that the client used, including the query.
+        content_digest: The header as received.
     """
 
     method: str
@@ -102,89 +103,79 @@ class SignedRequest:
 
 
 class AcceptSignatureReader:
-    """Reads ``Accept-Signature``, and what differs in its nonce only from what it has read, at once.
-
-    Args:
-        keys: All that the server holds, retired ones included.
-    """
+    """Parses ``Accept-Signature``; a field that differs in its nonce only takes a seventh of the time."""
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
         self._keys = tuple(keys)
-        self._known = lru_cache(maxsize=64)(self._read)
+        self._cached = lru_cache(maxsize=64)(self._parse)
 
     def __call__(self, field: str) -> SignatureRequest | None:
-        """Read a header; says what `read_accept_signature` says, for a seventh of the cost."""
-        found = _PLAIN_NONCE.search(field) if len(field) <= _LONGEST_CACHED else None
+        """Return the result of `parse_accept_signature`."""
+        found = _PLAIN_NONCE.search(field) if len(field) <= _MAX_CACHED else None
         if found is None or _ANY_NONCE in field:
-            return self._read(field)
-        wanted = self._known(field.replace(found[0], _ANY_NONCE))
-        if wanted is None or wanted.nonce != _MARK:
+            return self._parse(field)
+        wanted = self._cached(field.replace(found[0], _ANY_NONCE))
+        if wanted is None or wanted.nonce != _PLACEHOLDER:
             return wanted
         return SignatureRequest(wanted.label, f'"{found[1]}"', wanted.key)
 
-    def _read(self, field: str) -> SignatureRequest | None:
-        return read_accept_signature(field, self._keys)
+    def _parse(self, field: str) -> SignatureRequest | None:
+        return parse_accept_signature(field, self._keys)
 
 
-def read_accept_signature(field: str, keys: Sequence[SigningKey]) -> SignatureRequest | None:
+def parse_accept_signature(field: str, keys: Sequence[SigningKey]) -> SignatureRequest | None:
     """Choose the signature to make (RFC 9421 section 5).
 
     Args:
-        field: The ``Accept-Signature`` header; several lines of it joined by commas.
-        keys: All that the server holds, retired ones included.
+        field: The ``Accept-Signature`` header; several lines joined by commas.
+        keys: All keys of the server, including retired ones.
 
     Returns:
-        The first member for the newest key that can do *all* that one of the members asks for; None when no
-        member can be honoured, or when the field is malformed: structured fields take that for absent (D-61).
+        The first member that the newest possible key can honour; None if there is none, or if the field is
+        malformed (D-61).
     """
-    if len(field) > MAX_FIELD or _FIELD_SHAPE.fullmatch(field) is None:
+    if len(field) > MAX_FIELD or _FIELD.fullmatch(field) is None:
         return None
-    asked = [wanted for found in _MEMBER_PARTS.finditer(field) if (wanted := _read_member(*found.groups()))]
-    for key in newest_first(keys):
-        for label, nonce, key_id in asked:
+    members = [
+        member for found in _MEMBER_PARTS.finditer(field) if (member := _parse_member(*found.groups()))
+    ]
+    for key in live_keys(keys):
+        for label, nonce, key_id in members:
             if key_id is None or key_id == f'"{key.id}"':
                 return SignatureRequest(label, nonce, key)
     return None
 
 
-def newest_first(keys: Sequence[SigningKey]) -> list[SigningKey]:
-    """The keys that are live, the one that signs when nobody asks for another first."""
+def live_keys(keys: Sequence[SigningKey]) -> list[SigningKey]:
+    """Return the keys that are not retired, the newest first."""
     return sorted((key for key in keys if key.retired_at is None), key=lambda key: key.added_at)[::-1]
 
 
-def _read_member(label: str, listed: str, parameters: str) -> tuple[str, str, str | None] | None:
-    """Read one member: label, nonce, and the id of the key if one is named; None when we cannot do it.
-
-    Whoever honours a member must cover exactly what it lists, and do everything that its parameters ask
-    for: so one that we do not know, or with a value that we would not sign, cannot be honoured.
-    """
-    items = _ITEMS.findall(listed)
-    told = dict(_PARAMETER_PARTS.findall(parameters))
-    nonce = told.pop("nonce", "")
-    key_id = told.pop("keyid", None)
-    wishes = {"created": "", "expires": "", "alg": '"ed25519"', "tag": f'"{ANSWER_TAG}"'}
+def _parse_member(label: str, listed: str, parameters: str) -> tuple[str, str, str | None] | None:
+    """Return label, nonce and requested key id of a member; None if it lists or requires anything else."""
+    given = dict(_PARAMETER_PARTS.findall(parameters))
+    nonce = given.pop("nonce", "")
+    key_id = given.pop("keyid", None)
+    allowed = {"created": "", "expires": "", "alg": '"ed25519"', "tag": f'"{ANSWER_TAG}"'}
     if (
-        sorted(items) != sorted(COMPONENTS)
+        sorted(_ITEMS.findall(listed)) != sorted(COMPONENTS)
         or not nonce.startswith('"')
         or not 1 <= len(nonce[1:-1]) <= MAX_NONCE
-        or any(wishes.get(name) != value for name, value in told.items())
+        or any(allowed.get(name) != value for name, value in given.items())
     ):
         return None
     return label, nonce, key_id
 
 
 def content_digest(content: bytes) -> str:
-    """Write a ``Content-Digest`` (RFC 9530)."""
+    """Format a ``Content-Digest`` (RFC 9530)."""
     return f"sha-256=:{b64encode(sha256(content).digest()).decode()}:"
 
 
-def fits_digest(field: str, content: bytes) -> bool:
-    """Tell whether a request's ``Content-Digest`` is true of its content.
+def matches_digest(field: str, content: bytes) -> bool:
+    """Return whether a ``Content-Digest`` has a known algorithm, and is right for all known ones.
 
-    Without this the signature would vouch for a question that was never judged.
-
-    Returns:
-        True when at least one digest is of a kind that we know, and all of those are right.
+    Otherwise the signature would cover a request that was never evaluated.
     """
     if field == content_digest(content):
         return True
@@ -201,26 +192,23 @@ def fits_digest(field: str, content: bytes) -> bool:
     return known
 
 
-def sign_answer(
+def sign_response(
     wanted: SignatureRequest,
-    question: SignedRequest,
+    request: SignedRequest,
     status: int,
     content_type: str,
     content: bytes,
     now: datetime,
 ) -> dict[str, str]:
-    """Sign an answer.
+    """Return the three headers that sign a response.
 
     Args:
-        wanted: From `read_accept_signature`.
-        question: What was asked; `fits_digest` holds for it.
-        status: Of the answer.
-        content_type: The answer's header, as it will be sent.
-        content: The answer's body, as it will be sent.
-        now: The instant of signing; whole seconds of it count.
-
-    Returns:
-        The three headers to send with the answer.
+        wanted: From `parse_accept_signature`.
+        request: Its digest was checked with `matches_digest`.
+        status: Of the response, like `content_type` and `content`, exactly as sent.
+        content_type: See `status`.
+        content: See `status`.
+        now: Whole seconds count.
     """
     created = int(now.timestamp())
     expires = created + int(SIGNATURE_LIFETIME.total_seconds())
@@ -233,9 +221,9 @@ def sign_answer(
         f'"@status": {status}\n'
         f'"content-type": {content_type}\n'
         f'"content-digest": {digest}\n'
-        f'"@method";req: {question.method}\n'
-        f'"@target-uri";req: {question.target_uri}\n'
-        f'"content-digest";req: {question.content_digest}\n'
+        f'"@method";req: {request.method}\n'
+        f'"@target-uri";req: {request.target_uri}\n'
+        f'"content-digest";req: {request.content_digest}\n'
         f'"@signature-params": {parameters}'
     )
     signature = b64encode(wanted.key.private.sign(base.encode())).decode()
@@ -246,8 +234,8 @@ def sign_answer(
     }
 
 
-def normal_base(base_url: str) -> str:
-    """Write a base URL as clients do that normalise theirs: lower case, without the scheme's own port."""
+def normalise_base_url(base_url: str) -> str:
+    """Return a base URL in lower case and without the scheme's default port, as clients normalise it."""
     parts = urlsplit(base_url)
     host = parts.netloc.lower().removesuffix(_DEFAULT_PORTS[parts.scheme])
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"

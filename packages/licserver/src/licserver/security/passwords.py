@@ -1,4 +1,4 @@
-"""Passwords of the console's users: what they must be like, and how they are kept (D-96)."""
+"""Passwords of console users: strength, hashing and verification."""
 
 import os
 import re
@@ -16,93 +16,83 @@ if TYPE_CHECKING:
 
 MIN_LENGTH: Final = 12
 MAX_LENGTH: Final = 1024
-"""Characters; without an upper end a megabyte could be given to the hash."""
+"""Characters; without a limit, a request could have a megabyte hashed."""
 
-_JUDGED: Final = 20
-"""Characters that zxcvbn reads: 72 of a hostile password take it 13 s, and 20 at most 0.5 s."""
-_LEAST_SCORE: Final = 3
+_MAX_RATED: Final = 20
+"""Characters that zxcvbn reads: at most 0.5 s; 72 hostile characters take 13 s."""
+_MIN_SCORE: Final = 3
 """Of zxcvbn's 0 to 4: at least 10^8 guesses."""
 _NICENESS: Final = 10
-"""Of a thread that hashes: it gets a tenth of a processor that other threads want."""
+"""Of the hashing thread: a tenth of a processor that other threads want."""
 
 R = TypeVar("R")
 
 
 def check_password(name: str, password: str) -> None:
-    """Refuse a password that is short, common or otherwise easily guessed (D-166).
-
-    Args:
-        name: Whose password it is to be.
-        password: As typed.
+    """Refuse a password that is short, common or easy to guess (D-166).
 
     Raises:
-        WrongUse: saying what is wrong; the password is not repeated.
+        WrongUse: with the reason, without the password.
     """
     if len(password) < MIN_LENGTH:
-        raise WrongUse(f"a password has at least {MIN_LENGTH} characters; four words of a sentence will do")
+        raise WrongUse(f"the password is too short; use at least {MIN_LENGTH} characters, such as four words")
     if len(password) > MAX_LENGTH:
-        raise WrongUse(f"a password has at most {MAX_LENGTH} characters")
-    from zxcvbn import zxcvbn  # noqa: PLC0415 - 10 MiB of words that only this needs
+        raise WrongUse(f"the password is too long; use at most {MAX_LENGTH} characters")
+    from zxcvbn import zxcvbn  # noqa: PLC0415 - 10 MiB of words
 
-    judged = zxcvbn(password[:_JUDGED], [name, *re.split(r"[^a-z0-9]+", name), "licserver"])
-    if judged["score"] < _LEAST_SCORE:
+    rating = zxcvbn(password[:_MAX_RATED], [name, *re.split(r"[^a-z0-9]+", name), "licserver"])
+    if rating["score"] < _MIN_SCORE:
         raise WrongUse(
-            "this password is common or easy to guess; use four unrelated words, or one that a password "
-            "manager has made"
+            "this password is common or easy to guess; use four unrelated words, or a password manager"
         )
 
 
 def hash_password(password: str) -> str:
-    """Make what is kept of a password; takes some 0.1 s and 64 MiB, so never in an event loop."""
+    """Return a hash to store; takes 0.1 s and 64 MiB, so not in an event loop."""
     return _with_low_priority(lambda: _hasher().hash(password))
 
 
-def is_password(kept: str | None, password: str) -> bool:
-    """Compare a password with what is kept; takes as long as `hash_password`, also when nobody has it.
-
-    Args:
-        kept: From `hash_password`; None for a user who does not exist, so that the time tells nothing.
-        password: As typed.
-    """
+def verify_password(stored: str | None, password: str) -> bool:
+    """Compare a password with the stored hash; None for a user who does not exist takes as long."""
     if len(password) > MAX_LENGTH:
         return False
-    from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415 - as `_hasher`
+    from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415 - see `_hasher`
 
     try:
-        _with_low_priority(lambda: _hasher().verify(kept or _nobodys(), password))
-        return kept is not None
+        _with_low_priority(lambda: _hasher().verify(stored or _dummy_hash(), password))
+        return stored is not None
     except (VerificationError, InvalidHashError):
         return False
 
 
-def is_dated(kept: str) -> bool:
-    """Tell whether a hash was made with other parameters than those of today."""
-    return _hasher().check_needs_rehash(kept)
+def needs_rehash(stored: str) -> bool:
+    """Return whether a hash was made with other parameters than today's."""
+    return _hasher().check_needs_rehash(stored)
 
 
 def _with_low_priority(work: Callable[[], R]) -> R:
-    """Hash on a thread of its own, which cannot raise its priority again.
+    """Hash on a thread of its own, because a thread cannot raise its priority again.
 
-    Argon2 runs four threads, which inherit it: at the usual priority they delay all requests by 0.1 s. The
-    caller's thread keeps its priority, because others wait for the database that it writes.
+    Argon2's four threads inherit the priority: at the normal one they delay all requests by 0.1 s. The
+    calling thread keeps its priority, because others wait for its database transactions.
     """
     with ThreadPoolExecutor(1, "password-hash", initializer=_lower_priority) as thread:
         return thread.submit(work).result()
 
 
 def _lower_priority() -> None:
-    if sys.platform == "linux":  # elsewhere a thread has no niceness of its own
+    if sys.platform == "linux":  # elsewhere a thread has no priority of its own
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 @cache
-def _nobodys() -> str:
-    return _hasher().hash("nobody's password")
+def _dummy_hash() -> str:
+    return _hasher().hash("no user's password")
 
 
 @cache
 def _hasher() -> "PasswordHasher":
-    """Argon2id as RFC 9106 recommends where memory is scarce: 64 MiB and three passes, some 0.1 s."""
-    from argon2 import PasswordHasher  # noqa: PLC0415 - a process without a console does without
+    """Return Argon2id with RFC 9106's parameters for little memory: 64 MiB, three passes."""
+    from argon2 import PasswordHasher  # noqa: PLC0415 - a process without a console does not need it
 
     return PasswordHasher()

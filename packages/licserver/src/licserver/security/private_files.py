@@ -1,4 +1,4 @@
-"""Files that a vendor names, checked and digested; and ours: durable, and never read through a link."""
+"""Validate and digest the vendor's files; write our files durably, and never read through a link."""
 
 import hashlib
 import os
@@ -13,49 +13,46 @@ from licserver.domain.environments import is_printable
 from licserver.errors import WrongUse
 
 MAX_NAME_BYTES: Final = 200
-"""Bytes of a file's name: with what browsers put behind it, a file system takes it."""
+"""Bytes of a file name: leaves room for what browsers append."""
 
 
-def checked_file(file: Path) -> Path:
+def validate_file(file: Path) -> Path:
     """Return a path that can be published.
 
     Raises:
-        WrongUse: when it is no file, or its name cannot be told to customers.
+        WrongUse: if it is not a file, or its name has control characters.
     """
     if not is_printable(file.name):
         raise WrongUse("the file's name must not contain control characters")
-    # Not `is_file`, which newer Pythons let return False for a file that this user may not look at.
+    # Not `is_file`: in newer Pythons it returns False for a file that this user may not read.
     try:
         is_file = stat.S_ISREG(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         is_file = False
     if not is_file:
-        raise WrongUse(f"{file} is no file")
+        raise WrongUse(f"{file} is not a file")
     return file
 
 
-def checked_name(text: str) -> str:
-    """Return the name of a file that came from elsewhere, without the folders before it.
-
-    Args:
-        text: As a browser or a program sent it; it names nothing on this machine.
+def validate_file_name(text: str) -> str:
+    """Return the last part of a file name that a browser or program has sent.
 
     Raises:
-        WrongUse: when nothing is left that can be told to customers.
+        WrongUse: if it is empty, too long, or has control characters.
     """
     name = text.replace("\\", "/").rpartition("/")[2].strip()
     if name.strip(".") == "" or not is_printable(name) or len(name.encode()) > MAX_NAME_BYTES:
         raise WrongUse(
-            f"a file's name must be one line of at most {MAX_NAME_BYTES} bytes, and not of dots alone"
+            f"a file name must be one line of at most {MAX_NAME_BYTES} bytes, and not consist of dots"
         )
     return name
 
 
-def digest_of(file: Path) -> tuple[int, bytes]:
-    """Read a file to its end; returns its size in bytes and its SHA-256.
+def digest_file(file: Path) -> tuple[int, bytes]:
+    """Return a file's size in bytes and its SHA-256.
 
     Raises:
-        OSError: when it cannot be read.
+        OSError: if it cannot be read.
     """
     with file.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").digest()
@@ -63,10 +60,10 @@ def digest_of(file: Path) -> tuple[int, bytes]:
 
 
 def describe_link(path: Path) -> str | None:
-    """Describe why a path is no plain file with a single name, and what to do; None if it is one, or missing.
+    """Return why a path is not a regular file with a single name, and what to do; None if it is, or missing.
 
     Raises:
-        OSError: when the path cannot be looked at.
+        OSError: if the path cannot be read.
     """
     try:
         status = path.lstat()
@@ -85,10 +82,10 @@ def describe_link(path: Path) -> str | None:
 
 
 def open_unlinked(path: Path) -> BinaryIO:
-    """Open a file for reading, but not through a symbolic link.
+    """Open a file for reading.
 
     Raises:
-        OSError: when it cannot be opened; for a symbolic link with ``ELOOP``.
+        OSError: if it cannot be opened; with ``ELOOP`` for a symbolic link.
     """
     no_follow = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_follow))
@@ -96,7 +93,7 @@ def open_unlinked(path: Path) -> BinaryIO:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
-    if os.name == "nt":  # Windows opens no folders, and keeps names durable by itself
+    if os.name == "nt":  # Windows cannot open folders, and needs no sync
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -105,34 +102,30 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def sweep(folder: Path, prefix: str, now: float, older_than: float) -> None:
-    """Remove what killed processes left.
+def remove_leftovers(folder: Path, prefix: str, now: float, older_than: float) -> None:
+    """Remove temporary files of killed processes.
 
     Args:
-        folder: Where.
-        prefix: How the names of unfinished files begin.
-        now: The file system's own clock, so that no clocks are compared.
-        older_than: Seconds since it was last written to: others may be at work.
+        folder: Where they are.
+        prefix: The start of their names.
+        now: By the file system's clock.
+        older_than: Seconds since the last write; younger files may be in use.
     """
-    for left in folder.glob(f"{prefix}*"):
-        with suppress(OSError):  # gone meanwhile, or not ours to remove: harmless either way
-            if now - left.stat().st_mtime > older_than:
-                left.unlink()
+    for file in folder.glob(f"{prefix}*"):
+        with suppress(OSError):  # removed by another process, or not ours: harmless
+            if now - file.stat().st_mtime > older_than:
+                file.unlink()
 
 
 @contextmanager
 def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """Write a file that is there whole or not at all, and that nobody else may read.
-
-    Args:
-        path: Where.
-        replace: Whether one that is there already may go.
+    """Yield a file of mode 0600 that appears at `path`, complete and durable, unless the block raises.
 
     Raises:
-        WrongUse: when there is one and it may not, or no folder for it.
+        WrongUse: if the file exists and must not be replaced, or its folder does not exist.
     """
     if path.exists() and not replace:
-        raise WrongUse(f"there is a file {path} already")
+        raise WrongUse(f"the file {path} exists already")
     if not path.parent.is_dir():
         raise WrongUse(f"there is no folder {path.parent}")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600

@@ -1,4 +1,4 @@
-"""Root's commands act as the owner of the data folder (D-157)."""
+"""Commands started by root act as the owner of the data folder (D-157)."""
 
 import os
 from pathlib import Path
@@ -7,16 +7,13 @@ from licserver.errors import WrongUse
 
 
 def become_owner(folder: Path) -> None:
-    """As root, become the user to whom a folder belongs, for the rest of the process; else do nothing.
+    """As root, become the owner of a folder for the rest of the process; otherwise do nothing.
 
-    The owner could put a link into the folder wherever root is about to write. As the owner, a command can do
-    no more than that user could.
-
-    Args:
-        folder: If there is none yet, the nearest one above it counts. A folder of root's changes nothing.
+    The owner could plant a link wherever root is about to write. If the folder does not exist, its nearest
+    existing parent counts.
 
     Raises:
-        WrongUse: when the system does not allow it.
+        WrongUse: if the system refuses.
     """
     if os.name == "nt" or os.geteuid() != 0:
         return
@@ -27,10 +24,10 @@ def become_owner(folder: Path) -> None:
         return
     try:
         _become(status.st_uid, status.st_gid)
-    except OSError as problem:
+    except OSError as error:
+        name = user_name(status.st_uid)
         raise WrongUse(
-            f"cannot act as {user_name(status.st_uid)}, to whom {folder} belongs: {problem.strerror}; start "
-            "this command as that user"
+            f"cannot act as {name}, the owner of {folder}: {error.strerror}; run this command as {name}"
         ) from None
 
 
@@ -39,18 +36,18 @@ def _become(uid: int, gid: int) -> None:
 
     try:
         user = pwd.getpwuid(uid)
-    except KeyError:  # a container often has a number without a name
+    except KeyError:  # a container often has a user id without a name
         os.setgroups([gid])
     else:
         gid = user.pw_gid
         os.setgroups(os.getgrouplist(user.pw_name, gid))
-        os.environ["HOME"] = user.pw_dir  # libpq looks for certificates there, and fails where it may not
+        os.environ["HOME"] = user.pw_dir  # libpq looks for certificates there, and fails if it may not
     os.setgid(gid)
-    os.setuid(uid)  # last: it ends the right to do the others
+    os.setuid(uid)  # last: afterwards the process may not call the others
 
 
 def user_name(uid: int) -> str:
-    """Return the name of a user, or the number of one without a name."""
+    """Return a user's name, or 'user 1000' if there is none."""
     import pwd  # noqa: PLC0415 - does not exist on Windows
 
     try:

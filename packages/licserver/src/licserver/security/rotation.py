@@ -1,8 +1,7 @@
-"""New secrets for links while the server runs: writing them, and taking them up in every process (D-66).
+"""Rotate the secrets of download links while servers run.
 
-A new secret is believed as soon as a process has seen it, and signs only some time later. By then every
-process has seen it, so no link meets one that does not know its secret; and the old one is believed until the
-last link that it signed has run out.
+A new secret is accepted as soon as a process has read it, and signs only later: by then all processes have
+read it. The old one is accepted until its last link has expired.
 """
 
 import json
@@ -17,10 +16,10 @@ from licserver.errors import VaultError, WrongUse
 from licserver.protocol.download_links import (
     LinkSecret,
     LinkSubject,
-    believed_secrets,
+    accepted_secrets,
+    current_secret,
     read_link,
     retires_at,
-    signing_secret,
 )
 from licserver.security.key_vault import Vault
 from licserver.security.secrets_file import (
@@ -33,95 +32,92 @@ from licserver.security.secrets_file import (
 from licserver.settings import Settings
 
 LOOK_EVERY: Final = timedelta(seconds=5)
-"""How often a process looks whether the secrets file is another one."""
+"""How often a process checks whether the secrets file has changed."""
 
 READ_AGAIN_AFTER: Final = timedelta(seconds=1)
-"""How soon invalid links cause another read of a file that could not be used."""
+"""How soon invalid links make a process read an unusable file again."""
 
 LEAD: Final = timedelta(minutes=1)
-"""How long a new secret is only believed; leaves room for clocks that differ."""
+"""From acceptance of a new secret to its first signature; leaves room for clocks that differ."""
 
 _log = logging.getLogger("licserver.secrets")
 
-_Mark = tuple[int, int, int]
+_FileVersion = tuple[int, int, int]
 
 
-class LinkRing:
-    """The secrets for links of one process, as they stand now. Belongs to one thread, the event loop's.
+class LinkSecrets:
+    """The link secrets of one process, kept up to date; used by the event loop's thread only.
 
     Args:
         vault: The secrets at the start.
-        path: The file to watch; None for secrets that cannot change while the process runs.
+        path: The secrets file; None if the secrets cannot change.
     """
 
     def __init__(self, vault: Vault, path: Path | None) -> None:
         self._vault = vault
         self._path = path
-        self._mark = _mark(path)
-        self._refused: _Mark | None = None
+        self._version = _file_version(path)
+        self._unusable: _FileVersion | None = None
         self._secrets = vault.link_secrets
-        self._signer: LinkSecret  # chosen by the first look, which comes before anything else
-        self._looked_at = self._look_at = datetime.min.replace(tzinfo=UTC)
+        self._current: LinkSecret  # set by the first check, before any use
+        self._checked_at = self._check_at = datetime.min.replace(tzinfo=UTC)
 
-    def signer(self, now: datetime) -> LinkSecret:
-        """The secret that signs at `now`."""
-        if not self._looked_at <= now < self._look_at:  # also when the clock was set back
-            self._look(now)
-        return self._signer
+    def current(self, now: datetime) -> LinkSecret:
+        """Return the secret that signs at `now`."""
+        self._check_if_due(now)
+        return self._current
 
     def read(self, query: str, now: datetime) -> LinkSubject | DownloadRefusal:
-        """Read a link as `signing.read_link` does, with the secrets believed at `now`.
+        """Verify a link as `download_links.read_link` does.
 
-        An invalid link may name a secret newer than those of this process: the file is read again before the
-        link is refused. Each invalid link costs a `stat`; a changed file is read once, and one that could not
-        be used at most once a second.
+        An invalid link may be signed with a newer secret than this process has read, so it costs a `stat`
+        (D-169).
         """
-        if not self._looked_at <= now < self._look_at:
-            self._look(now)
-        subject = read_link(query, self._believed(now), now)
+        self._check_if_due(now)
+        subject = read_link(query, accepted_secrets(self._secrets, now), now)
         if subject is DownloadRefusal.INVALID_LINK and self._is_changed(now):
-            self._look(now)
-            subject = read_link(query, self._believed(now), now)
+            self._check(now)
+            subject = read_link(query, accepted_secrets(self._secrets, now), now)
         return subject
 
     def _is_changed(self, now: datetime) -> bool:
-        """Return whether the file is worth reading before the next look is due."""
-        mark = _mark(self._path)
-        if mark is None or mark == self._mark:
+        version = _file_version(self._path)
+        if version is None or version == self._version:
             return False
-        return mark != self._refused or now - self._looked_at >= READ_AGAIN_AFTER
+        return version != self._unusable or now - self._checked_at >= READ_AGAIN_AFTER
 
-    def _believed(self, now: datetime) -> tuple[LinkSecret, ...]:
-        return believed_secrets(self._secrets, now)
+    def _check_if_due(self, now: datetime) -> None:
+        if not self._checked_at <= now < self._check_at:  # also if the clock was set back
+            self._check(now)
 
-    def _look(self, now: datetime) -> None:
-        """Take up another file, if there is one, and choose who signs."""
-        self._looked_at, self._look_at = now, now + LOOK_EVERY
-        mark = _mark(self._path)
-        if self._path is not None and mark is not None and mark != self._mark:
+    def _check(self, now: datetime) -> None:
+        """Read a changed file, and choose the secret that signs."""
+        self._checked_at, self._check_at = now, now + LOOK_EVERY
+        version = _file_version(self._path)
+        if self._path is not None and version is not None and version != self._version:
             try:
-                self._secrets = self._read(self._path)
-                self._mark = mark
-            except VaultError as problem:
-                if mark != self._refused:  # it is tried at each look, and complained of once
-                    _log.error("the secrets for links stay as they were: %s", problem)
-                self._refused = mark
-        self._signer = signing_secret(self._secrets, now)
+                self._secrets = self._read_secrets(self._path)
+                self._version = version
+            except VaultError as error:
+                if version != self._unusable:  # logged once, read at each check
+                    _log.error("cannot use the changed secrets file; keeping the old link secrets: %s", error)
+                self._unusable = version
+        self._current = current_secret(self._secrets, now)
 
-    def _read(self, path: Path) -> tuple[LinkSecret, ...]:
+    def _read_secrets(self, path: Path) -> tuple[LinkSecret, ...]:
         found = read_vault(read_secrets_file(path), str(path))
         if found.fingerprint != self._vault.fingerprint:
             raise VaultError(f"{path} holds the secrets of another database")
         return found.link_secrets
 
 
-def open_ring(settings: Settings, vault: Vault) -> LinkRing:
-    """Watch over the secrets of a data folder; those from the environment stay as they are."""
-    return LinkRing(vault, None if settings.secrets is not None else settings.data_dir / SECRETS_FILE)
+def watch_link_secrets(settings: Settings, vault: Vault) -> LinkSecrets:
+    """Return the link secrets of a data folder; those from the environment never change."""
+    return LinkSecrets(vault, None if settings.secrets is not None else settings.data_dir / SECRETS_FILE)
 
 
-def _mark(path: Path | None) -> _Mark | None:
-    """What sets a file apart from the one that had its name before; None when it cannot be had."""
+def _file_version(path: Path | None) -> _FileVersion | None:
+    """Return what differs between versions of a file; None if it cannot be read."""
     try:
         status = path.stat() if path else None
     except OSError:
@@ -134,13 +130,13 @@ def _mark(path: Path | None) -> _Mark | None:
 
 @dataclass(frozen=True, slots=True)
 class SecretStatus:
-    """How a secret for links stands; the secret itself is not part of it.
+    """The status of a link secret, without the secret.
 
     Args:
-        id: Links name it.
-        signs_from: Since or from when it signs; None: ever since.
-        believed_until: When it is retired; None: not yet known.
-        signs: Whether it is the one that signs now.
+        id: Part of each link.
+        signs_from: None: always.
+        believed_until: When it retires; None if not known yet.
+        signs: Whether it signs now.
     """
 
     id: str
@@ -149,45 +145,44 @@ class SecretStatus:
     signs: bool
 
 
-def standings(secrets: tuple[LinkSecret, ...], now: datetime) -> list[SecretStatus]:
-    """Say how each secret stands, the newest first; retired ones are left out."""
-    signer = signing_secret(secrets, now)
+def secret_statuses(secrets: tuple[LinkSecret, ...], now: datetime) -> list[SecretStatus]:
+    """Return the status of each accepted secret, the newest first."""
+    current = current_secret(secrets, now)
     return [
-        SecretStatus(one.id, one.signs_from, retires_at(secrets, at), one is signer)
-        for at, one in enumerate(secrets)
-        if one in believed_secrets(secrets, now)
+        SecretStatus(one.id, one.signs_from, retires_at(secrets, index), one is current)
+        for index, one in enumerate(secrets)
+        if one in accepted_secrets(secrets, now)
     ]
 
 
 def rotate(
     settings: Settings, now: datetime, *, lead: timedelta = LEAD, leaked: bool = False
 ) -> list[SecretStatus]:
-    """Add a new secret for links, and drop those that are retired.
+    """Add a new link secret, and remove retired ones.
 
     Args:
-        settings: Whose.
-        now: The instant of the command.
-        lead: How long the new one is only believed.
-        leaked: The old ones are not to be believed any longer, and the new one signs at once: links that are
-            out are dead.
+        settings: Of the installation.
+        now: The time of the command.
+        lead: How long the new secret is accepted before it signs.
+        leaked: Remove all old secrets and sign at once; existing links stop working.
 
     Returns:
-        How the secrets stand then.
+        The new status of the secrets.
 
     Raises:
-        WrongUse: when another rotation is under way, or the secrets stand in the environment.
-        VaultError: when the secrets cannot be read.
-        OSError: when they cannot be written.
+        WrongUse: if a rotation is under way, or the secrets are in the environment.
+        VaultError: if the secrets cannot be read.
+        OSError: if they cannot be written.
     """
     signs_from = now if leaked else now + lead
     new = {**new_link_secret(), "signs_from": signs_from.astimezone(UTC).isoformat()}
 
-    def edit(held: dict[str, Any]) -> None:
-        known = read_vault(json.dumps(held), SECRETS_FILE).link_secrets
+    def edit(content: dict[str, Any]) -> None:
+        known = read_vault(json.dumps(content), SECRETS_FILE).link_secrets
         if not leaked and known[0].signs_from is not None and known[0].signs_from > now:
             due = f"{known[0].signs_from.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-            raise WrongUse(f"a new secret is on its way already; it signs from {due}")
-        kept = [] if leaked else [one.id for one in believed_secrets(known, now)]
-        held["link_secrets"] = [new, *(one for one in held["link_secrets"] if one["id"] in kept)]
+            raise WrongUse(f"a rotation is under way already: the new secret signs from {due}")
+        kept = [] if leaked else [one.id for one in accepted_secrets(known, now)]
+        content["link_secrets"] = [new, *(one for one in content["link_secrets"] if one["id"] in kept)]
 
-    return standings(change_secrets(settings, edit).link_secrets, now)
+    return secret_statuses(change_secrets(settings, edit).link_secrets, now)

@@ -65,7 +65,7 @@ class IdempotencyService:
             raise IdempotencyConflictError(
                 "this Idempotency-Key was used for another request within the last day"
             )
-        return Response(found.status, self._context.vault.unlock(found.answer, _label(key)))
+        return Response(found.status, self._context.vault.decrypt(found.answer, _label(key)))
 
     def record(self, key: IdempotencyKey, response: Response) -> None:
         """Record a response, in the operation's transaction; encrypted, because it may hold a license key.
@@ -74,7 +74,7 @@ class IdempotencyService:
             ReplayedError: when another request was faster. The transaction must not be committed.
         """
         now = self._context.now()
-        encrypted = self._context.vault.lock(response.body, _label(key))
+        encrypted = self._context.vault.encrypt(response.body, _label(key))
         if not self._context.repositories.idempotency.add(
             key, response.status, encrypted, now, now - RESPONSES_KEPT
         ):

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from licserver.database.repositories import license_search as ways
 from licserver.database.repositories.licenses import IssuedLicense
-from licserver.domain.decisions import has_key_shape, may_download, state_of
+from licserver.domain.decisions import can_download, is_license_key, license_state
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain
 from licserver.domain.records import LicenseState, Product, Release
-from licserver.domain.search_words import terms_of
+from licserver.domain.search_words import parse_terms
 from licserver.errors import WrongUse
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape
@@ -59,7 +59,7 @@ def list_entitled(
     if release.withdrawn_at is not None:
         check_limit(limit)
         return Page([], None)
-    way = ways.by_issue(lambda row: may_download(product, row, now), product_id=product.id)
+    way = ways.by_issue(lambda row: can_download(product, row, now), product_id=product.id)
     return _page(context, [way], cursor, limit)
 
 
@@ -112,11 +112,11 @@ class _Ways:
         query = query.strip()
         if len(query) > MAX_QUERY or not is_printable(query):
             raise WrongUse(f"what is searched for must be one line of at most {MAX_QUERY} characters")
-        if has_key_shape(query.upper()):
+        if is_license_key(query.upper()):
             return [ways.by_id(self._context.vault.license_id(query.upper()), keep)]
         if has_id_shape(query.lower()):
             return [ways.by_id(bytes.fromhex(query), keep)]
-        terms = terms_of(query)
+        terms = parse_terms(query)
         if not terms:
             raise WrongUse("search for the beginning of a word, of a domain or of an e-mail address")
         along = [ways.by_word(terms[0], terms[1:], keep)]
@@ -139,7 +139,7 @@ class _Ways:
         if which.subscription is not None:
             checks.append(lambda row: row.subscription_id == which.subscription)
         if which.state is not None:
-            checks.append(lambda row: state_of(row, now) is which.state)
+            checks.append(lambda row: license_state(row, now) is which.state)
         first, last = which.expires_from or date.min, which.expires_until or date.max
         if (first, last) != (date.min, date.max):
             checks.append(lambda row: row.expires_on is not None and first <= row.expires_on <= last)

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from licserver.database.repositories.licenses import Activation, IssuedLicense, NewLicense
-from licserver.domain.decisions import draw_key, has_key_shape
+from licserver.domain.decisions import generate_license_key, is_license_key
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
 from licserver.domain.records import Environment, LicenseTerms, Product
 from licserver.errors import Conflict, Unknown, WrongUse
@@ -81,7 +81,7 @@ class LicenseService:
             Unknown: for an unknown product.
             WrongUse: for invalid terms.
         """
-        key = draw_key()
+        key = generate_license_key()
         new = self.prepare(self.validate(slug, terms), key)
         with self._context.transaction() as tx:
             _add(tx, [new], slug)
@@ -102,7 +102,7 @@ class LicenseService:
 
     def _issue_batches(self, valid: ValidTerms, count: int) -> Iterator[list[str]]:
         for done in range(0, count, ISSUE_BATCH):
-            keys = [draw_key() for _ in range(min(ISSUE_BATCH, count - done))]
+            keys = [generate_license_key() for _ in range(min(ISSUE_BATCH, count - done))]
             now = self._context.now()
             with self._context.transaction() as tx:
                 _add(tx, [self.prepare(valid, key, now) for key in keys], valid.product.slug)
@@ -137,7 +137,7 @@ class LicenseService:
         product, terms, ended_at = valid
         return NewLicense(
             id=self._context.vault.license_id(key),
-            sealed_key=self._context.vault.seal(key),
+            sealed_key=self._context.vault.encrypt_key(key),
             product_id=product.id,
             product_name=product.name,
             issued_at=issued_at or self._context.now(),
@@ -222,7 +222,7 @@ class LicenseService:
         Raises:
             VaultError: when the stored key was altered.
         """
-        return self._context.vault.open(license_.sealed_key, license_.id)
+        return self._context.vault.decrypt_key(license_.sealed_key, license_.id)
 
     def reveal(self, reference: str) -> str:
         """Return a license's whole key, and record who asked for it.
@@ -396,7 +396,7 @@ def _read_reference(context: Context, reference: str) -> bytes:
     text = reference.strip()
     if license_terms.has_id_shape(text):
         return bytes.fromhex(text)
-    if not has_key_shape(text):
+    if not is_license_key(text):
         raise WrongUse(
             "this has not the shape of a license key, CP- and five groups of six, nor of a license id"
         )

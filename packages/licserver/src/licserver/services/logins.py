@@ -9,10 +9,10 @@ from typing import Final
 from licserver.database.repositories.logins import Limit
 from licserver.database.repositories.sessions import NewSession
 from licserver.database.repositories.users import User
-from licserver.domain.environments import network_of
+from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import StoreUnavailable
-from licserver.security.passwords import hash_password, is_dated, is_password
+from licserver.security.passwords import hash_password, needs_rehash, verify_password
 from licserver.services.context import Context
 from licserver.services.users import (
     SESSION_TIME,
@@ -73,9 +73,9 @@ class LoginService:
             The user. A session that needs a code permits nothing else, and ends after ten minutes.
         """
         user = self._users.find(name)
-        if not is_password(None if user is None else user.password_hash, password) or user is None:
+        if not verify_password(None if user is None else user.password_hash, password) or user is None:
             return None
-        if is_dated(user.password_hash):
+        if needs_rehash(user.password_hash):
             user = self._context.repositories.users.renew_hash(user, hash_password(password))
         with self._context.transaction() as tx:
             return LoginService(tx).begin_session(user, address)
@@ -92,7 +92,7 @@ class LoginService:
             WrongUse: when the new one is too weak, or the user was removed meanwhile.
         """
         user = self._users.get(who.name)
-        if not is_password(user.password_hash, old):
+        if not verify_password(user.password_hash, old):
             return None
         password_hash = hash_new_password(user.name, new)
         with self._context.transaction() as tx:
@@ -188,7 +188,7 @@ class LoginService:
             name: As typed; whether there is such a user makes no difference.
             is_known: From `is_known_address`.
         """
-        name, network = _login_name(name), network_of(address)
+        name, network = _login_name(name), provider_network(address)
 
         def limit(kind: str, of: str, attempts: int) -> Limit:
             return Limit(self._context.vault.pseudonym(kind, of), attempts)

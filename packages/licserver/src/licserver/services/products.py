@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from licserver.domain.decisions import has_slug_shape
+from licserver.domain.decisions import is_slug
 from licserver.domain.environments import is_printable
 from licserver.domain.records import EnvironmentPolicy, Product
 from licserver.errors import Conflict, Unknown, WrongUse
@@ -32,7 +32,7 @@ class ProductService:
             WrongUse: for an invalid slug or name.
             Conflict: for a slug that is taken.
         """
-        if not has_slug_shape(slug):
+        if not is_slug(slug):
             raise WrongUse(
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
             )
@@ -107,7 +107,7 @@ class ProductService:
             Unknown: for an unknown slug.
         """
         # An invalid slug is not looked up: it may contain what a database does not accept as text.
-        product = self._context.repositories.products.find(slug) if has_slug_shape(slug) else None
+        product = self._context.repositories.products.find(slug) if is_slug(slug) else None
         if product is None:
             known = ", ".join(product.slug for product in self.list_all()[:10])
             hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from licserver.domain.changelogs import clean
+from licserver.domain.changelogs import sanitize
 from licserver.domain.decisions import parse_version, version_key
 from licserver.domain.records import Artifact, Product, Release
 from licserver.errors import Conflict, Unknown, WrongUse
-from licserver.protocol.release_manifests import Manifest, Sealer
-from licserver.security.private_files import checked_file, digest_of
+from licserver.protocol.release_manifests import Manifest, ManifestSigner
+from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Context
 from licserver.services.license_terms import MAX_INDEXED, is_text
 from licserver.services.products import ProductService
@@ -40,7 +40,7 @@ class ReleaseService:
         version: str,
         file: Path,
         changelog: str = "",
-        seal: Sealer | None = None,
+        seal: ManifestSigner | None = None,
         *,
         file_name: str | None = None,
     ) -> Release:
@@ -55,8 +55,7 @@ class ReleaseService:
             file: What customers download.
             changelog: Plain text or basic HTML, from which everything unsafe is removed (D-65).
             seal: Makes the signed manifest; None leaves the release unsigned (D-67).
-            file_name: The name that customers see, checked (`private_files.checked_name`); that of `file` if
-                None.
+            file_name: The name that customers see, checked (`validate_file_name`); that of `file` if None.
 
         Raises:
             Unknown: for an unknown product.
@@ -74,7 +73,7 @@ class ReleaseService:
         version: str,
         file: Path,
         changelog: str = "",
-        seal: Sealer | None = None,
+        seal: ManifestSigner | None = None,
         *,
         file_name: str | None = None,
     ) -> StagedRelease:
@@ -85,9 +84,9 @@ class ReleaseService:
         product, version, changelog = self.check(slug, version, changelog)
         document = None
         if seal is not None:  # before anything is stored: it may be a manifest of another file
-            size, sha256 = digest_of(checked_file(file))
+            size, sha256 = digest_file(validate_file(file))
             document = seal(self._describe(slug, version, size, sha256)).document
-        with checked_file(file).open("rb") as source:
+        with validate_file(file).open("rb") as source:
             artifact = self._context.artifacts.store(source, file_name or file.name)
         if seal is not None and artifact.sha256 != sha256:
             raise WrongUse(f"{file} changed while it was published; publish it again")
@@ -106,7 +105,7 @@ class ReleaseService:
         version = version.strip()
         if self._context.repositories.releases.find(product.id, _version_key(version)) is not None:
             raise _published_already(slug, version)
-        changelog = clean(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
+        changelog = sanitize(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
         if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
             raise WrongUse(f"the changelog is longer than {MAX_CHANGELOG} characters")
         if not is_text(changelog):
@@ -135,7 +134,7 @@ class ReleaseService:
             )
         return self.get(product.slug, version)
 
-    def renew_manifest(self, slug: str, version: str, seal: Sealer) -> Release:
+    def renew_manifest(self, slug: str, version: str, seal: ManifestSigner) -> Release:
         """Give a release a manifest that expires later, or its first one; its file stays as it is.
 
         Running servers return it from the very next update check on.

@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 from licserver.database.repositories.second_factors import SecondFactor
 from licserver.database.repositories.users import User
 from licserver.errors import Conflict, Unknown, WrongUse
-from licserver.security.passwords import is_password
+from licserver.security.passwords import verify_password
 from licserver.security.totp import (
-    draw_recovery_code,
-    draw_secret,
     enrolment_uri,
     find_step,
+    generate_recovery_code,
+    generate_secret,
     normalize_recovery_code,
 )
 from licserver.services.context import Context
@@ -98,9 +98,9 @@ class SecondFactorService:
             WrongUse: when the user has a second factor.
         """
         user = self._users.get(who.name)
-        if not is_password(user.password_hash, password):
+        if not verify_password(user.password_hash, password):
             return False
-        encrypted = self._context.vault.lock(draw_secret().encode(), _label(user))
+        encrypted = self._context.vault.encrypt(generate_secret().encode(), _label(user))
         with self._context.transaction() as tx:
             if not tx.repositories.second_factors.propose(user.id, encrypted, tx.now()):
                 raise Conflict("you have a second factor already")
@@ -113,7 +113,7 @@ class SecondFactorService:
         oldest = self._context.now() - ENROLMENT_TIME
         if factor is None or factor.confirmed_at is not None or factor.created_at < oldest:
             return None
-        secret = self._context.vault.unlock(factor.sealed_secret, _label(user)).decode()
+        secret = self._context.vault.decrypt(factor.sealed_secret, _label(user)).decode()
         host = urlsplit(self._context.settings.base_url or "").hostname
         return Enrolment(secret, enrolment_uri(secret, user.name, host or "licserver"))
 
@@ -134,7 +134,7 @@ class SecondFactorService:
         step = find_step(enrolment.secret, code, now, 0)
         if step is None:
             return None
-        codes = tuple(draw_recovery_code() for _ in range(RECOVERY_CODES))
+        codes = tuple(generate_recovery_code() for _ in range(RECOVERY_CODES))
         digests = [_recovery_digest(self._context, user, one) for one in codes]
         with self._context.transaction() as tx:
             factors = tx.repositories.second_factors
@@ -157,7 +157,7 @@ class SecondFactorService:
             WrongUse: after too many wrong codes.
         """
         user = self._users.get(who.name)
-        if not is_password(user.password_hash, password):
+        if not verify_password(user.password_hash, password):
             return None
         with self._context.transaction() as tx:
             if not _use_code(tx, user, code, is_known=is_known):
@@ -199,7 +199,7 @@ def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
         return False
     if not is_known and _is_locked(factor, now):
         raise WrongUse("too many wrong codes; wait 15 minutes, or use a computer that you used before")
-    secret = tx.vault.unlock(factor.sealed_secret, _label(user)).decode()
+    secret = tx.vault.decrypt(factor.sealed_secret, _label(user)).decode()
     step = find_step(secret, typed, now, factor.last_step)
     if step is not None and factors.use_step(user.id, step):
         return True

@@ -9,10 +9,10 @@ from typing import Any, Final
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.license_export import held_licenses
 from licserver.database.staging import Staging, staging
-from licserver.domain.decisions import draw_key, has_key_shape
+from licserver.domain.decisions import generate_license_key, is_license_key
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
 from licserver.domain.records import LicenseTerms, Product
-from licserver.domain.search_words import words_of
+from licserver.domain.search_words import extract_words
 from licserver.errors import Unknown, WrongUse
 from licserver.protocol.license_files import ActivationRow, LicenseRow, Problem
 from licserver.services import license_terms
@@ -74,8 +74,8 @@ class LicenseImport:
             self.problems.append(problem)
 
     def _stage(self, line: int, row: LicenseRow) -> None:
-        key = row.license_key or draw_key()
-        if not has_key_shape(key):
+        key = row.license_key or generate_license_key()
+        if not is_license_key(key):
             raise WrongUse("license_key: must be CP- and five groups of six letters and digits")
         ipv6_prefix = self._context.settings.ipv6_prefix
         valid = _validate_row(row, self._product(row.product), ipv6_prefix)
@@ -92,7 +92,7 @@ class LicenseImport:
             "revoked_reason": row.revoked_reason,
         }
         taken = _read_activations(row.activations, new.issued_at, self._now, ipv6_prefix)
-        words = words_of(new.customer_email, new.note)
+        words = extract_words(new.customer_email, new.note)
         self._staged.add(line, record, taken, words, drawn=row.license_key is None)
 
     def _product(self, slug: str) -> Product:
@@ -129,7 +129,7 @@ class LicenseImport:
     def drawn_keys(self) -> Iterator[tuple[int, str]]:
         """Return line and key of the licenses whose keys were drawn; they are stored after `commit`."""
         for line, license_id, sealed in self._staged.drawn():
-            yield line, self._context.vault.open(sealed, license_id)
+            yield line, self._context.vault.decrypt_key(sealed, license_id)
 
 
 class TransferService:
@@ -160,7 +160,7 @@ class TransferService:
 
     def _export(self, product_id: int | None) -> Iterator[LicenseRow]:
         for row, sealed_key, license_id in held_licenses(self._context.database, product_id):
-            yield row._replace(license_key=self._context.vault.open(sealed_key, license_id))
+            yield replace(row, license_key=self._context.vault.decrypt_key(sealed_key, license_id))
 
 
 def _validate_row(row: LicenseRow, product: Product, ipv6_prefix: int) -> ValidTerms:

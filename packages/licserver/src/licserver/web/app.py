@@ -9,7 +9,7 @@ from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
 from licserver.protocol import public_api
-from licserver.security.rotation import open_ring
+from licserver.security.rotation import watch_link_secrets
 from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.admin import ROOT, create_admin_api
@@ -72,7 +72,7 @@ def create_app(
         SettingsError: when the settings name a Redis that cannot be used.
     """
     app = _create_root(services.settings, meter)
-    app[LINKS] = links = open_ring(services.settings, services.vault)
+    app[LINKS] = links = watch_link_secrets(services.settings, services.vault)
     app[ARTIFACTS] = services.artifacts
     app[QUERIES] = queries = PublicQueries(BatchStore(services.database))
     app[CLOCK] = clock

@@ -9,7 +9,7 @@ from aiohttp import web
 from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.database.hot_path.batcher import PublicQueries
-from licserver.security.rotation import LinkRing
+from licserver.security.rotation import LinkSecrets
 
 if TYPE_CHECKING:
     from licserver.web.failed_requests import FailureReport
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-LINKS = web.AppKey("links", LinkRing)
+LINKS = web.AppKey("links", LinkSecrets)
 
 
 @dataclass(slots=True)

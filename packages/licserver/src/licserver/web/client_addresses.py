@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from licserver.domain.environments import connection_ip, normalise_ip, parse_ip
+from licserver.domain.environments import client_ip, normalise_ip, parse_ip
 from licserver.settings import Settings
 
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none
@@ -73,7 +73,7 @@ class ClientAddresses:
         )
 
     def _read(self, peer: str, *forwarded: str) -> ClientAddress:
-        believed = connection_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)
+        believed = client_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)
         address = parse_ip(believed)
         if address is None:
             return ClientAddress(_NO_ADDRESS, _NO_ADDRESS, is_here=False)

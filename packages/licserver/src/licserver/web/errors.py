@@ -126,12 +126,12 @@ def _by_field(invalid: ValidationError) -> dict[str, list[str]]:
 
 def send_error(status: int, headers: Mapping[str, str] = NO_HEADERS) -> web.StreamResponse:
     """Make the JSON response of an error that the specification does not name."""
-    return send(public_api.answer_error(status, *MESSAGES.get(status, _DEFAULT)), headers)
+    return send(public_api.error_response(status, *MESSAGES.get(status, _DEFAULT)), headers)
 
 
 def send_unavailable(what: str = "service") -> web.StreamResponse:
     """Make the response of a service that cannot decide now; it is never a verdict."""
-    answer = public_api.answer_error(503, "unavailable", f"The {what} is not available now; try again.")
+    answer = public_api.error_response(503, "unavailable", f"The {what} is not available now; try again.")
     return send(answer, _RETRY_LATER)
 
 
@@ -150,7 +150,7 @@ async def respond_as_json(_request: web.Request, error: ApiError) -> web.StreamR
     code, message = MESSAGES.get(error.status, _DEFAULT)
     if error.status < 500:  # noqa: PLR2004 - the first status that means a fault of the server
         message = error.message
-    return send(public_api.answer_error(error.status, code, message), error.headers)
+    return send(public_api.error_response(error.status, code, message), error.headers)
 
 
 # --- reading a body ---------------------------------------------------------------------------

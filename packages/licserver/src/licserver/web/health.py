@@ -20,7 +20,7 @@ READY_TIMEOUT: Final = 1.5
 
 async def healthz(_request: web.Request) -> web.StreamResponse:
     """Respond that the process runs."""
-    return send(public_api.answer_json(200, {"status": "ok"}))
+    return send(public_api.json_response(200, {"status": "ok"}))
 
 
 async def readyz(request: web.Request) -> web.StreamResponse:
@@ -36,4 +36,4 @@ async def readyz(request: web.Request) -> web.StreamResponse:
     except TimeoutError:
         _log.warning("not ready: the database did not answer within %s s", READY_TIMEOUT)
         return send_unavailable()
-    return send(public_api.answer_json(200, {"status": "ready"}))
+    return send(public_api.json_response(200, {"status": "ready"}))

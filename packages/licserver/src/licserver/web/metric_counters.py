@@ -57,7 +57,7 @@ _COUNTERS: Final = [
 ]
 _AT: Final = {name: at for at, name in enumerate(_COUNTERS)}
 _REFUSED: Final = {
-    public_api.answer_verify(refusal).content: _AT["verifies", refusal.name.lower(), ""]
+    public_api.verify_response(refusal).content: _AT["verifies", refusal.name.lower(), ""]
     for refusal in VerifyRefusal
 }
 _VALID: Final = _AT["verifies", "valid", ""]

@@ -190,7 +190,7 @@ class Limits:
             self._misses.known.add(address, domain)
 
     async def answer_miss(
-        self, request: web.Request, answer: public_api.Answer, domain: str = ""
+        self, request: web.Request, answer: public_api.ApiResponse, domain: str = ""
     ) -> web.StreamResponse:
         """Make the response to a miss; 429 after too many."""
         return send(answer) if await self.may_miss(request, domain) else send_too_many(MISS_DELAY)

@@ -17,7 +17,7 @@ CONTENT_TYPE: Final = "application/json"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def send(answer: public_api.Answer, headers: Mapping[str, str] = _NONE) -> web.StreamResponse:
+def send(answer: public_api.ApiResponse, headers: Mapping[str, str] = _NONE) -> web.StreamResponse:
     """Make the response of an answer, with headers besides those that every answer has."""
     return WholeResponse(answer, headers)
 
@@ -29,7 +29,7 @@ class WholeResponse(web.StreamResponse):
     overrides only what aiohttp documents.
     """
 
-    def __init__(self, answer: public_api.Answer, headers: Mapping[str, str]) -> None:
+    def __init__(self, answer: public_api.ApiResponse, headers: Mapping[str, str]) -> None:
         super().__init__(status=answer.status)
         self.content = answer.content
         if headers:

@@ -39,7 +39,7 @@ _PORT_TRIES = 10
 _NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 _SWITCH_INTERVAL = 0.0005
-"""Seconds after which a thread that makes a page gives the interpreter back to the event loop (D-136).
+"""Seconds after which a thread that makes a page gives the interpreter back to the event loop.
 
 With Python's 5 ms a request would wait as long more than once: it takes several turns of the loop.
 """

@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
 from licserver.errors import WrongUse
-from licserver.security.private_files import checked_name
+from licserver.security.private_files import validate_file_name
 from licserver.settings import Settings
 from licserver.web.errors import ApiError, TooLargeError, send_continue
 from licserver.web.worker_threads import WorkerThreads
@@ -144,7 +144,7 @@ class _Form:
             if self._file_name is not None:
                 raise WrongUse("the form has more than one file")
             self._admit(self._fields)
-            self._file_name = checked_name(part.filename or "")
+            self._file_name = validate_file_name(part.filename or "")
         elif part.name not in self._wanted or part.name in self._fields:
             raise WrongUse(f"the form may have file, {', '.join(sorted(self._wanted))}, each once")
         self._part = part.name

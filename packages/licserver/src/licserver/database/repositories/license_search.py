@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, Select, literal, select, tuple_
 
 from licserver.database.repositories.base import Repository
 from licserver.database.tables import activations, license_words, licenses
-from licserver.domain.search_words import has_all, words_of
+from licserver.domain.search_words import extract_words, matches_terms
 
 MAX_SCANNED: Final = 1_000
 """Rows that are looked at for one page."""
@@ -162,7 +162,7 @@ def by_word(term: str, others: list[str], keep: Keep) -> Way:
     """Make the way through the words that begin with a term; a license is met at the first of its words.
 
     Args:
-        term: As `licserver.domain.search_words.terms_of` gives it.
+        term: As `licserver.domain.search_words.parse_terms` gives it.
         others: What must begin words of the license as well.
         keep: Asked besides.
     """
@@ -176,9 +176,9 @@ def by_word(term: str, others: list[str], keep: Keep) -> Way:
     def is_first(row: Row[Any]) -> bool:
         if not keep(row):
             return False
-        words = words_of(row.customer_email, row.note)
+        words = extract_words(row.customer_email, row.note)
         first = min((one for one in words if one.startswith(term)), default=None)
-        return first == row.word and has_all(words, others)
+        return first == row.word and matches_terms(words, others)
 
     where = [word >= term, word < term + _BEHIND]
     return Way((word, license_words.c.license_id), where, is_first, statement=statement)
@@ -208,7 +208,7 @@ def by_domain(prefix: str, terms: list[str], keep: Keep, *, but_not: str | None 
     )
 
     def is_new(row: Row[Any]) -> bool:
-        return keep(row) and not has_all(words_of(row.customer_email, row.note), terms)
+        return keep(row) and not matches_terms(extract_words(row.customer_email, row.note), terms)
 
     where = [
         activations.c.last_seen_at.is_not(None),

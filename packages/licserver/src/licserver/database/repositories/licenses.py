@@ -16,7 +16,7 @@ from licserver.database.repositories.base import Repository
 from licserver.database.rows import split_entries
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.records import Environment
-from licserver.domain.search_words import words_of
+from licserver.domain.search_words import extract_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,4 +266,4 @@ def _read_issued(row: Row[Any]) -> IssuedLicense:
 
 
 def _word_rows(license_id: bytes, email: str | None, note: str | None) -> list[tuple[str, bytes]]:
-    return [(word, license_id) for word in words_of(email, note)] if email or note else []
+    return [(word, license_id) for word in extract_words(email, note)] if email or note else []

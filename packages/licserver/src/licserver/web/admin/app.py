@@ -147,7 +147,7 @@ class _AdminApi:
             signed = form.fields.get("manifest", "").strip()
             content = f"{version}\n{changelog}\n{signed}\n{form.file_name}\n{form.sha256.hex()}"
             key = _idempotency_key(request, token, content.encode())
-            manifest = release_manifests.sealed_before(signed) if signed else None
+            manifest = release_manifests.use_signed(signed) if signed else None
             services = self._acting(token)
 
             def stage() -> StagedRelease:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from licserver.database.repositories.licenses import IssuedLicense
-from licserver.domain.decisions import has_key_shape
+from licserver.domain.decisions import is_license_key
 from licserver.domain.records import Actor, LicenseTerms, Scope
 from licserver.errors import Unknown, WrongUse
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
@@ -164,7 +164,7 @@ def withdraw_release(call: Call) -> schemas.Release:
 def list_licenses(call: Call) -> schemas.Page[schemas.License]:
     """Licenses, filtered and searched."""
     query = call.query
-    if has_key_shape((query.q or "").strip().upper()):
+    if is_license_key((query.q or "").strip().upper()):
         raise WrongUse("send a whole key to licenses/lookup, because proxies log addresses")
     which = LicenseFilter(
         query.q, query.product, query.subscription, query.state, query.expires_from, query.expires_until

@@ -3,7 +3,7 @@
 from licserver.database.repositories.audit import Entry
 from licserver.database.repositories.licenses import Activation, IssuedLicense
 from licserver.database.repositories.subscriptions import Subscription
-from licserver.domain.decisions import mask_key, state_of
+from licserver.domain.decisions import license_state, mask_key
 from licserver.domain.records import Product, Release
 from licserver.errors import VaultError
 from licserver.services import Services
@@ -46,7 +46,7 @@ def license_(one: IssuedLicense, services: Services) -> schemas.License:
         masked_key=masked,
         product=one.product_slug,
         product_name=one.product_name,
-        state=state_of(one, services.now()),
+        state=license_state(one, services.now()),
         issued_at=one.issued_at,
         expires_on=one.expires_on,
         lifetime=one.lifetime,

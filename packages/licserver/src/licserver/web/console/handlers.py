@@ -12,7 +12,7 @@ from licserver.clock import Clock
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import ArtifactsError, WrongUse
-from licserver.security.redaction import holds_key
+from licserver.security.redaction import contains_key
 from licserver.services import Services
 from licserver.services.license_terms import has_id_shape
 from licserver.services.users import Needs, SignedIn
@@ -243,7 +243,7 @@ class Console:
                 address, which proxies log (D-94).
         """
         parts, query = request.match_info, request.query
-        if any(map(holds_key, (*parts.values(), *query.values()))):
+        if any(map(contains_key, (*parts.values(), *query.values()))):
             raise ApiError(422, "A license key must not be in an address; search for it.")
         is_id = "id" not in parts or has_id_shape(parts["id"])
         if not (is_id and all(map(is_printable, parts.values()))):
@@ -359,7 +359,7 @@ def is_browser(request: web.Request) -> bool:
 def to_sign_in(request: web.Request) -> web.StreamResponse:
     """Redirect to the sign-in page, and back afterwards; what was posted is not kept."""
     path = request.rel_url.raw_path_qs if request.method in {"GET", "HEAD"} else ""
-    if holds_key(unquote(path)):  # in no further address, at least
+    if contains_key(unquote(path)):  # in no further address, at least
         path = ""
     path = sessions.own_path(path)
     return redirect(request, SIGN_IN if path == sessions.HOME else f"{SIGN_IN}?next={quote(path, safe='')}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from licserver.domain.environments import network_of
+from licserver.domain.environments import provider_network
 from licserver.services import Services
 from licserver.web.worker_threads import WorkerThreads
 
@@ -58,7 +58,7 @@ class LoginThrottle:
                 raise TooManyAttemptsError
             return compare(is_known)
 
-        return await self._queues[is_known].run(network_of(address), count_and_compare)
+        return await self._queues[is_known].run(provider_network(address), count_and_compare)
 
     def close(self) -> None:
         """Let the threads end."""

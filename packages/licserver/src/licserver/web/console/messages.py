@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from licserver.database.repositories.licenses import IssuedLicense
-from licserver.domain.decisions import is_support_over, state_of
+from licserver.domain.decisions import is_support_over, license_state
 from licserver.domain.records import LicenseState, Product
 from licserver.services.phrases import plural
 
@@ -84,7 +84,7 @@ class StatusLabel(NamedTuple):
 
 def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
     """Describe the status of a license at `now`, and what its holder sees."""
-    match state_of(license_, now):
+    match license_state(license_, now):
         case LicenseState.REVOKED:
             since = _on(license_.revoked_at)
             reason = f" Reason: {license_.revoked_reason.rstrip(' .')}." if license_.revoked_reason else ""
@@ -131,7 +131,7 @@ def _until(license_: IssuedLicense, now: datetime) -> str:
 
 def describe_updates(license_: IssuedLicense, product: Product, now: datetime) -> str:
     """Describe whether the holder gets updates (spec 4.2, D-25)."""
-    if state_of(license_, now) is not LicenseState.ACTIVE:
+    if license_state(license_, now) is not LicenseState.ACTIVE:
         return "no: the license is not valid"
     if is_support_over(product, license_, now):
         return f"offered without a file: support ended {_on(license_.support_until)}"

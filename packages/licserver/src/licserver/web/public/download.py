@@ -46,7 +46,7 @@ async def update_manifest(request: web.Request) -> web.StreamResponse:
     if isinstance(verdict, DownloadRefusal):
         return await _refuse(request, verdict)
     if verdict.manifest is None:
-        return send(public_api.answer_no_manifest())
+        return send(public_api.no_manifest_response())
     headers = {"Content-Type": public_api.MANIFEST_TYPE, "Cache-Control": "no-store", **public_api.NOT_A_PAGE}
     return web.Response(body=verdict.manifest.encode(), headers=headers)
 
@@ -56,11 +56,11 @@ async def _judge(request: web.Request) -> DownloadVerdict:
     subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
     if not isinstance(subject, LinkSubject):
         return subject
-    return decisions.judge_download(*await app[QUERIES].find_download(subject))
+    return decisions.evaluate_download(*await app[QUERIES].find_download(subject))
 
 
 async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
-    answer = public_api.answer_download_refusal(refusal)
+    answer = public_api.download_refusal_response(refusal)
     if refusal in decisions.MISSES:
         return await request.app[LIMITS].answer_miss(request, answer)
     return send(answer)

@@ -15,7 +15,7 @@ from licserver.protocol import public_api
 from licserver.protocol.download_links import LinkSubject, sign_link
 from licserver.protocol.release_manifests import to_header
 from licserver.security.key_vault import Vault
-from licserver.security.rotation import LinkRing
+from licserver.security.rotation import LinkSecrets
 from licserver.settings import Settings
 from licserver.web.client_addresses import ClientAddresses
 from licserver.web.errors import send_continue
@@ -44,7 +44,7 @@ class PublicEndpoints:
         self,
         desk: PublicQueries,
         vault: Vault,
-        links: LinkRing,
+        links: LinkSecrets,
         settings: Settings,
         clock: Clock,
         callers: ClientAddresses,
@@ -63,17 +63,17 @@ class PublicEndpoints:
     async def verify(self, request: web.Request) -> web.StreamResponse:
         """Answer whether a key is valid here (spec 4.1)."""
         call = public_api.parse_verify(await self.read_body(request))
-        if isinstance(call, public_api.Invalid):
-            return await self._limits.answer_miss(request, public_api.answer_invalid_verify(call))
+        if isinstance(call, public_api.InvalidRequest):
+            return await self._limits.answer_miss(request, public_api.invalid_verify_response(call))
         caller = self._callers.find(request)
         environment = Environment(call.domain, caller.ip)
         key, now = call.license_key, self._clock()
 
         def judge(license_: License | None) -> VerifyVerdict:
-            return decisions.judge_verify(key, license_, environment, now)
+            return decisions.evaluate_verify(key, license_, environment, now)
 
         sighting = None
-        if decisions.has_key_shape(key):
+        if decisions.is_license_key(key):
             sighting = Lookup(self._vault.license_id(key), environment)
             verdict = judge(await self._desk.find_license(sighting))
             if isinstance(verdict, Valid) and verdict.takes_slot:  # judged again on the locked record (D-08)
@@ -82,7 +82,7 @@ class PublicEndpoints:
         else:
             verdict = judge(None)  # no need to look it up; judged all the same, in one place
         self._tally.count_verify(verdict, sighting, now.date())
-        answer = public_api.answer_verify(verdict)
+        answer = public_api.verify_response(verdict)
         if not isinstance(verdict, VerifyRefusal):
             self._limits.note_valid(caller.counted, call.domain)
         elif verdict in decisions.MISSES:
@@ -92,20 +92,20 @@ class PublicEndpoints:
     async def update_check(self, request: web.Request) -> web.StreamResponse:
         """Answer what the latest version is, with a link while support lasts (spec 4.2)."""
         call = public_api.parse_update_check(request.rel_url.raw_query_string)
-        if isinstance(call, public_api.Invalid):
-            return await self._limits.answer_miss(request, public_api.answer_invalid_update(call))
+        if isinstance(call, public_api.InvalidRequest):
+            return await self._limits.answer_miss(request, public_api.invalid_update_response(call))
         now = self._clock()
         key = call.license_key
-        license_id = self._vault.license_id(key) if decisions.has_key_shape(key) else None
+        license_id = self._vault.license_id(key) if decisions.is_license_key(key) else None
         license_, product = await self._desk.find_update(UpdateQuery(license_id, call.slug))
-        verdict = decisions.judge_update(license_, product, now)
+        verdict = decisions.evaluate_update(license_, product, now)
         self._tally.count_update_check(verdict, call.current_version)
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
             base = self.base_url(request) + public_api.DOWNLOAD_PATH
-            link = sign_link(base, subject, self._links.signer(now), now)
-        answer = public_api.answer_update(verdict, link)
+            link = sign_link(base, subject, self._links.current(now), now)
+        answer = public_api.update_response(verdict, link)
         if isinstance(verdict, UpdateRefusal):
             if verdict in decisions.MISSES:
                 return await self._limits.answer_miss(request, answer, call.domain)

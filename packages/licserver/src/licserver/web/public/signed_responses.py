@@ -13,9 +13,9 @@ from licserver.protocol.response_signatures import (
     MAX_FIELD,
     AcceptSignatureReader,
     SignedRequest,
-    fits_digest,
-    normal_base,
-    sign_answer,
+    matches_digest,
+    normalise_base_url,
+    sign_response,
 )
 from licserver.web.app_state import Handler
 from licserver.web.responses import CONTENT_TYPE, WholeResponse, send
@@ -45,7 +45,7 @@ class AnswerSigner:
         self._clock = clock
         self._read_body = read_body
         self._base_url = base_url
-        self._normal_base = functools.lru_cache(maxsize=64)(normal_base)
+        self._normal_base = functools.lru_cache(maxsize=64)(normalise_base_url)
 
     def signing(self, handler: Handler) -> Handler:
         """Sign whatever a handler returns; who does not ask pays for one look at the headers.
@@ -71,9 +71,9 @@ class AnswerSigner:
         if wanted is None or not 0 < len(digest) <= MAX_FIELD or not request.raw_path.isascii():
             return await handler(request)
         # Before it is judged: a question that is not what it says must not take a slot.
-        if not fits_digest(digest, await self._read_body(request)):
+        if not matches_digest(digest, await self._read_body(request)):
             return send(
-                public_api.answer_error(
+                public_api.error_response(
                     400, "bad_digest", "The Content-Digest is not that of the request's body."
                 )
             )
@@ -86,7 +86,7 @@ class AnswerSigner:
         if response.status == _TOO_MANY:  # no verdict (D-70): everybody may be told so by anybody
             return response
         response.headers.update(
-            sign_answer(
+            sign_response(
                 wanted,
                 question,
                 response.status,

@@ -6,10 +6,10 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from licserver.database.repositories.licenses import IssuedLicense
-from licserver.domain.decisions import has_key_shape
+from licserver.domain.decisions import is_license_key
 from licserver.domain.records import Environment, LicenseState, LicenseTerms
 from licserver.errors import WrongUse
-from licserver.security.redaction import holds_key
+from licserver.security.redaction import contains_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
 from licserver.services import Page as Some
 from licserver.web.console.forms import is_touched, parse_day, parse_slots
@@ -59,9 +59,9 @@ def find(context: PageContext) -> Redirect:
     """
     typed = {name: value for name in SEARCHED if (value := context.from_form(name))}
     key = typed.get("q", "").upper()
-    if has_key_shape(key):
+    if is_license_key(key):
         return Redirect(f"/console/licenses/{context.services.licenses.get(key).id.hex()}")
-    if any(map(holds_key, typed.values())):
+    if any(map(contains_key, typed.values())):
         raise WrongUse("to find a license key, search for the whole key and nothing else")
     return Redirect(_address("/console/licenses", typed))
 

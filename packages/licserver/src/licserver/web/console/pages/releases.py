@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from licserver.domain.changelogs import clean, is_html
+from licserver.domain.changelogs import is_html, sanitize
 from licserver.domain.records import Product, Release
 from licserver.services import MAX_PAGE, Services
 from licserver.services.releases import StagedRelease
@@ -90,7 +90,7 @@ def render_changelog(text: str) -> Markup:
     if not is_html(text):
         return Markup("<pre>{}</pre>").format(text)
     # Again: not all that is in the database has come through `publish`.
-    return Markup(clean(text))  # noqa: S704 - sanitized
+    return Markup(sanitize(text))  # noqa: S704 - sanitized
 
 
 def _describe_state(product: Product, release: Release, *, is_latest: bool) -> str:
