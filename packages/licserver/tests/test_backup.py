@@ -345,7 +345,7 @@ def test_the_commands(cli, program, tmp_path):
         assert "1 product, 1 license" in cli("backup", str(file))
     assert os.name == "nt" or file.stat().st_mode & 0o777 == 0o600
     assert "backup.write" in cli("audit")
-    assert cli("backup", str(file), expect=2) == f"licserver: there is a file {file} already\n"
+    assert cli("backup", str(file), expect=2) == f"licserver: the file {file} exists already\n"
     there = str(tmp_path / "there")
     restored = program.run("restore", str(file), "--data-dir", there, "--json")
     assert "what was ended since that day holds again" in restored.stderr

@@ -233,10 +233,10 @@ def test_what_was_signed_elsewhere_is_published_and_renewed(cli, tmp_path, zip_f
 
 WRONG = {
     "both": (["--release-key", "K", "--manifest", "M"], "not both"),
-    "a key that is none": (["--release-key", "F"], "holds no unencrypted Ed25519 private key"),
+    "a key that is none": (["--release-key", "F"], "is not an unencrypted Ed25519 private key"),
     "a key that is not there": (["--release-key", "gone"], "cannot read"),
-    "a manifest that is none": (["--manifest", "F"], "no signed release manifest"),
-    "a manifest that is a key": (["--manifest", "K"], "no signed release manifest"),
+    "a manifest that is none": (["--manifest", "F"], "not a signed release manifest"),
+    "a manifest that is a key": (["--manifest", "K"], "not a signed release manifest"),
     "no time": (["--release-key", "K", "--valid-for", "0"], "--valid-for"),
 }
 

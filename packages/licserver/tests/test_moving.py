@@ -269,7 +269,7 @@ def test_the_commands(bare_cli, tmp_path):
     assert cli("import", str(file), *there) == ""
     again = cli("import", str(file), *there, expect=2)
     assert "line 2: license_key: is in the books already" in again
-    assert "nothing was imported: 3 lines cannot be taken" in again
+    assert "nothing was imported: 3 lines with errors" in again
     new = tmp_path / "new.jsonl"
     new.write_text('{"product": "app"}\n{"product": "app"}\n')
     drawn = cli("import", str(new), *there).split()

@@ -18,7 +18,7 @@ SECOND = timedelta(seconds=1)
 def test_the_commands_show_no_secret(cli):
     """`secret rotate` and `secret list` tell ids and instants."""
     shown = cli("secret", "rotate") + cli("secret", "list") + cli("secret", "list", "--json")
-    assert "a new secret is on its way" in cli("secret", "rotate", expect=2)
+    assert "a rotation is under way already" in cli("secret", "rotate", expect=2)
     held = json.loads((cli.folder / "secrets.json").read_text())
     assert all(link["id"] in shown for link in held["link_secrets"])
     assert not any(link["secret"] in shown for link in held["link_secrets"])

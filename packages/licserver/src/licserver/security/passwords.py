@@ -35,9 +35,9 @@ def check_password(name: str, password: str) -> None:
         WrongUse: with the reason, without the password.
     """
     if len(password) < MIN_LENGTH:
-        raise WrongUse(f"the password is too short; use at least {MIN_LENGTH} characters, such as four words")
+        raise WrongUse(f"the password needs at least {MIN_LENGTH} characters; use four words, for example")
     if len(password) > MAX_LENGTH:
-        raise WrongUse(f"the password is too long; use at most {MAX_LENGTH} characters")
+        raise WrongUse(f"the password may have at most {MAX_LENGTH} characters")
     from zxcvbn import zxcvbn  # noqa: PLC0415 - 10 MiB of words
 
     rating = zxcvbn(password[:_MAX_RATED], [name, *re.split(r"[^a-z0-9]+", name), "licserver"])
