@@ -348,7 +348,7 @@ def test_the_commands(cli, program, tmp_path):
     assert cli("backup", str(file), expect=2) == f"licserver: the file {file} exists already\n"
     there = str(tmp_path / "there")
     restored = program.run("restore", str(file), "--data-dir", there, "--json")
-    assert "what was ended since that day holds again" in restored.stderr
+    assert "what was revoked or changed since then is valid again" in restored.stderr
     answer = json.loads(restored.stdout)
     assert (answer["licenses"], answer["artifacts"]) == (1, 0)
     assert key in cli("license", "show", key, "--reveal", "--data-dir", there)
