@@ -25,10 +25,9 @@ from sqlalchemy import insert
 from bench import databases
 from licserver.database import migrate
 from licserver.database.engine import connect
-from licserver.database.repositories.licenses import NewLicense
 from licserver.database.tables import activations
 from licserver.domain.decisions import generate_license_key
-from licserver.domain.records import LicenseTerms, Scope
+from licserver.domain.records import IssuedLicense, LicenseTerms, Scope
 from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings
 from licserver.web import create_app
@@ -75,12 +74,12 @@ def fill(services: Services, count: int) -> None:
     for number in range(10):
         services.products.add(f"p{number}", f"Product {number}")
     for batch in range(count // BATCH):
-        valid = services.licenses.validate(f"p{batch % 10}", LicenseTerms())
+        product = services.products.get(f"p{batch % 10}")
         issued_at = services.now() - timedelta(hours=count // BATCH - batch)
-        new: list[NewLicense] = []
+        new: list[IssuedLicense] = []
         for at in range(BATCH):
             number, kind = batch * BATCH + at, chance.random()
-            terms = valid.terms._replace(
+            terms = LicenseTerms(
                 slots=3,
                 expires_on=today + timedelta(days=chance.randint(-300, 600)) if kind < 0.7 else None,
                 lifetime=kind > 0.95,
@@ -88,15 +87,13 @@ def fill(services: Services, count: int) -> None:
                 customer_email=f"user{number}.x@shop{number % 50_000}.example",
                 note=f"invoice {2020 + number % 6}-{number}" if number % 2 else None,
             )
-            new.append(
-                services.licenses.prepare(valid._replace(terms=terms), generate_license_key(), issued_at)
-            )
+            new.append(services.licenses.prepare(product, terms, generate_license_key(), issued_at))
         _write(services, new, batch)
     for number in range(500):
         services.products.change("p0", name=f"Product {number}")
 
 
-def _write(services: Services, new: list[NewLicense], batch: int) -> None:
+def _write(services: Services, new: list[IssuedLicense], batch: int) -> None:
     services.repositories.licenses.add_all(new)
     rows = [
         {

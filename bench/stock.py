@@ -9,10 +9,9 @@ from typing import Any, Final
 from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
-from licserver.database.repositories.licenses import NewLicense
 from licserver.database.tables import activations
 from licserver.domain.decisions import generate_license_key
-from licserver.domain.records import EnvironmentPolicy
+from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.response_signatures import live_keys
 from licserver.security.signing_keys import add_signing_key, signing_keys
@@ -69,23 +68,8 @@ def _issue(services: Services, count: int) -> Iterator[list[str]]:
     for done in range(0, count, _BATCH):
         now = system_clock()
         keys = [generate_license_key() for _ in range(min(_BATCH, count - done))]
-        new = [
-            NewLicense(
-                id=services.vault.license_id(key),
-                sealed_key=services.vault.encrypt_key(key),
-                product_id=product.id,
-                product_name=product.name,
-                issued_at=now,
-                expires_on=None,
-                lifetime=False,
-                slots=2_000_000_000,
-                allowed=(),
-                subscription_id=None,
-                subscription_ended_at=None,
-                support_until=None,
-            )
-            for key in keys
-        ]
+        terms = LicenseTerms(slots=2_000_000_000)
+        new = [services.licenses.prepare(product, terms, key, now) for key in keys]
         services.repositories.licenses.add_all(new)
         rows: list[dict[str, Any]] = [
             {"license_id": one.id, "domain": DOMAIN, "ip": PEER, "activated_at": now} for one in new

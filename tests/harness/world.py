@@ -17,9 +17,8 @@ from harness.engines import create_sqlite
 from harness.vectors import instant
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
-from licserver.database.repositories.licenses import NewLicense
 from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
-from licserver.domain.records import Environment, EnvironmentPolicy
+from licserver.domain.records import Environment, EnvironmentPolicy, IssuedLicense
 from licserver.protocol import public_api
 from licserver.services import open_services
 from licserver.settings import Settings
@@ -134,10 +133,11 @@ class World:
         """Write one license into the books; returns its key."""
         sold = self.services.products.get(product)
         license_id = self.services.vault.license_id(key)
-        new = NewLicense(
+        new = IssuedLicense(
             id=license_id,
             sealed_key=self.services.vault.encrypt_key(key),
             product_id=sold.id,
+            product_slug=sold.slug,
             product_name=product_name or sold.name,
             issued_at=self.clock(),
             expires_on=date.fromisoformat(expires_on) if expires_on else None,

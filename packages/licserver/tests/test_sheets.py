@@ -39,7 +39,7 @@ ROWS = st.builds(
     lifetime=st.booleans(),
     slots=st.none() | st.integers(0, 2**31 - 1),
     allowed=st.lists(ENTRIES, max_size=3).map(tuple),
-    subscription=TEXTS,
+    subscription_id=TEXTS,
     subscription_ended_at=st.none() | INSTANTS,
     support_until=DAYS,
     revoked_at=st.none() | INSTANTS,

@@ -4,19 +4,17 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from licserver.cli.common import Commands, services_command
 from licserver.cli.output import Printer
 from licserver.cli.parameters import Day, DayOrNever, Instant, Slots, read_stdin_line
-from licserver.database.repositories.licenses import IssuedLicense
 from licserver.domain.decisions import mask_key
-from licserver.domain.records import LicenseTerms
+from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.errors import VaultError, WrongUse
 from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Services
-from licserver.services.licenses import Changes
 from licserver.services.phrases import plural
 
 _WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
@@ -131,7 +129,7 @@ def change(services: Services, printer: Printer, key: str, **options: Any) -> No
     changes = _unwrap({name: value for name, value in options.items() if value is not None})
     if not changes:
         raise WrongUse("there is nothing to change; see `licserver license change --help`")
-    _print_changed(services, printer, services.licenses.change(key, **cast("Changes", changes)), "changed")
+    _print_changed(services, printer, services.licenses.change(key, **changes), "changed")
 
 
 @license_group.command("find")

@@ -1,16 +1,40 @@
 """Rows of the tables, read into records."""
 
-from typing import Any
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Final
 
 from sqlalchemy import Row, ScalarSelect, select
 
-from licserver.database.tables import manifests, products, releases
-from licserver.domain.records import Artifact, EnvironmentPolicy, Product, Release
+from licserver.database.tables import licenses, manifests, products, releases
+from licserver.domain.records import Artifact, EnvironmentPolicy, IssuedLicense, Product, Release
+
+
+def join_entries(entries: Sequence[str]) -> str:
+    """Write the column `licenses.allowed`: an entry a line."""
+    return "\n".join(entries)
 
 
 def split_entries(text: str) -> tuple[str, ...]:
     """Read the column `licenses.allowed`: an entry a line."""
     return tuple(text.split("\n")) if text else ()
+
+
+_STORED: Final = attrgetter(*licenses.columns.keys())
+_ALLOWED: Final = licenses.columns.keys().index("allowed")
+
+
+def license_row(license_: IssuedLicense) -> tuple[Any, ...]:
+    """Return the row of a license, in the order of the table's columns."""
+    row = list(_STORED(license_))
+    row[_ALLOWED] = join_entries(license_.allowed)
+    return tuple(row)
+
+
+def read_license(row: Row[Any]) -> IssuedLicense:
+    """Read a row whose columns have the names of the record's fields."""
+    values = row._asdict()
+    return IssuedLicense(**{**values, "allowed": split_entries(values["allowed"])})
 
 
 def newest_manifest() -> ScalarSelect[Any]:

@@ -26,8 +26,9 @@ from licserver.database.tables import facts, metadata
 from licserver.errors import Conflict, StoreError
 from licserver.security.private_files import describe_link
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
-"""All schemas, the oldest first, as the files in `migrations/versions` name them."""
+_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "versions"
+REVISIONS: Final = tuple(sorted(file.name[:4] for file in _MIGRATIONS.glob("[0-9]*.py")))
+"""All schemas, the oldest first, by the names of their files."""
 
 HEAD: Final = REVISIONS[-1]
 """The schema of this program."""

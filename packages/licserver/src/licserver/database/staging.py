@@ -29,7 +29,9 @@ from licserver.database.bulk import BulkWriter
 from licserver.database.engine import WRITES, Database, stop_throttling
 from licserver.database.hot_path.statements import Row
 from licserver.database.repositories.subscriptions import IMPORT_LOCK
+from licserver.database.rows import license_row
 from licserver.database.tables import activations, license_words, licenses
+from licserver.domain.records import IssuedLicense
 from licserver.errors import Conflict
 
 _LINE: Final = "line"
@@ -95,7 +97,7 @@ class Staging:
     def add(
         self,
         line: int,
-        license_: dict[str, Any],
+        license_: IssuedLicense,
         slots_taken: Sequence[Row],
         words: Sequence[str],
         *,
@@ -105,16 +107,14 @@ class Staging:
 
         Args:
             line: Where it stands in the file.
-            license_: Its row, by the names of the columns.
+            license_: The license.
             slots_taken: Domain, address, and the instants of activation and of being last seen.
             words: By which it is found.
             drawn: Whether its key was drawn just now.
         """
-        license_id = license_["id"]
-        row = (line, int(drawn), *(license_[column.name] for column in licenses.columns))
-        self._waiting[_licenses].append(row)
-        self._waiting[_activations] += [(line, license_id, *one) for one in slots_taken]
-        self._waiting[_words] += [(line, word, license_id) for word in words]
+        self._waiting[_licenses].append((line, int(drawn), *license_row(license_)))
+        self._waiting[_activations] += [(line, license_.id, *one) for one in slots_taken]
+        self._waiting[_words] += [(line, word, license_.id) for word in words]
         self._last_line = line
         if len(self._waiting[_licenses]) >= BATCH or len(self._waiting[_activations]) >= BATCH:
             self._flush()

@@ -1,12 +1,13 @@
-"""The records that the rooms hand to each other: frozen, without behaviour, standard library only.
+"""The records that all packages share: frozen, without behaviour, standard library only.
 
-Named tuples: a request makes several of them, and a frozen dataclass takes four times as long to make.
+What a request of the public API creates is a named tuple: a frozen dataclass takes four times as long.
 
-Instants end in ``_at`` and are aware datetimes in UTC; dates end in ``_on`` or ``_until``, name a
-whole UTC day, and that day is included.
+Instants end in ``_at`` and are aware datetimes in UTC. Dates end in ``_on`` or ``_until`` and name a whole
+UTC day, which is included.
 """
 
 import enum
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ class EnvironmentPolicy(enum.StrEnum):
 
 
 class Environment(NamedTuple):
-    """Where a copy of the software runs: both halves normalised by `licserver.domain.environments`."""
+    """Where a copy of the software runs: domain and address, normalised by `domain.environments`."""
 
     domain: str
     ip: str
@@ -34,26 +35,26 @@ class EnvironmentMatch(NamedTuple):
 
 
 class License(NamedTuple):
-    """One issued key with what is needed to judge it; the key itself is not part of it.
+    """The part of an issued license that a verdict needs, for one environment.
 
     Args:
-        id: The key's 16-byte index (`licserver.security.key_vault`); opaque, gives no key away.
+        id: The key's index (`security.key_vault`); reveals nothing about the key.
         product_id: The product that the key was issued for.
         product_name: That product's name on the day of issue.
-        policy: The product's environment policy as it is now.
-        expires_on: Last day of validity, or None for no expiry.
-        lifetime: True wins over every date and subscription.
-        revoked_at: When the vendor revoked it, or None.
+        policy: The product's present environment policy.
+        expires_on: Last day of validity, or None.
+        lifetime: Takes precedence over every date and subscription.
+        revoked_at: When it was revoked, or None.
         slots: How many environments may be activated; None is unlimited.
-        slots_used: How many activations the license holds; may be 0 where it decides nothing, for a
-            key without a limit and for an environment that is known.
-        allowed: The owner's entries, canonical (`environment.parse_entry`); they take no slot.
-        activated: Which halves of the environment asked about its activations know: a license may
-            have a hundred thousand, so they are not all carried around.
+        slots_used: How many are; may be 0 where it decides nothing: without a limit, or for a known
+            environment.
+        allowed: The allow-list, in canonical form (`environments.parse_entry`); takes no slot.
+        activated: Which halves of the environment the activations have. A license may have a hundred
+            thousand, so they are not loaded.
         subscription_ended_at: When the linked subscription ended or will end, or None.
-        support_until: Last day of the support period, or None for no period stored.
-        seen_on: The day on which the environment asked about was last noted as seen, or None where its
-            activation does not tell: it has none as a pair, or the policy knows it by either half.
+        support_until: Last day of the support period, or None.
+        seen_on: The day on which the environment was last stored as seen; None where its activation does not
+            tell: there is none for the pair, or the policy accepts either half.
     """
 
     id: bytes
@@ -73,7 +74,7 @@ class License(NamedTuple):
 
 
 class Artifact(NamedTuple):
-    """The bytes of a release as they lie in the artifact store."""
+    """The file of a release, as stored."""
 
     file_name: str
     size: int
@@ -81,10 +82,9 @@ class Artifact(NamedTuple):
 
 
 class Release(NamedTuple):
-    """One published file version of a product; it never changes, it can only be withdrawn.
+    """A published version of a product; it can only be withdrawn, and its manifest renewed.
 
-    Its manifest is the vendor's signed statement about it (`protocol.release_manifests`), or None. The
-    manifest is the only field that can be renewed.
+    The manifest is a signed statement about the release (`protocol.release_manifests`), or None.
     """
 
     id: int
@@ -98,15 +98,15 @@ class Release(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product as update-check sees it.
+    """A product.
 
     Args:
-        id: The store's number for it.
-        slug: Names it in update-check; never changes.
-        name: What customers read; may change.
+        id: Its number in the database.
+        slug: Names it in update checks; never changes.
+        name: Shown to customers; may change.
         policy: Its environment policy.
         has_support_policy: Whether update downloads end with a license's support period.
-        latest: The release that update-check offers, or None when there is none.
+        latest: The release that update checks offer, or None.
     """
 
     id: int
@@ -117,18 +117,21 @@ class Product(NamedTuple):
     latest: Release | None = None
 
 
-class LicenseTerms(NamedTuple):
-    """What is agreed when a license is issued.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicenseTerms:
+    """What the vendor chooses for a license; all but the subscription can be changed later.
+
+    A new field is stored, imported, exported and backed up as soon as the table has its column.
 
     Args:
         slots: Activations, or None for unlimited.
-        expires_on: Last day of validity; past days are fine, for keys from elsewhere.
+        expires_on: Last day of validity; may be past, for imported keys.
         lifetime: Never expires; excludes `expires_on`.
         support_until: Last day of the support period.
-        subscription_id: The subscription that it hangs on.
-        allowed: The owner's entries, as typed.
-        customer_email: Whose it is; for the vendor alone.
-        note: What else the vendor wants to know of it.
+        subscription_id: The license expires with this subscription.
+        allowed: Entries of the allow-list.
+        customer_email: For the vendor alone.
+        note: The same.
     """
 
     slots: int | None = 1
@@ -141,8 +144,41 @@ class LicenseTerms(NamedTuple):
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedLicense(LicenseTerms):
+    """An issued license with its terms, as the database has it.
+
+    Args:
+        id: The key's index (`security.key_vault`); reveals nothing about the key.
+        sealed_key: The key, encrypted.
+        product_id: Of the product that it was issued for.
+        product_slug: That product's slug.
+        product_name: That product's name on the day of issue.
+        issued_at: When.
+        revoked_at: When it was revoked, or None.
+        revoked_reason: As typed.
+        subscription_ended_at: When the linked subscription ended or will end, or None.
+        slots_used: How many activations it has.
+    """
+
+    id: bytes
+    sealed_key: bytes = field(repr=False)
+    product_id: int
+    product_slug: str
+    product_name: str
+    issued_at: datetime
+    revoked_at: datetime | None = None
+    revoked_reason: str | None = None
+    subscription_ended_at: datetime | None = None
+    slots_used: int = 0
+
+
+TERMS: Final = tuple(one.name for one in fields(LicenseTerms))
+"""Names of the terms."""
+
+
 class LicenseState(enum.StrEnum):
-    """What a license is, wherever it is used (spec 3); the first that holds."""
+    """The state of a license in any environment (spec 3); the first that applies."""
 
     REVOKED = "revoked"
     EXPIRED = "expired"
@@ -150,7 +186,7 @@ class LicenseState(enum.StrEnum):
 
 
 class ActorKind(enum.StrEnum):
-    """By which way somebody acts."""
+    """How an actor acts."""
 
     CLI = "cli"
     TOKEN = "token"
@@ -159,11 +195,11 @@ class ActorKind(enum.StrEnum):
 
 
 class Actor(NamedTuple):
-    """Who acts, for the audit log.
+    """Who changes something, for the audit log.
 
     Args:
-        kind: By which way.
-        name: The operating system's user, the token's name, the console's user, or what of us acts.
+        kind: How.
+        name: Of the operating system's user, the token, or the console's user; `licserver` for the server.
     """
 
     kind: ActorKind
@@ -171,7 +207,7 @@ class Actor(NamedTuple):
 
 
 class Scope(enum.StrEnum):
-    """What a token of the admin API is good for; who may write may read."""
+    """What a token of the admin API permits; write includes read."""
 
     READ = "read"
     WRITE = "write"

@@ -14,12 +14,14 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import (
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainSerializer,
     StringConstraints,
     TypeAdapter,
     ValidationError,
 )
 
+from licserver.domain.records import LicenseTerms
 from licserver.protocol.csv_cells import to_line, unguard
 
 FORMATS: Final = ("csv", "jsonl")
@@ -96,8 +98,8 @@ class ActivationRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LicenseRow:
-    """A line of the file; only its types are validated. The other fields are those of `LicenseTerms`.
+class LicenseRow(LicenseTerms):
+    """A line of the file; only its types are validated.
 
     Args:
         license_key: None to generate one.
@@ -111,21 +113,29 @@ class LicenseRow:
     product: _Slug
     product_name: str | None = None
     issued_at: _Instant | None = None
+    subscription_ended_at: _Instant | None = None
+    revoked_at: _Instant | None = None
+    revoked_reason: str | None = None
+    activations: tuple[ActivationRow, ...] = ()
+    # Terms for which the type alone would accept too much.
     expires_on: _Day | None = None
     lifetime: Annotated[bool, BeforeValidator(_strip)] = False
     slots: _Slots = 1
-    allowed: tuple[str, ...] = ()
-    subscription: str | None = None
-    subscription_ended_at: _Instant | None = None
+    subscription_id: Annotated[str | None, Field(alias="subscription")] = None
     support_until: _Day | None = None
-    revoked_at: _Instant | None = None
-    revoked_reason: str | None = None
-    customer_email: str | None = None
-    note: str | None = None
-    activations: tuple[ActivationRow, ...] = ()
 
 
-FIELDS: Final = tuple(field.name for field in fields(LicenseRow))
+_FIRST: Final = (
+    *("license_key", "product", "product_name", "issued_at", "expires_on", "lifetime", "slots", "allowed"),
+    *("subscription", "subscription_ended_at", "support_until", "revoked_at", "revoked_reason"),
+)
+_ALIASES: Final = {"subscription_id": "subscription"}
+_NAMES: Final = [_ALIASES.get(field.name, field.name) for field in fields(LicenseRow)]
+FIELDS: Final = (
+    *_FIRST,
+    *(name for name in _NAMES if name not in {*_FIRST, "activations"}),
+    "activations",
+)
 _ROW: Final = TypeAdapter(LicenseRow)
 
 
@@ -151,7 +161,8 @@ def write_head(form: str) -> str:
 
 def write_row(form: str, row: LicenseRow) -> str:
     """Format a license as one line of CSV (with line breaks in cells) or JSON, including its end."""
-    record = _ROW.dump_python(row, mode="json")
+    values = _ROW.dump_python(row, mode="json", by_alias=True)
+    record = {name: values[name] for name in FIELDS}
     return (
         to_line([_to_cell(value) for value in record.values()]) if form == "csv" else _compact(record) + "\n"
     )

@@ -1,14 +1,13 @@
 """Lists of licenses: filtered, searched, a page at a time."""
 
-from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from licserver.database.repositories import license_search as ways
-from licserver.database.repositories.licenses import IssuedLicense
+from licserver.database.repositories import license_search as scans
+from licserver.database.repositories.license_search import Predicate, Scan
 from licserver.domain.decisions import can_download, is_license_key, license_state
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain
-from licserver.domain.records import LicenseState, Product, Release
+from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
 from licserver.domain.search_words import parse_terms
 from licserver.errors import WrongUse
 from licserver.services.context import Context
@@ -43,12 +42,9 @@ class LicenseFilter(NamedTuple):
     expires_until: date | None = None
 
 
-_ALL = LicenseFilter()
-
-
 def search(context: Context, which: LicenseFilter, cursor: str | None, limit: int) -> Page[IssuedLicense]:
     """Return a page of licenses; as `LicenseService.search`."""
-    return _page(context, _Ways(context).find(which), cursor, limit)
+    return _read_page(context, _choose_scans(context, which), cursor, limit)
 
 
 def list_entitled(
@@ -59,88 +55,87 @@ def list_entitled(
     if release.withdrawn_at is not None:
         check_limit(limit)
         return Page([], None)
-    way = ways.by_issue(lambda row: can_download(product, row, now), product_id=product.id)
-    return _page(context, [way], cursor, limit)
+    scan = scans.by_issue(lambda row: can_download(product, row, now), product_id=product.id)
+    return _read_page(context, [scan], cursor, limit)
 
 
-def _page(context: Context, along: list[ways.Way], cursor: str | None, limit: int) -> Page[IssuedLicense]:
+def _read_page(context: Context, chosen: list[Scan], cursor: str | None, limit: int) -> Page[IssuedLicense]:
     check_limit(limit)
-    place = None if cursor is None else read_cursor(cursor)
-    if place is not None and not ways.fits(along, place):
+    position = None if cursor is None else read_cursor(cursor)
+    if position is not None and not scans.fits(chosen, position):
         raise wrong_cursor()
-    ids, end = context.repositories.license_search.find(along, place, limit)
+    ids, end = context.repositories.license_search.find(chosen, position, limit)
     return Page(context.repositories.licenses.find_all(ids), None if end is None else write_cursor(end))
 
 
-class _Ways:
-    def __init__(self, context: Context) -> None:
-        self._context = context
+def _choose_scans(context: Context, which: LicenseFilter) -> list[Scan]:
+    """Choose the indexes that find what is searched for, the most selective first."""
+    product = None if which.product is None else ProductService(context).get(which.product)
+    if which.subscription is not None:
+        check_subscription(which.subscription)
+    now = context.now()
+    matches = _make_predicate(which, product, now)
+    if which.query is not None and which.query.strip():
+        return _scan_text(context, which.query.strip(), matches)
+    if which.expires_from is not None or which.expires_until is not None:
+        return [scans.by_expiry(matches, which.expires_from, which.expires_until)]
+    if which.state is LicenseState.EXPIRED and which.subscription is None:
+        return _scan_expired(matches, now.date())
+    return [
+        scans.by_issue(
+            matches,
+            product_id=None if product is None else product.id,
+            subscription_id=which.subscription,
+            revoked=which.state is LicenseState.REVOKED,
+        )
+    ]
 
-    def find(self, which: LicenseFilter) -> list[ways.Way]:
-        product = None if which.product is None else ProductService(self._context).get(which.product)
-        if which.subscription is not None:
-            check_subscription(which.subscription)
-        keep = self._keep(which, product)
-        if which.query is not None and which.query.strip():
-            return self._ways_to(which.query, keep)
-        if which.expires_from is not None or which.expires_until is not None:
-            return [ways.by_expiry(keep, which.expires_from, which.expires_until)]
-        if which.state is LicenseState.EXPIRED and which.subscription is None:
-            return self._ways_to_expired(keep)
-        return [
-            ways.by_issue(
-                keep,
-                product_id=None if product is None else product.id,
-                subscription_id=which.subscription,
-                revoked=which.state is LicenseState.REVOKED,
-            )
-        ]
 
-    def _ways_to_expired(self, keep: ways.Keep) -> list[ways.Way]:
-        """Along the days that have passed, and then what else may have ended."""
-        today = self._context.now().date()
+def _scan_expired(matches: Predicate, today: date) -> list[Scan]:
+    """First the days that have passed, then the licenses that only their subscription has ended."""
 
-        def by_subscription_alone(row: Any) -> bool:
-            return (row.expires_on is None or row.expires_on > today) and keep(row)
+    def by_subscription_alone(row: Any) -> bool:
+        return (row.expires_on is None or row.expires_on > today) and matches(row)
 
-        return [
-            ways.by_expiry(keep, None, today, descending=True),
-            ways.by_subscription(by_subscription_alone),
-        ]
+    return [
+        scans.by_expiry(matches, None, today, descending=True),
+        scans.by_subscription(by_subscription_alone),
+    ]
 
-    def _ways_to(self, query: str, keep: ways.Keep) -> list[ways.Way]:
-        query = query.strip()
-        if len(query) > MAX_QUERY or not is_printable(query):
-            raise WrongUse(f"what is searched for must be one line of at most {MAX_QUERY} characters")
-        if is_license_key(query.upper()):
-            return [ways.by_id(self._context.vault.license_id(query.upper()), keep)]
-        if has_id_shape(query.lower()):
-            return [ways.by_id(bytes.fromhex(query), keep)]
-        terms = parse_terms(query)
-        if not terms:
-            raise WrongUse("search for the beginning of a word, of a domain or of an e-mail address")
-        along = [ways.by_word(terms[0], terms[1:], keep)]
-        if " " not in query and len(query) >= _SHORTEST_DOMAIN:
-            try:
-                prefix = normalise_domain(query)
-            except BadDomain:
-                return along
-            along.append(ways.by_domain(prefix, terms, keep))
-            if not prefix.startswith("www."):
-                along.append(ways.by_domain(f"www.{prefix}", terms, keep, but_not=prefix))
-        return along
 
-    def _keep(self, which: LicenseFilter, product: Product | None) -> ways.Keep:
-        """Make the check of everything that the way itself does not see to."""
-        now = self._context.now()
-        checks: list[Callable[[Any], bool]] = []
-        if product is not None:
-            checks.append(lambda row: row.product_id == product.id)
-        if which.subscription is not None:
-            checks.append(lambda row: row.subscription_id == which.subscription)
-        if which.state is not None:
-            checks.append(lambda row: license_state(row, now) is which.state)
-        first, last = which.expires_from or date.min, which.expires_until or date.max
-        if (first, last) != (date.min, date.max):
-            checks.append(lambda row: row.expires_on is not None and first <= row.expires_on <= last)
-        return lambda row: all(check(row) for check in checks)
+def _scan_text(context: Context, query: str, matches: Predicate) -> list[Scan]:
+    if len(query) > MAX_QUERY or not is_printable(query):
+        raise WrongUse(f"what is searched for must be one line of at most {MAX_QUERY} characters")
+    if is_license_key(query.upper()):
+        return [scans.by_id(context.vault.license_id(query.upper()), matches)]
+    if has_id_shape(query.lower()):
+        return [scans.by_id(bytes.fromhex(query), matches)]
+    terms = parse_terms(query)
+    if not terms:
+        raise WrongUse("search for the beginning of a word, of a domain or of an e-mail address")
+    chosen = [scans.by_word(terms[0], terms[1:], matches)]
+    if " " not in query and len(query) >= _SHORTEST_DOMAIN:
+        try:
+            prefix = normalise_domain(query)
+        except BadDomain:
+            return chosen
+        chosen.append(scans.by_domain(prefix, terms, matches))
+        if not prefix.startswith("www."):
+            chosen.append(scans.by_domain(f"www.{prefix}", terms, matches, but_not=prefix))
+    return chosen
+
+
+def _make_predicate(which: LicenseFilter, product: Product | None, now: datetime) -> Predicate:
+    """Check everything that a scan alone does not ensure."""
+    first, last = which.expires_from or date.min, which.expires_until or date.max
+    is_dated = (first, last) != (date.min, date.max)
+
+    def matches(row: Any) -> bool:
+        return (
+            (product is None or row.product_id == product.id)
+            and which.subscription in (None, row.subscription_id)
+            and (which.state is None or license_state(row, now) is which.state)
+            and (not is_dated or (row.expires_on is not None and first <= row.expires_on <= last))
+        )
+
+    return matches

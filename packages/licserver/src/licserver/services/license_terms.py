@@ -1,15 +1,21 @@
 """Validation of license terms, wherever they come from."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from licserver.domain.environments import BadEntry, is_printable, parse_entry
+from licserver.domain.records import TERMS, LicenseTerms
 from licserver.errors import WrongUse
 from licserver.security.key_vault import ID_BYTES
 from licserver.security.redaction import mask
 
 MAX_INDEXED: Final = 255
 """Characters of a version or of a subscription's id: an index of PostgreSQL takes no text of any length."""
+
+MAX_LINE: Final = 500
+"""Characters of text without a rule of its own."""
 
 MAX_SLOTS: Final = 2**31 - 1
 MAX_NOTE: Final = 2_000
@@ -101,3 +107,51 @@ def read_entries(entries: tuple[str, ...], ipv6_prefix: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(parse_entry(entry, ipv6_prefix) for entry in entries))
     except BadEntry as problem:
         raise WrongUse(str(problem)) from None
+
+
+_Terms = TypeVar("_Terms", bound=LicenseTerms)
+
+
+def validate_terms(terms: _Terms, ipv6_prefix: int) -> _Terms:
+    """Return terms as they are stored.
+
+    Raises:
+        WrongUse: for the first invalid one.
+    """
+    check_lifetime(lifetime=terms.lifetime, has_expiry=terms.expires_on is not None)
+    values = {name: getattr(terms, name) for name in TERMS}
+    return replace(terms, **validate_fields(values, ipv6_prefix))
+
+
+def validate_fields(values: Mapping[str, Any], ipv6_prefix: int) -> dict[str, Any]:
+    """Return some terms, by name, as they are stored.
+
+    Text without a rule of its own is one line.
+
+    Raises:
+        WrongUse: for the first invalid one.
+    """
+    valid = dict(values)
+    for name, value in values.items():
+        match name:
+            case "slots":
+                check_slots(value)
+            case "subscription_id":
+                if value is not None:
+                    check_subscription(value)
+            case "allowed":
+                valid[name] = read_entries(value, ipv6_prefix)
+            case "customer_email":
+                valid[name] = read_email(value)
+            case "note":
+                valid[name] = read_note(value)
+            case _:
+                valid[name] = _read_line(name, value) if isinstance(value, str) else value
+    return valid
+
+
+def _read_line(name: str, text: str) -> str | None:
+    text = text.strip()
+    if len(text) > MAX_LINE or not is_printable(text):
+        raise WrongUse(f"{name} must be one line of at most {MAX_LINE} characters")
+    return mask(text) or None

@@ -1,14 +1,14 @@
 """Licenses: issued, changed, revoked, and their slots freed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import date, datetime
-from typing import Any, Final, NamedTuple, TypedDict, Unpack
+from datetime import datetime
+from typing import Any, Final
 
-from licserver.database.repositories.licenses import Activation, IssuedLicense, NewLicense
+from licserver.database.repositories.licenses import Activation
 from licserver.domain.decisions import generate_license_key, is_license_key
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
-from licserver.domain.records import Environment, LicenseTerms, Product
+from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
 from licserver.errors import Conflict, Unknown, WrongUse
 from licserver.security.redaction import mask
 from licserver.services import license_lists as lists
@@ -28,33 +28,9 @@ MAX_REASON: Final = 500
 _PERSONAL: Final = frozenset({"customer_email", "note"})
 """The audit log records only that these changed, so that it holds no personal data (D-92)."""
 
+_CHANGEABLE: Final = {*TERMS} - {"subscription_id"}
+
 _ALL: Final = LicenseFilter()
-
-
-class ValidTerms(NamedTuple):
-    """Validated terms, for an existing product.
-
-    Args:
-        product: The product.
-        terms: As they are stored.
-        subscription_ended_at: For an imported license; for others the database knows.
-    """
-
-    product: Product
-    terms: LicenseTerms
-    subscription_ended_at: datetime | None = None
-
-
-class Changes(TypedDict, total=False):
-    """What of a license can be changed; as in `licserver.domain.records.LicenseTerms`."""
-
-    slots: int | None
-    expires_on: date | None
-    lifetime: bool
-    support_until: date | None
-    allowed: tuple[str, ...]
-    customer_email: str | None
-    note: str | None
 
 
 class LicenseService:
@@ -81,8 +57,8 @@ class LicenseService:
             Unknown: for an unknown product.
             WrongUse: for invalid terms.
         """
-        key = generate_license_key()
-        new = self.prepare(self.validate(slug, terms), key)
+        key, product, terms = generate_license_key(), self._products.get(slug), self._validate(terms)
+        new = self.prepare(product, terms, key)
         with self._context.transaction() as tx:
             _add(tx, [new], slug)
             return LicenseService(tx).get(new.id.hex()), key
@@ -98,59 +74,39 @@ class LicenseService:
         """
         if count < 1:
             raise WrongUse("the count must be at least 1")
-        return self._issue_batches(self.validate(slug, terms), count)
+        return self._issue_batches(self._products.get(slug), self._validate(terms), count)
 
-    def _issue_batches(self, valid: ValidTerms, count: int) -> Iterator[list[str]]:
+    def _issue_batches(self, product: Product, terms: LicenseTerms, count: int) -> Iterator[list[str]]:
         for done in range(0, count, ISSUE_BATCH):
             keys = [generate_license_key() for _ in range(min(ISSUE_BATCH, count - done))]
             now = self._context.now()
             with self._context.transaction() as tx:
-                _add(tx, [self.prepare(valid, key, now) for key in keys], valid.product.slug)
+                _add(tx, [self.prepare(product, terms, key, now) for key in keys], product.slug)
             yield keys
 
-    def validate(self, slug: str, terms: LicenseTerms) -> ValidTerms:
-        """Validate terms.
-
-        Raises:
-            Unknown, WrongUse: as `issue`.
-        """
-        license_terms.check_lifetime(lifetime=terms.lifetime, has_expiry=terms.expires_on is not None)
-        license_terms.check_slots(terms.slots)
-        if terms.subscription_id is not None:
-            license_terms.check_subscription(terms.subscription_id)
-        product = self._products.get(slug)
-        terms = terms._replace(
-            allowed=license_terms.read_entries(terms.allowed, self._context.settings.ipv6_prefix),
-            customer_email=license_terms.read_email(terms.customer_email),
-            note=license_terms.read_note(terms.note),
-        )
-        return ValidTerms(product, terms)
-
-    def prepare(self, valid: ValidTerms, key: str, issued_at: datetime | None = None) -> NewLicense:
+    def prepare(
+        self, product: Product, terms: LicenseTerms, key: str, issued_at: datetime | None = None
+    ) -> IssuedLicense:
         """Return the record of a license that is about to be issued; nothing is written.
 
         Args:
-            valid: From `validate`.
+            product: The product.
+            terms: Valid ones.
             key: Its key.
             issued_at: When; now if None.
         """
-        product, terms, ended_at = valid
-        return NewLicense(
+        return IssuedLicense(
             id=self._context.vault.license_id(key),
             sealed_key=self._context.vault.encrypt_key(key),
             product_id=product.id,
+            product_slug=product.slug,
             product_name=product.name,
             issued_at=issued_at or self._context.now(),
-            expires_on=terms.expires_on,
-            lifetime=terms.lifetime,
-            slots=terms.slots,
-            allowed=terms.allowed,
-            subscription_id=terms.subscription_id,
-            subscription_ended_at=ended_at,
-            support_until=terms.support_until,
-            customer_email=terms.customer_email,
-            note=terms.note,
+            **{name: getattr(terms, name) for name in TERMS},
         )
+
+    def _validate(self, terms: LicenseTerms) -> LicenseTerms:
+        return license_terms.validate_terms(terms, self._context.settings.ipv6_prefix)
 
     # --- find ---------------------------------------------------------------------------------
 
@@ -239,20 +195,24 @@ class LicenseService:
     # --- change -------------------------------------------------------------------------------
 
     def change(
-        self, reference: str, *, was: Changes | None = None, **changes: Unpack[Changes]
+        self, reference: str, *, was: Mapping[str, Any] | None = None, **changes: Any
     ) -> IssuedLicense:
         """Change terms; what is not named stays.
 
         Args:
             reference: Which license.
             was: What the user saw before changing it, if that matters.
-            changes: The new values.
+            **changes: New values of fields of `LicenseTerms`, except the subscription.
 
         Raises:
             WrongUse: also for invalid terms.
             Conflict: when a value in `was` has changed meanwhile; then nothing is changed.
         """
-        wanted, seen = self._read_changes(changes), self._read_changes(was or {})
+        if not changes.keys() <= _CHANGEABLE:
+            raise TypeError(f"not changeable: {', '.join(changes.keys() - _CHANGEABLE)}")
+        prefix = self._context.settings.ipv6_prefix
+        wanted = license_terms.validate_fields(changes, prefix)
+        seen = license_terms.validate_fields(was or {}, prefix)
         with self._context.transaction() as tx:
             found = _get(tx, reference, locked=True)
             _check_unchanged(found, seen, wanted)
@@ -361,22 +321,6 @@ class LicenseService:
                 raise Unknown("this activation does not exist any more; it may have been freed already")
             tx.write_audit("license.deactivate", _object(found), environment=" ".join(environment), freed=1)
 
-    # --- details ------------------------------------------------------------------------------
-
-    def _read_changes(self, changes: Changes) -> dict[str, Any]:
-        wanted: dict[str, Any] = {**changes}
-        if "slots" in wanted:
-            license_terms.check_slots(wanted["slots"])
-        if "allowed" in wanted:
-            wanted["allowed"] = license_terms.read_entries(
-                wanted["allowed"], self._context.settings.ipv6_prefix
-            )
-        if "customer_email" in wanted:
-            wanted["customer_email"] = license_terms.read_email(wanted["customer_email"])
-        if "note" in wanted:
-            wanted["note"] = license_terms.read_note(wanted["note"])
-        return wanted
-
     def _change_allowed(
         self, reference: str, edit: Callable[[tuple[str, ...]], tuple[str, ...]]
     ) -> IssuedLicense:
@@ -407,7 +351,7 @@ def _object(found: IssuedLicense) -> tuple[str, str]:
     return "license", found.id.hex()
 
 
-def _add(tx: Context, new: list[NewLicense], slug: str) -> None:
+def _add(tx: Context, new: list[IssuedLicense], slug: str) -> None:
     """Write new licenses, and one line of the audit log: one for each of a million would bury the others."""
     object_ = ("license", new[0].id.hex()) if len(new) == 1 else ("product", slug)
     # Read here, within the transaction: a subscription may have ended a moment ago (D-09).

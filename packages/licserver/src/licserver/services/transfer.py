@@ -2,29 +2,36 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Final
 
 from licserver.database.repositories import Repositories
-from licserver.database.repositories.license_export import held_licenses
 from licserver.database.staging import Staging, staging
 from licserver.domain.decisions import generate_license_key, is_license_key
 from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
-from licserver.domain.records import LicenseTerms, Product
+from licserver.domain.records import TERMS, IssuedLicense, Product
 from licserver.domain.search_words import extract_words
 from licserver.errors import Unknown, WrongUse
 from licserver.protocol.license_files import ActivationRow, LicenseRow, Problem
 from licserver.services import license_terms
 from licserver.services.context import Context
-from licserver.services.licenses import MAX_REASON, LicenseService, ValidTerms
+from licserver.services.licenses import MAX_REASON, LicenseService
 from licserver.services.products import ProductService
 
 MAX_PROBLEMS: Final = 100
 """Problems listed one by one; a file with more has one that is in all lines."""
 
 
-_NEEDED: Final = {"subscription_ended_at": "subscription", "revoked_reason": "revoked_at"}
+_KEPT: Final = sorted(
+    {one.name for one in fields(LicenseRow)} & {one.name for one in fields(IssuedLicense)} - {*TERMS}
+)
+"""What a file has of a license beside its terms and its key."""
+
+_NEEDED: Final = (
+    ("subscription_ended_at", "subscription_id", "subscription"),
+    ("revoked_reason", "revoked_at", "revoked_at"),
+)
 """What is meaningless alone (D-148): an end without a subscription could never be undone."""
 
 
@@ -77,23 +84,14 @@ class LicenseImport:
         key = row.license_key or generate_license_key()
         if not is_license_key(key):
             raise WrongUse("license_key: must be CP- and five groups of six letters and digits")
-        ipv6_prefix = self._context.settings.ipv6_prefix
-        valid = _validate_row(row, self._product(row.product), ipv6_prefix)
-        new = self._licenses.prepare(valid, key, row.issued_at)
-        record = {
-            name: getattr(new, name)
-            for name in new.__dataclass_fields__
-            if name not in {"allowed", "product_name"}
-        }
-        record |= {
-            "allowed": "\n".join(new.allowed),
-            "product_name": row.product_name or new.product_name,
-            "revoked_at": row.revoked_at,
-            "revoked_reason": row.revoked_reason,
-        }
-        taken = _read_activations(row.activations, new.issued_at, self._now, ipv6_prefix)
-        words = extract_words(new.customer_email, new.note)
-        self._staged.add(line, record, taken, words, drawn=row.license_key is None)
+        product, ipv6_prefix = self._product(row.product), self._context.settings.ipv6_prefix
+        _check_row(row)
+        terms = license_terms.validate_terms(row, ipv6_prefix)
+        kept = {name: value for name in _KEPT if (value := getattr(row, name)) is not None}
+        license_ = replace(self._licenses.prepare(product, terms, key), **kept)
+        activations = _read_activations(row.activations, license_.issued_at, self._now, ipv6_prefix)
+        words = extract_words(license_.customer_email, license_.note)
+        self._staged.add(line, license_, activations, words, drawn=row.license_key is None)
 
     def _product(self, slug: str) -> Product:
         if slug not in self._products:
@@ -159,36 +157,28 @@ class TransferService:
         return self._export(None if product is None else product.id)
 
     def _export(self, product_id: int | None) -> Iterator[LicenseRow]:
-        for row, sealed_key, license_id in held_licenses(self._context.database, product_id):
-            yield replace(row, license_key=self._context.vault.decrypt_key(sealed_key, license_id))
+        for license_, activations in self._context.repositories.licenses.list_with_activations(product_id):
+            yield LicenseRow(
+                license_key=self._context.vault.decrypt_key(license_.sealed_key, license_.id),
+                product=license_.product_slug,
+                activations=tuple(
+                    ActivationRow(*one.environment, one.activated_at, one.last_seen_at) for one in activations
+                ),
+                **{name: getattr(license_, name) for name in (*TERMS, *_KEPT)},
+            )
 
 
-def _validate_row(row: LicenseRow, product: Product, ipv6_prefix: int) -> ValidTerms:
-    """Validate a row as `LicenseService.validate` does for a new license."""
-    license_terms.check_lifetime(lifetime=row.lifetime, has_expiry=row.expires_on is not None)
-    license_terms.check_slots(row.slots)
-    if row.subscription is not None:
-        license_terms.check_subscription(row.subscription)
-    for name, needed in _NEEDED.items():
+def _check_row(row: LicenseRow) -> None:
+    """Validate what only an import sets."""
+    for name, needed, column in _NEEDED:
         if getattr(row, name) is not None and getattr(row, needed) is None:
-            raise WrongUse(f"{name}: needs {needed} beside it")
+            raise WrongUse(f"{name}: needs {column} beside it")
     for name in ("product_name", "revoked_reason"):
         text = getattr(row, name)
         if text is not None and not is_printable(text):
             raise WrongUse(f"{name}: must be one line of text")
     if len(row.revoked_reason or "") > MAX_REASON:
         raise WrongUse(f"revoked_reason: must be of at most {MAX_REASON} characters")
-    terms = LicenseTerms(
-        slots=row.slots,
-        expires_on=row.expires_on,
-        lifetime=row.lifetime,
-        support_until=row.support_until,
-        subscription_id=row.subscription,
-        allowed=license_terms.read_entries(row.allowed, ipv6_prefix) if row.allowed else (),
-        customer_email=license_terms.read_email(row.customer_email),
-        note=license_terms.read_note(row.note),
-    )
-    return ValidTerms(product, terms, row.subscription_ended_at)
 
 
 def _read_activations(

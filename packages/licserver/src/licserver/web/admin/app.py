@@ -23,7 +23,7 @@ from licserver.services import Services
 from licserver.services.idempotency import Response, run_once
 from licserver.services.logins import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.services.releases import StagedRelease
-from licserver.web.admin import serialization
+from licserver.web.admin import schemas
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.app_state import Handler
 from licserver.web.errors import ApiError, read_body
@@ -156,7 +156,7 @@ class _AdminApi:
                 )
 
             def add(tx: Services, staged: StagedRelease) -> BaseModel:
-                return serialization.release(tx.releases.add(staged))
+                return schemas.Release.model_validate(tx.releases.add(staged))
 
             response = await self._threads.run_with_file(_run, services, key, 201, stage, add)
         return _send(response.status, response.body)

@@ -4,22 +4,20 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from licserver.database.repositories.licenses import IssuedLicense
-from licserver.domain.decisions import is_license_key
-from licserver.domain.records import Actor, LicenseTerms, Scope
-from licserver.errors import Unknown, WrongUse
+from licserver.domain.decisions import is_license_key, license_state, mask_key
+from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Scope
+from licserver.errors import Unknown, VaultError, WrongUse
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
 from licserver.services.license_terms import has_id_shape
-from licserver.web.admin import schemas, serialization
+from licserver.web.admin import schemas
 
 READ, WRITE = Scope.READ, Scope.WRITE
 
-Record = TypeVar("Record")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -87,8 +85,9 @@ def operation(
     return register
 
 
-def _page(found: Page[Record], serialize: Callable[[Record], Model]) -> dict[str, Any]:
-    return {"items": [serialize(one) for one in found.items], "next": found.cursor}
+def _page(found: Page[Any]) -> dict[str, Any]:
+    """Return the fields of `schemas.Page`."""
+    return {"items": found.items, "next": found.cursor}
 
 
 def _sent(body: BaseModel) -> dict[str, Any]:
@@ -105,14 +104,14 @@ def list_products(call: Call) -> schemas.Page[schemas.Product]:
     found = page_of(
         call.services.products.list_all(), lambda one: one.slug, call.query.cursor, call.query.limit
     )
-    return schemas.Page[schemas.Product](**_page(found, serialization.product))
+    return schemas.Page[schemas.Product].model_validate(_page(found))
 
 
 @operation("POST", "/products", WRITE, body=schemas.NewProduct, creates=True)
 def add_product(call: Call) -> schemas.Product:
     """Add a product."""
     new = call.body
-    return serialization.product(
+    return schemas.Product.model_validate(
         call.services.products.add(new.slug, new.name, new.environment, has_support_policy=new.support_policy)
     )
 
@@ -120,14 +119,14 @@ def add_product(call: Call) -> schemas.Product:
 @operation("GET", "/products/{slug}", READ)
 def get_product(call: Call) -> schemas.Product:
     """One product."""
-    return serialization.product(call.services.products.get(call.path["slug"]))
+    return schemas.Product.model_validate(call.services.products.get(call.path["slug"]))
 
 
 @operation("PATCH", "/products/{slug}", WRITE, body=schemas.ProductChange)
 def change_product(call: Call) -> schemas.Product:
     """Change a product."""
     wanted = _sent(call.body)
-    return serialization.product(
+    return schemas.Product.model_validate(
         call.services.products.change(
             call.path["slug"],
             name=wanted.get("name"),
@@ -142,19 +141,21 @@ def list_releases(call: Call) -> schemas.Page[schemas.Release]:
     """A product's releases, the latest first."""
     releases = call.services.releases.list_all(call.path["slug"])[::-1]
     found = page_of(releases, lambda one: one.version, call.query.cursor, call.query.limit)
-    return schemas.Page[schemas.Release](**_page(found, serialization.release))
+    return schemas.Page[schemas.Release].model_validate(_page(found))
 
 
 @operation("GET", "/products/{slug}/releases/{version}", READ)
 def get_release(call: Call) -> schemas.Release:
     """One release."""
-    return serialization.release(call.services.releases.get(call.path["slug"], call.path["version"]))
+    return schemas.Release.model_validate(call.services.releases.get(call.path["slug"], call.path["version"]))
 
 
 @operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE)
 def withdraw_release(call: Call) -> schemas.Release:
     """Withdraw a release; download links to it stop working."""
-    return serialization.release(call.services.releases.withdraw(call.path["slug"], call.path["version"]))
+    return schemas.Release.model_validate(
+        call.services.releases.withdraw(call.path["slug"], call.path["version"])
+    )
 
 
 # --- licenses and activations -----------------------------------------------------------------
@@ -175,19 +176,10 @@ def list_licenses(call: Call) -> schemas.Page[schemas.License]:
 @operation("POST", "/licenses", WRITE, body=schemas.NewLicense, creates=True)
 def issue_license(call: Call) -> schemas.IssuedLicense:
     """Issue a license; the response has its key."""
-    new = call.body
-    terms = LicenseTerms(
-        slots=new.slots,
-        expires_on=new.expires_on,
-        lifetime=new.lifetime,
-        support_until=new.support_until,
-        subscription_id=new.subscription,
-        allowed=new.allowed,
-        customer_email=new.customer_email,
-        note=new.note,
-    )
-    license_, key = call.services.licenses.issue(new.product, terms)
-    return schemas.IssuedLicense(**_license(call, license_).model_dump(), license_key=key)
+    given = call.body.model_dump(exclude={"product", "subscription"})
+    terms = LicenseTerms(subscription_id=call.body.subscription, **given)
+    license_, key = call.services.licenses.issue(call.body.product, terms)
+    return schemas.IssuedLicense(license_key=key, **_fields(call, license_))
 
 
 @operation("POST", "/licenses/lookup", READ, body=schemas.LicenseKey)
@@ -230,7 +222,7 @@ def reveal_license_key(call: Call) -> schemas.RevealedKey:
 def list_activations(call: Call) -> schemas.Page[schemas.Activation]:
     """A license's activations, by domain."""
     found = call.services.licenses.list_activations(call.license_id, call.query.cursor, call.query.limit)
-    return schemas.Page[schemas.Activation](**_page(found, serialization.activation))
+    return schemas.Page[schemas.Activation].model_validate(_page(found))
 
 
 @operation("POST", "/licenses/{id}/deactivate", WRITE, body=schemas.EnvironmentRequest)
@@ -248,11 +240,22 @@ def list_downloaders(call: Call) -> schemas.Page[schemas.License]:
 
 
 def _license(call: Call, license_: IssuedLicense) -> schemas.License:
-    return serialization.license_(license_, call.services)
+    return schemas.License(**_fields(call, license_))
 
 
 def _licenses(call: Call, found: Page[IssuedLicense]) -> schemas.Page[schemas.License]:
-    return schemas.Page[schemas.License](**_page(found, lambda one: _license(call, one)))
+    items = [_license(call, one) for one in found.items]
+    return schemas.Page[schemas.License](items=items, next=found.cursor)
+
+
+def _fields(call: Call, license_: IssuedLicense) -> dict[str, Any]:
+    """Return the record's fields, the masked key and the state; an unreadable key does not fail a list."""
+    try:
+        masked = mask_key(call.services.licenses.decrypt_key(license_))
+    except VaultError:
+        masked = "unreadable"
+    state = license_state(license_, call.services.now())
+    return {**asdict(license_), "masked_key": masked, "state": state}
 
 
 # --- subscriptions and audit log --------------------------------------------------------------
@@ -262,13 +265,13 @@ def _licenses(call: Call, found: Page[IssuedLicense]) -> schemas.Page[schemas.Li
 def list_subscriptions(call: Call) -> schemas.Page[schemas.Subscription]:
     """Subscriptions of licenses, by id."""
     found = call.services.subscriptions.list_page(call.query.cursor, call.query.limit)
-    return schemas.Page[schemas.Subscription](**_page(found, serialization.subscription))
+    return schemas.Page[schemas.Subscription].model_validate(_page(found))
 
 
 @operation("GET", "/subscriptions/{id}", READ)
 def get_subscription(call: Call) -> schemas.Subscription:
     """One subscription."""
-    return serialization.subscription(call.services.subscriptions.get(call.path["id"]))
+    return schemas.Subscription.model_validate(call.services.subscriptions.get(call.path["id"]))
 
 
 @operation("POST", "/subscriptions/{id}/end", WRITE, body=schemas.InstantRequest)
@@ -300,4 +303,4 @@ def list_audit(call: Call) -> schemas.Page[schemas.AuditLine]:
         until=query.until,
     )
     found = call.services.audit.list_page(which, query.cursor, query.limit)
-    return schemas.Page[schemas.AuditLine](**_page(found, serialization.line))
+    return schemas.Page[schemas.AuditLine].model_validate(_page(found))

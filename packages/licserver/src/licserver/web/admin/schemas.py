@@ -4,7 +4,7 @@ import re
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from licserver.domain.records import ActorKind, EnvironmentPolicy, LicenseState
 from licserver.services import MAX_PAGE
@@ -37,6 +37,7 @@ Day = Annotated[date, BeforeValidator(_parse_day)]
 Instant = Annotated[AwareDatetime, BeforeValidator(_parse_instant)]
 """An instant in full with its time zone (RFC 3339), converted to UTC."""
 
+_Hex = Annotated[str, BeforeValidator(bytes.hex)]
 _Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Item = TypeVar("Item")
 
@@ -48,9 +49,9 @@ class RequestModel(BaseModel):
 
 
 class ResponseModel(BaseModel):
-    """Base of responses."""
+    """Base of responses, read from the attributes of a record."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
 # --- requests ---------------------------------------------------------------------------------
@@ -128,30 +129,27 @@ class ProductChange(Change):
     support_policy: bool = False
 
 
-class NewLicense(RequestModel):
-    """A new license; `slots: null` means no limit."""
+class LicenseTerms(RequestModel):
+    """The terms that can be changed later."""
 
-    product: Annotated[str, Field(description="A slug.")]
     slots: _Slots | None = 1
     expires_on: Day | None = None
     lifetime: bool = False
     support_until: Day | None = None
+    allowed: tuple[str, ...] = ()
+    customer_email: str | None = None
+    note: str | None = None
+
+
+class NewLicense(LicenseTerms):
+    """A new license; `slots: null` means no limit."""
+
+    product: Annotated[str, Field(description="A slug.")]
     subscription: str | None = None
-    allowed: tuple[str, ...] = ()
-    customer_email: str | None = None
-    note: str | None = None
 
 
-class LicenseChange(Change):
+class LicenseChange(LicenseTerms, Change):
     """Changes of a license; a field that is left out stays, and null removes a date, an email or a note."""
-
-    slots: _Slots | None = None
-    expires_on: Day | None = None
-    lifetime: bool = False
-    support_until: Day | None = None
-    allowed: tuple[str, ...] = ()
-    customer_email: str | None = None
-    note: str | None = None
 
 
 class LicenseKey(RequestModel):
@@ -193,9 +191,13 @@ class Product(ResponseModel):
 
     slug: str
     name: str
-    environment: EnvironmentPolicy
-    support_policy: bool
-    latest: Annotated[str | None, Field(description="The version that update checks offer.")]
+    environment: Annotated[EnvironmentPolicy, Field(validation_alias="policy")]
+    support_policy: Annotated[bool, Field(validation_alias="has_support_policy")]
+    latest: Annotated[
+        str | None,
+        BeforeValidator(lambda release: release and release.version),
+        Field(description="The version that update checks offer."),
+    ]
 
 
 class Release(ResponseModel):
@@ -204,19 +206,21 @@ class Release(ResponseModel):
     version: str
     published_at: datetime
     withdrawn_at: datetime | None
-    file_name: str
-    size: int
-    sha256: str
-    signed: bool
+    file_name: Annotated[str, Field(validation_alias=AliasPath("artifact", "file_name"))]
+    size: Annotated[int, Field(validation_alias=AliasPath("artifact", "size"))]
+    sha256: Annotated[_Hex, Field(validation_alias=AliasPath("artifact", "sha256"))]
+    signed: Annotated[
+        bool, BeforeValidator(lambda manifest: manifest is not None), Field(validation_alias="manifest")
+    ]
     changelog: str
 
 
 class License(ResponseModel):
     """A license, without its key."""
 
-    id: str
+    id: _Hex
     masked_key: str
-    product: str
+    product: Annotated[str, Field(validation_alias="product_slug")]
     product_name: str
     state: LicenseState
     issued_at: datetime
@@ -227,7 +231,7 @@ class License(ResponseModel):
     slots: int | None
     slots_used: int
     allowed: tuple[str, ...]
-    subscription: str | None
+    subscription: Annotated[str | None, Field(validation_alias="subscription_id")]
     subscription_ended_at: datetime | None
     support_until: date | None
     customer_email: str | None
@@ -249,8 +253,8 @@ class RevealedKey(ResponseModel):
 class Activation(ResponseModel):
     """An activation, which takes a slot."""
 
-    domain: str
-    ip: str
+    domain: Annotated[str, Field(validation_alias=AliasPath("environment", "domain"))]
+    ip: Annotated[str, Field(validation_alias=AliasPath("environment", "ip"))]
     activated_at: datetime
     last_seen_at: datetime | None
 
@@ -274,8 +278,8 @@ class AuditLine(ResponseModel):
 
     id: int
     at: datetime
-    actor_kind: ActorKind
-    actor_name: str
+    actor_kind: Annotated[ActorKind, Field(validation_alias=AliasPath("actor", "kind"))]
+    actor_name: Annotated[str, Field(validation_alias=AliasPath("actor", "name"))]
     action: str
     object_kind: str
     object_id: str

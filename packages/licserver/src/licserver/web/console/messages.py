@@ -5,9 +5,8 @@ from datetime import date, datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from licserver.database.repositories.licenses import IssuedLicense
 from licserver.domain.decisions import is_support_over, license_state
-from licserver.domain.records import LicenseState, Product
+from licserver.domain.records import IssuedLicense, LicenseState, Product
 from licserver.services.phrases import plural
 
 DONE: Final[Mapping[str, str]] = MappingProxyType(

@@ -1,18 +1,25 @@
 """Licenses: search, one license, and issuing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from licserver.database.repositories.licenses import IssuedLicense
 from licserver.domain.decisions import is_license_key
-from licserver.domain.records import Environment, LicenseState, LicenseTerms
+from licserver.domain.records import Environment, IssuedLicense, LicenseState
 from licserver.errors import WrongUse
 from licserver.security.redaction import contains_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
 from licserver.services import Page as Some
-from licserver.web.console.forms import is_touched, parse_day, parse_slots
+from licserver.web.console.forms import is_touched, parse_day
+from licserver.web.console.license_fields import (
+    CSV_HEADER,
+    FIELDS,
+    csv_row,
+    format_terms,
+    parse_changes,
+    parse_terms,
+)
 from licserver.web.console.messages import describe, describe_updates
 from licserver.web.console.page_context import Csv, Page, PageContext, Redirect, Reply, in_pages
 from licserver.web.console.pages.audit import describe_entry
@@ -22,11 +29,6 @@ SEARCHED: Final = ("q", "product", "state", "from", "until")
 """Names of the search's fields."""
 
 _STATES: Final = [(state.value, state.value) for state in LicenseState]
-
-CELLS: Final = (
-    *("id", "product", "product name", "state", "customer e-mail", "note", "issued at", "last day"),
-    *("lifetime", "slots", "slots used", "subscription", "support until", "revoked at", "revoked reason"),
-)
 
 
 def search(context: PageContext) -> Page:
@@ -73,7 +75,7 @@ def export(context: PageContext) -> Csv:
     def read(cursor: str | None) -> Some[IssuedLicense]:
         return context.services.licenses.search(which, cursor, MAX_PAGE)
 
-    return Csv("licenses", CELLS, ([csv_cells(one, context) for one in some] for some in in_pages(read)))
+    return licenses_csv("licenses", context, in_pages(read))
 
 
 def show(context: PageContext) -> Page:
@@ -88,20 +90,24 @@ def license_page(context: PageContext, key: str | None = None) -> Page:
     held = services.licenses.list_activations(reference, context.from_query("after") or None, _SHOWN)
     here = f"/console/licenses/{license_.id.hex()}"
     about = AuditFilter(object=("license", license_.id.hex()))
-    terms = _form_values(license_)
+    product = services.products.get(license_.product_slug)
+    shown = format_terms(license_)
+    typed = {name: context.form[name] for name in shown if is_touched(context.form, name)}
     return Page(
         "license.html",
         {
-            "license": {**summarize(license_, context), **_details(license_, context)},
+            "license": license_,
+            "id": license_.id.hex(),
+            "product": product,
+            "state": describe(license_, context.now),
+            "updates": describe_updates(license_, product, context.now),
             "activations": held.items,
             "further": None if held.cursor is None else _address(here, {"after": held.cursor}),
             "history": [describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
             "key": key,
-            "was": terms,
-            "form": {
-                name: context.form[name] if is_touched(context.form, name) else value
-                for name, value in terms.items()
-            },
+            "fields": FIELDS,
+            "was": shown,
+            "form": {**shown, **typed},
             "open": "change" if context.problem and "slots" in context.form else "",
             "here": here,
         },
@@ -118,23 +124,20 @@ def export_activations(context: PageContext) -> Csv:
 
 def new(context: PageContext) -> Page:
     """Show the form for a new license."""
-    form = {name: context.form.get(name, "") for name in ("product", "slots", "expires", "email", "note")}
-    form = {
-        **form,
-        "slots": form["slots"] or "1",
-        "product": form["product"] or context.from_query("product"),
+    fields = [field for field in FIELDS if field.in_issue]
+    form = {field.name: context.form.get(field.name, "") for field in fields}
+    values = {
+        "products": context.services.products.list_all(),
+        "chosen": context.form.get("product", "") or context.from_query("product"),
+        "fields": fields,
+        "form": {**form, "slots": form["slots"] or "1"},
     }
-    return Page("issue.html", {"products": context.services.products.list_all(), "form": form})
+    return Page("issue.html", values)
 
 
 def issue(context: PageContext) -> Redirect:
     """Issue a license."""
-    terms = LicenseTerms(
-        slots=parse_slots(context.from_form("slots") or "1"),
-        expires_on=parse_day(context.from_form("expires")),
-        customer_email=context.from_form("email"),
-        note=context.from_form("note"),
-    )
+    terms = parse_terms(context.form)
     issued, _ = context.services.licenses.issue(context.from_form("product"), terms)
     return Redirect(f"/console/licenses/{issued.id.hex()}", "issued")
 
@@ -154,52 +157,9 @@ def summarize(license_: IssuedLicense, context: PageContext) -> dict[str, Any]:
     }
 
 
-def _details(license_: IssuedLicense, context: PageContext) -> dict[str, Any]:
-    product = context.services.products.get(license_.product_slug)
-    return {
-        "product_slug": product.slug,
-        "lifetime": license_.lifetime,
-        "expires_on": license_.expires_on,
-        "support_until": license_.support_until,
-        "has_support_policy": product.has_support_policy,
-        "subscription_id": license_.subscription_id,
-        "subscription_ended_at": license_.subscription_ended_at,
-        "revoked_at": license_.revoked_at,
-        "allowed": license_.allowed,
-        "updates": describe_updates(license_, product, context.now),
-    }
-
-
-def _form_values(license_: IssuedLicense) -> dict[str, str]:
-    """Return the terms as the form's fields have them."""
-    return {
-        "slots": "unlimited" if license_.slots is None else str(license_.slots),
-        "expires": "" if license_.expires_on is None else license_.expires_on.isoformat(),
-        "support": "" if license_.support_until is None else license_.support_until.isoformat(),
-        "email": license_.customer_email or "",
-        "note": license_.note or "",
-    }
-
-
-def csv_cells(license_: IssuedLicense, context: PageContext) -> tuple[Any, ...]:
-    """Return a license's cells of a CSV file, in the order of `CELLS`."""
-    return (
-        license_.id.hex(),
-        license_.product_slug,
-        license_.product_name,
-        describe(license_, context.now).label,
-        license_.customer_email,
-        license_.note,
-        license_.issued_at,
-        license_.expires_on,
-        license_.lifetime,
-        "unlimited" if license_.slots is None else license_.slots,
-        license_.slots_used,
-        license_.subscription_id,
-        license_.support_until,
-        license_.revoked_at,
-        license_.revoked_reason,
-    )
+def licenses_csv(name: str, context: PageContext, pages: Iterator[Sequence[IssuedLicense]]) -> Csv:
+    """Return licenses as a CSV file."""
+    return Csv(name, CSV_HEADER, ([csv_row(one, context.now) for one in some] for some in pages))
 
 
 def _filter(context: PageContext) -> LicenseFilter:
@@ -255,14 +215,8 @@ def change(context: PageContext) -> Redirect:
     Raises:
         Conflict: when another user has changed one of them in the meantime.
     """
-    touched = {name: term for name, term in _TERMS.items() if is_touched(context.form, name)}
-    changes = {field: read(context.from_form(name)) for name, (field, read) in touched.items()}
-    was = {
-        field: read(context.from_form(f"was-{name}"))
-        for name, (field, read) in touched.items()
-        if f"was-{name}" in context.form
-    }
-    context.services.licenses.change(context.parts["id"], was=was, **changes)  # type: ignore[arg-type] # read by name
+    changes, was = parse_changes(context.form)
+    context.services.licenses.change(context.parts["id"], was=was, **changes)
     return _back(context, "changed")
 
 
@@ -282,17 +236,6 @@ def reveal(context: PageContext) -> Page:
     """Show the key once: reloading the page does not show it again."""
     return license_page(context, key=context.services.licenses.reveal(context.parts["id"]))
 
-
-_TERMS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = MappingProxyType(
-    {
-        "slots": ("slots", parse_slots),
-        "expires": ("expires_on", parse_day),
-        "support": ("support_until", parse_day),
-        "email": ("customer_email", str),
-        "note": ("note", str),
-    }
-)
-"""The form's fields: the license's field of each, and its parser."""
 
 ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = MappingProxyType(
     {

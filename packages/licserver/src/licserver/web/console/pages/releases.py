@@ -8,7 +8,7 @@ from licserver.services import MAX_PAGE, Services
 from licserver.services.releases import StagedRelease
 from licserver.web.console.idempotency import do_once
 from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, in_pages
-from licserver.web.console.pages.licenses import CELLS, csv_cells, summarize
+from licserver.web.console.pages.licenses import licenses_csv, summarize
 
 
 def publish(context: PageContext, file: File) -> Redirect:
@@ -82,7 +82,7 @@ def export_holders(context: PageContext) -> Csv:
     """Export the licenses whose holders may download a version."""
     slug, version = context.parts["slug"], context.parts["version"]
     pages = in_pages(lambda cursor: context.services.licenses.list_entitled(slug, version, cursor, MAX_PAGE))
-    return Csv(f"downloads-{slug}", CELLS, ([csv_cells(one, context) for one in some] for some in pages))
+    return licenses_csv(f"downloads-{slug}", context, pages)
 
 
 def render_changelog(text: str) -> Markup:

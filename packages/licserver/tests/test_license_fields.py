@@ -1,0 +1,130 @@
+"""No field of a license is forgotten: in database, files, backups, admin API, command line and console."""
+
+import io
+import json
+from dataclasses import fields, replace
+from datetime import date
+
+import pytest
+
+from harness.engines import sqlite_only
+from licserver.database.tables import licenses
+from licserver.domain.records import TERMS, IssuedLicense, LicenseTerms
+from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
+from licserver.services import open_services
+from licserver.services.backup import restore_backup, write_backup
+from licserver.settings import Settings
+from licserver.web.admin import schemas
+from licserver.web.console.license_fields import FIELDS
+
+BY_TYPE = {
+    int | None: 7,
+    date | None: date(2031, 1, 2),
+    tuple[str, ...]: ("*.example.org",),
+    bool: False,  # a lifetime excludes a last day
+}
+TERMS_OF_ALL_KINDS = replace(
+    LicenseTerms(**{one.name: BY_TYPE.get(one.type, f"the {one.name}") for one in fields(LicenseTerms)}),
+    customer_email="jo@example.com",
+)
+ELSEWHERE = {"id", "sealed_key", "product_id", "slots_used"}
+"""Of a license in another database: its own, or made there."""
+API_NAMES = {"subscription_id": "subscription", "product_slug": "product"}
+NOT_SHOWN = {"sealed_key", "product_id"}
+NOT_IN_CONSOLE = {"lifetime", "subscription_id", "allowed"}
+"""Not in the console's form: shown on the page, and the allow-list has forms of its own."""
+
+
+def columns(record: IssuedLicense) -> dict[str, object]:
+    """Every field of a license that is the same wherever it is."""
+    return {one.name: getattr(record, one.name) for one in fields(record) if one.name not in ELSEWHERE}
+
+
+@pytest.fixture
+def license_(world):
+    """A license whose fields all hold something."""
+    issued, _ = world.services.licenses.issue("app", TERMS_OF_ALL_KINDS)
+    world.services.subscriptions.end(TERMS_OF_ALL_KINDS.subscription_id)
+    return world.services.licenses.revoke(issued.id.hex(), "refund")
+
+
+def test_each_field_has_its_column(license_):
+    """The record has the table's columns and two values more, and what was issued is what is stored."""
+    names = {one.name for one in fields(IssuedLicense)}
+    assert names - {"product_slug", "slots_used"} == set(licenses.columns.keys())
+    assert {name: getattr(license_, name) for name in TERMS} == {
+        name: getattr(TERMS_OF_ALL_KINDS, name) for name in TERMS
+    }
+    assert [name for name in names if getattr(license_, name) is None] == []
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_field_is_exported_and_imported(world, make_world, license_, form):
+    """What another server imports is what this one has exported."""
+    text = write_head(form) + "".join(write_row(form, row) for row in world.services.transfer.export())
+    other = make_world().services
+    with other.transfer.start_import() as incoming:
+        incoming.read(read_rows(form, io.StringIO(text)))
+        assert incoming.problems == []
+        incoming.commit()
+    (imported,) = other.licenses.list_all()
+    assert columns(imported) == columns(license_)
+
+
+def test_each_field_is_backed_up(world, license_, tmp_path):
+    """What is restored is what was there."""
+    held = io.BytesIO()
+    write_backup(world.services, held, world.clock())
+    held.seek(0)
+    settings = Settings(data_dir=tmp_path / "anew")
+    restore_backup(held, settings)
+    restored = open_services(settings, world.clock)
+    assert [columns(one) for one in restored.licenses.list_all()] == [columns(license_)]
+    restored.close()
+
+
+async def test_each_field_is_in_the_admin_api(api):
+    """It can be sent, changed and read."""
+    given = {API_NAMES.get(name, name): getattr(TERMS_OF_ALL_KINDS, name) for name in TERMS}
+    sent = json.loads(json.dumps({"product": "app", **given}, default=date.isoformat))
+    status, issued = await api("POST", "/licenses", sent)
+    assert status == 201, issued
+    assert {name: issued.get(name) for name in sent} == sent
+    changed = {name: sent[name] for name in sent if name not in {"product", "subscription"}}
+    assert schemas.LicenseChange.model_fields.keys() == changed.keys()
+    status, after = await api("PATCH", f"/licenses/{issued['id']}", changed)
+    assert (status, {name: after[name] for name in changed}) == (200, changed)
+    names = {API_NAMES.get(one.name, one.name) for one in fields(IssuedLicense)} - NOT_SHOWN
+    assert names <= issued.keys()
+
+
+@sqlite_only
+def test_each_field_is_on_the_command_line(cli):
+    """It is shown, and there are options to issue and to change it."""
+    cli("product", "add", "app", "--name", "App")
+    issue, change = (cli("license", command, "--help") for command in ("issue", "change"))
+    options = {"expires_on": "expires", "subscription_id": "subscription", "customer_email": "email"}
+    names = {name: options.get(name, name).replace("_", "-") for name in TERMS}
+    names["allowed"] = "allow"
+    assert [name for name, option in names.items() if f"--{option}" not in issue] == []
+    unchangeable = [name for name, option in names.items() if f"--{option}" not in change]
+    assert unchangeable == ["subscription_id", "allowed"]
+    key = cli("license", "issue", "app").strip()
+    shown = json.loads(cli("license", "show", key, "--json"))
+    expected = {API_NAMES.get(one.name, one.name) for one in fields(IssuedLicense)} - NOT_SHOWN
+    assert expected - shown.keys() == set()
+
+
+async def test_each_field_is_in_the_console(world, alice, license_):
+    """It is in the forms, on the page and in the file."""
+    assert {*TERMS} - {field.term for field in FIELDS} == NOT_IN_CONSOLE
+    issue = await alice.get("/console/licenses/issue")
+    page = await alice.get(f"/console/licenses/{license_.id.hex()}")
+    listed = await alice.get("/console/licenses.csv")
+    assert [field.name for field in FIELDS if field.in_issue and f'name="{field.name}"' not in issue] == []
+    assert [field.name for field in FIELDS if f'name="{field.name}"' not in page] == []
+    texts = {name: text for name in TERMS if isinstance(text := getattr(license_, name), str)}
+    assert [
+        name for name, text in texts.items() if f"{text}</dd>" not in page and f"{text}, " not in page
+    ] == []
+    assert [name for name, text in texts.items() if text not in listed] == []
