@@ -71,6 +71,14 @@ def test_what_was_put_is_found(make, held, kind, tmp_path):
     assert list(tmp_path.glob("*.state")) == []
 
 
+def test_what_is_read_is_judged_once(make, held):
+    """While the file does not change it is the very same object."""
+    successes = make()
+    subject = successes.subject(KEY, DOMAIN)
+    successes.put(subject, held)
+    assert successes.find(subject) is successes.find(subject)
+
+
 @pytest.mark.parametrize("other", [(KEY[:-1] + "6", DOMAIN), (KEY, "e")])
 def test_a_success_is_for_its_subject(make, held, other):
     """Another key's or another domain's is another record."""

@@ -56,103 +56,78 @@ def test_a_clock_that_is_off_is_told(make_world, clock):
     assert "1970" in said[0]
 
 
-def _without_base_url(world: Any) -> Settings:
-    return Settings(data_dir=world.settings.data_dir)
+SETTINGS: dict[str, tuple[dict[str, Any], str, Level, str]] = {
+    "no base URL": ({"base_url": None}, "settings", Level.WARNING, "LICSERVER_BASE_URL is not set"),
+    "a base URL of http": ({"base_url": "http://l.example"}, "settings", Level.WARNING, "in the clear"),
+    "https, no proxy": ({"trusted_proxies": ""}, "settings", Level.WARNING, "LICSERVER_TRUSTED_PROXIES"),
+    "a console in the open": (
+        {"admin_listen": None}, "settings", Level.WARNING, "LICSERVER_ADMIN_LISTEN is not set",
+    ),
+    "no data folder": ({"data_dir": "/nowhere/else"}, "data folder", Level.FAILED, "there is no"),
+    "a database file out of reach": (  # a folder that may not be entered would not stop root
+        {"database_url": f"sqlite+pysqlite:////tmp/{'x' * 300}"}, "database", Level.FAILED, "cannot look at",
+    ),
+    "a database that is away": (
+        {"database_url": "postgresql://licserver:hunter2@127.0.0.1:1/nowhere"},
+        "database", Level.FAILED, "the database failed",
+    ),
+}  # fmt: skip
 
 
-def _http(world: Any) -> Settings:
-    return Settings(data_dir=world.settings.data_dir, base_url="http://l.example", **ADMIN)
-
-
-def _no_proxies(world: Any) -> Settings:
-    return Settings(data_dir=world.settings.data_dir, base_url="https://l.example", **ADMIN)
-
-
-def _open_console(world: Any) -> Settings:
-    return Settings(data_dir=world.settings.data_dir, **{**BASE, "admin_listen": None})
-
-
-def _no_folder(world: Any) -> Settings:
-    return Settings(data_dir=world.folder / "elsewhere", **BASE)
-
-
-def _open_secrets(world: Any) -> Settings:
-    (world.settings.data_dir / "secrets.json").chmod(0o644)
-    return world.settings
-
-
-def _open_folder(world: Any) -> Settings:
-    world.settings.data_dir.chmod(0o755)
-    return world.settings
-
-
-def _lost_secrets(world: Any) -> Settings:
-    (world.settings.data_dir / "secrets.json").unlink()
-    return world.settings
-
-
-def _other_secrets(world: Any) -> Settings:
-    (world.settings.data_dir / "secrets.json").write_text(json.dumps(new_secrets()))
-    return world.settings
-
-
-def _lost_file(world: Any) -> Settings:
-    world.services.artifacts.path(world.publish("3.0").artifact).unlink()
-    return world.settings
-
-
-def _manifest(world: Any, valid: timedelta) -> Settings:
+def publish_for(world: Any, valid: timedelta) -> None:
+    """Publish a version whose manifest is good for some time."""
     file = world.folder / "app.zip"
     file.write_bytes(b"zip")
     seal = release_manifests.sign_with_keys([PrivateKey.generate()], valid)
     world.services.releases.publish("app", "4.0", file, "", seal)
-    return world.settings
 
 
-def _keys_without_url(world: Any) -> Settings:
-    settings = Settings(data_dir=world.settings.data_dir)
-    add_signing_key(settings, PrivateKey.generate(), world.clock())
-    return settings
-
-
-def _no_database_there(world: Any) -> Settings:
-    url = "postgresql://licserver:hunter2@127.0.0.1:1/nowhere"
-    return Settings(data_dir=world.settings.data_dir, database_url=url, **BASE)
-
-
-def _endless_name(world: Any) -> Settings:
-    # What the system refuses to look at; a folder that may not be entered would not stop root.
-    url = f"sqlite+pysqlite:///{world.settings.data_dir / ('x' * 300)}"
-    return Settings(data_dir=world.settings.data_dir, database_url=url, **BASE)
-
-
-WRONG: dict[str, tuple[Callable[[Any], Settings], str, Level, str]] = {
-    "no base URL": (_without_base_url, "settings", Level.WARNING, "LICSERVER_BASE_URL is not set"),
-    "a base URL of http": (_http, "settings", Level.WARNING, "in the clear"),
-    "https without a proxy": (_no_proxies, "settings", Level.WARNING, "LICSERVER_TRUSTED_PROXIES"),
-    "a console in the open": (_open_console, "settings", Level.WARNING, "LICSERVER_ADMIN_LISTEN is not set"),
-    "no data folder": (_no_folder, "data folder", Level.FAILED, "there is no"),
-    "secrets that others may read": (_open_secrets, "permissions", Level.FAILED, "others may read"),
-    "a folder that others may enter": (_open_folder, "permissions", Level.WARNING, "others may look into"),
-    "lost secrets": (_lost_secrets, "secrets", Level.FAILED, "cannot read"),
-    "other secrets": (_other_secrets, "database", Level.FAILED, "other secrets"),
-    "a lost file": (_lost_file, "files", Level.FAILED, "lacks the file of app 3.0"),
-    "a manifest that runs out": (
-        lambda world: _manifest(world, timedelta(days=20)), "manifests", Level.WARNING, "out on 2026-07-05",
+FAULTS: dict[str, tuple[Callable[[Any, Path], object], str, Level, str]] = {
+    "secrets that others may read": (
+        lambda _, folder: (folder / "secrets.json").chmod(0o644),
+        "permissions", Level.FAILED, "others may read",
     ),
-    "signing keys without a URL": (_keys_without_url, "signing keys", Level.FAILED, "part of what is signed"),
-    "a database file out of reach": (_endless_name, "database", Level.FAILED, "cannot look at"),
-    "a database that is away": (_no_database_there, "database", Level.FAILED, "the database failed"),
+    "a folder that others may enter": (
+        lambda _, folder: folder.chmod(0o755), "permissions", Level.WARNING, "others may look into",
+    ),
+    "lost secrets": (
+        lambda _, folder: (folder / "secrets.json").unlink(), "secrets", Level.FAILED, "cannot read",
+    ),
+    "other secrets": (
+        lambda _, folder: (folder / "secrets.json").write_text(json.dumps(new_secrets())),
+        "database", Level.FAILED, "other secrets",
+    ),
+    "a lost file": (
+        lambda world, _: world.services.artifacts.path(world.publish("3.0").artifact).unlink(),
+        "files", Level.FAILED, "lacks the file of app 3.0",
+    ),
+    "a manifest that runs out": (
+        lambda world, _: publish_for(world, timedelta(days=20)),
+        "manifests", Level.WARNING, "out on 2026-07-05",
+    ),
 }  # fmt: skip
 
 
+def test_signing_keys_without_a_base_url_are_told(make_world, clock):
+    """The address is part of what is signed."""
+    settings = Settings(data_dir=make_world().settings.data_dir)
+    add_signing_key(settings, PrivateKey.generate(), clock())
+    finding = bad(found(settings, clock()))["signing keys"]
+    assert (finding.level, "part of what is signed" in finding.said) == (Level.FAILED, True)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there are no file modes on Windows")
-@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("case", [*SETTINGS, *FAULTS])
 def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
     """Each fault has its own sentence and its own advice, and looking makes nothing."""
-    break_it, about, level, said = WRONG[case]
     world = make_world(**BASE)
-    settings = break_it(world)
+    if case in SETTINGS:
+        changes, about, level, said = SETTINGS[case]
+        settings = Settings(**{"data_dir": world.settings.data_dir, **BASE, **changes})
+    else:
+        break_it, about, level, said = FAULTS[case]
+        break_it(world, world.settings.data_dir)
+        settings = world.settings
     before = sorted(map(str, Path(world.folder).rglob("*")))
     finding = bad(found(settings, clock()))[about]
     assert said in finding.said

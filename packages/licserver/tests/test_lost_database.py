@@ -17,22 +17,6 @@ FILE = "licserver.sqlite3"
 COMMANDS = (["serve", "--port", "0"], ["product", "list"], ["db", "upgrade"], ["check"])
 
 
-def _remove(file):
-    file.unlink()
-
-
-def _empty(file):
-    file.write_bytes(b"")
-
-
-def _cut(file):
-    os.truncate(file, file.stat().st_size // 2)
-
-
-def _scribble(file):
-    file.write_bytes(b"no database at all " * 1000)
-
-
 def _replace(file):
     file.unlink()
     link = sqlite3.connect(file)
@@ -48,12 +32,12 @@ def _strip(file):
 
 
 LOST = {
-    "missing": (_remove, "licserver db create"),
-    "empty": (_empty, "licserver db create"),
+    "missing": (Path.unlink, "licserver db create"),
+    "empty": (lambda file: file.write_bytes(b""), "licserver db create"),
     "nobody's": (_strip, "licserver db create"),
     "another program's": (_replace, "licserver db create"),
-    "cut off": (_cut, "restore FILE --force"),
-    "no database": (_scribble, "restore FILE --force"),
+    "cut off": (lambda file: os.truncate(file, file.stat().st_size // 2), "restore FILE --force"),
+    "no database": (lambda file: file.write_bytes(b"no database at all " * 1000), "restore FILE --force"),
 }
 
 

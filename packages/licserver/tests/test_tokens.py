@@ -1,8 +1,6 @@
 """Tokens of the admin API, and what happens once (issue 6)."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
-from threading import Barrier
 
 import pytest
 from sqlalchemy import select
@@ -10,10 +8,10 @@ from sqlalchemy import select
 from harness import engines
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.tables import receipts, tokens
-from licserver.domain.records import ActorKind, LicenseTerms, Scope
+from licserver.domain.records import ActorKind, Scope
 from licserver.errors import Conflict, Unknown, VaultError, WrongUse
 from licserver.security.redaction import mask
-from licserver.services.idempotency import ReplayedError, Response
+from licserver.services.idempotency import Response
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
@@ -99,26 +97,3 @@ def test_an_answer_is_sealed_to_its_request(world, receipt):
         connection.execute(receipts.update().values(key="order-18"))
     with pytest.raises(VaultError):
         world.services.idempotency.find(receipt._replace(key="order-18"))
-
-
-def test_creations_that_race_with_one_key_happen_once(world, receipt):
-    """One of them wins, the others leave no license and no line."""
-    start = Barrier(4)
-
-    def create(_):
-        start.wait()
-        try:
-            with world.services.transaction() as bound:
-                _, key = bound.licenses.issue("app", LicenseTerms())
-                bound.idempotency.record(receipt, Response(201, key.encode()))
-        except ReplayedError:
-            return world.services.idempotency.find(receipt).body.decode()
-        return key
-
-    with ThreadPoolExecutor(4) as threads:
-        told = set(threads.map(create, range(4)))
-    issued = [
-        world.services.licenses.decrypt_key(license_) for license_ in world.services.licenses.list_all()
-    ]
-    assert [*told] == issued
-    assert [one.action for one in world.services.audit.list_page().items].count("license.issue") == 1

@@ -51,20 +51,6 @@ async def test_a_part_comes_as_a_part(site, key, asked, start, end, if_range):
     assert headers["ETag"] == ETAG
 
 
-WHOLE = [{"Range": "bytes=0-1,3-4"}, {"Range": "bytes=5-4"}, {"Range": "rubbish"}, {"Range": ""}]
-WHOLE += [
-    {"Range": "bytes=5-", "If-Range": other}
-    for other in ('"x"', f"W/{ETAG}", "Mon, 15 Jun 2026 12:00:00 GMT")
-]
-
-
-@pytest.mark.parametrize("headers", WHOLE, ids=repr)
-async def test_what_is_no_part_of_this_file_is_the_whole(site, key, headers):
-    """Several ranges, rubbish and another file's validator start over from the first byte."""
-    status, _, body = await site.call("GET", await site.link(key), headers=headers)
-    assert (status, body) == (200, CONTENT)
-
-
 @pytest.mark.parametrize("asked", ["bytes=10240-", "bytes=99999-100000", "bytes=-0"])
 async def test_a_part_beyond_the_end_cannot_be_had(site, key, asked):
     """416 tells the true size and sends no byte."""

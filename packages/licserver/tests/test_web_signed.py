@@ -74,21 +74,6 @@ def verified(answered, signing_key, clock):
     return oracle.verify(answered, public, clock().replace(microsecond=0))
 
 
-async def test_update_checks_are_signed_with_their_query(signing_site, signing_key, clock):
-    """The address is signed letter by letter, as the caller wrote it."""
-    signing_site.world.publish("1.0")
-    key = signing_site.world.key()
-    for query, status in [
-        (f"license_key={key}&slug=app&current_version=1%2E0%7e&domain=a.example", 200),
-        (f"license_key={key}&slug=none&current_version=1&domain=a.example", 404),
-        ("license_key=CP-x&slug=app&current_version=1&domain=a.example", 401),
-        ("slug=%20", 422),
-    ]:
-        found, answered = await call(signing_site, "GET", f"{CHECK}?{query}")
-        assert found == status
-        verified(answered, signing_key, clock)
-
-
 async def test_who_does_not_ask_sees_no_difference(signing_site, site):
     """Without the header the answer is byte for byte that of a server without keys."""
     body = asked_for("CP-rubbish")
@@ -168,20 +153,6 @@ async def test_behind_a_proxy_the_customers_address_is_signed(
     """What customers ask at is the base URL, whatever host and path the proxy asks for."""
     site = await open_site(make_signing_world(base_url=base_url))
     _, answered = await call(site, "POST", VERIFY, asked_for("CP-x"), url=as_used)
-    verified(answered, signing_key, clock)
-
-
-async def test_the_newest_signs_unless_another_is_asked_for(
-    make_signing_world, open_site, signing_key, clock
-):
-    """Keys overlap: apps that know only the old one ask for it by its id."""
-    clock.forward(days=1)
-    newer = SigningKey(PrivateKey.generate(), clock())
-    site = await open_site(make_signing_world(newer))
-    _, answered = await call(site, "POST", VERIFY, asked_for("CP-x"))
-    verified(answered, newer, clock)
-    wish = oracle.wish("abc", keyid=signing_key.id)
-    _, answered = await call(site, "POST", VERIFY, asked_for("CP-x"), Accept_Signature=wish)
     verified(answered, signing_key, clock)
 
 

@@ -89,10 +89,6 @@ class TkHands(Hands):
         self.dialog.focus_get().event_generate("<<Paste>>")
         self.turn()
 
-    def select_all(self) -> None:
-        self.dialog.focus_get().event_generate("<<SelectAll>>")
-        self.turn()
-
     def key(self, keysym: str) -> None:
         self.dialog.focus_get().event_generate(f"<KeyPress-{keysym}>")
         self.turn()
@@ -191,9 +187,6 @@ class QtHands(Hands):
     def paste(self, text: str) -> None:
         self.app.clipboard().setText(text)
         self.key("V", "Control")
-
-    def select_all(self) -> None:
-        self.key("A", "Control")
 
     def key(self, name: str, modifier: str = "No") -> None:
         key = getattr(self.core.Qt.Key, f"Key_{name}")
