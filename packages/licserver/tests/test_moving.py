@@ -221,10 +221,10 @@ def test_while_keys_are_moved_a_release_is_published(world):
     with world.services.transfer.start_import() as incoming:
         incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250))
         incoming.prepare()
-        assert incoming._staged._connection.connection.driver_connection.gives_way
+        assert incoming._staged._connection.connection.driver_connection.is_throttled
         assert not list(world.services.licenses.list_all())  # nobody sees a part of it
         with incoming._staged.moving() as connection:
-            assert not connection.connection.driver_connection.gives_way
+            assert not connection.connection.driver_connection.is_throttled
             assert world.publish("1.0").version == "1.0"
     assert len(list(world.services.licenses.list_all())) == 250
 
