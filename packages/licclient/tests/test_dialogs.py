@@ -181,7 +181,8 @@ def test_little_is_known_of_some_updates():
     assert play(coming, Progressed(5, 10, 0.0))[0].view().message == "5 B of 10 B"
     assert play(coming, Progressed(5, 10**12, 1.0))[0].view().message == "5 B of 1000.00 GB · 1 B/s"
     assert play(coming, Progressed(0, 0, 0.0))[0].view().bar == Bar(None)
-    assert play(coming, Progressed(11, 10, 0.0))[0].view().bar == Bar(1.0)
+    more = play(coming, Progressed(11, 10, 0.01))[0].view()  # than was announced
+    assert (more.bar, more.message) == (Bar(1.0), "11 B of 10 B · 0 B/s · 0:00 left")
 
 
 def test_cancelling_goes_back_to_the_offer():

@@ -238,7 +238,7 @@ def amount(count: float, language: str = "en") -> str:
 
 def span(seconds: float) -> str | None:
     """Write how long something takes, as `1:05` or `2:01:05`; None for what nobody waits for."""
-    whole = round(min(seconds, _LONGEST))
+    whole = round(min(max(seconds, 0), _LONGEST))
     if whole >= _LONGEST:
         return None
     hours, rest = divmod(whole, 3600)
