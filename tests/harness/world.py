@@ -71,7 +71,7 @@ class World:
     # --- stocking -----------------------------------------------------------------------------
 
     def stock(self, given: dict[str, Any]) -> None:
-        """Write a vector's records into the books."""
+        """Write a vector's records into the database."""
         for product in given["products"]:
             self.repositories.products.add(
                 product["slug"],
@@ -130,7 +130,7 @@ class World:
         customer_email: str | None = None,
         note: str | None = None,
     ) -> str:
-        """Write one license into the books; returns its key."""
+        """Write one license into the database; returns its key."""
         sold = self.services.products.get(product)
         license_id = self.services.vault.license_id(key)
         new = IssuedLicense(
@@ -192,7 +192,7 @@ class World:
 
 
 def _missing() -> Valid:
-    raise LookupError("the license to activate is not in the books")
+    raise LookupError("the license to activate is not in the database")
 
 
 class _Seen(NamedTuple):

@@ -101,7 +101,7 @@ def test_what_was_exported_is_imported_as_it_was(stocked, form, make_world):
     assert other.held(stocked.keys[0]) == stocked.held(stocked.keys[0])
     again = import_text(other, form, text)
     assert again[0] == 0
-    assert {said for _, said in again[1]} == {"license_key: is in the books already"}
+    assert {said for _, said in again[1]} == {"license_key: is in the database already"}
     assert len(again[1]) == 5
 
 
@@ -130,13 +130,13 @@ def test_all_or_nothing(world):
     assert sorted(said) == [2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14]
     assert "there is no 'nowhere'" in said[2]
     assert said[6] == "license_key: stands in line 5 already"
-    assert said[7] == "license_key: is in the books already"
+    assert said[7] == "license_key: is in the database already"
     assert twice not in str(problems)
     assert len(list(world.services.licenses.list_all())) == 1
 
 
 def test_drawn_keys_come_in_the_order_of_the_file(world):
-    """Lines without a key get one, which is told once it is in the books."""
+    """Lines without a key get one, which is printed once it is in the database."""
     given = generate_license_key()
     text = f"license_key,product,slots,note\n,app,1,first\n{given},app,2,given\n,app,3,third\n"
     count, problems, drawn = import_text(world, "csv", text)
@@ -180,7 +180,7 @@ def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
     with ThreadPoolExecutor(1) as elsewhere:
         with world.services.transfer.start_import() as incoming:
             incoming.read(read_rows("jsonl", [line]))
-            with incoming._staged.moving():
+            with incoming._staged.committing():
                 ending = elsewhere.submit(world.services.subscriptions.end, "going")
                 wait([ending], timeout=0.3)  # who would not wait for the move is done long before
         assert ending.result() == 2
@@ -223,7 +223,7 @@ def test_while_keys_are_moved_a_release_is_published(world):
         incoming.prepare()
         assert incoming._staged._connection.connection.driver_connection.is_throttled
         assert not list(world.services.licenses.list_all())  # nobody sees a part of it
-        with incoming._staged.moving() as connection:
+        with incoming._staged.committing() as connection:
             assert not connection.connection.driver_connection.is_throttled
             assert world.publish("1.0").version == "1.0"
     assert len(list(world.services.licenses.list_all())) == 250
@@ -268,7 +268,7 @@ def test_the_commands(bare_cli, tmp_path):
     assert json.loads(cli("license", "list", "--json", *there)) == []
     assert cli("import", str(file), *there) == ""
     again = cli("import", str(file), *there, expect=2)
-    assert "line 2: license_key: is in the books already" in again
+    assert "line 2: license_key: is in the database already" in again
     assert "nothing was imported: 3 lines with errors" in again
     new = tmp_path / "new.jsonl"
     new.write_text('{"product": "app"}\n{"product": "app"}\n')

@@ -1,8 +1,8 @@
 """licserver: verify license keys and serve updates of downloadable software.
 
-The rooms, from the inside out (``docs/architecture.md``): `model` holds records, `environment`
-and `rules` every decision, `wire` and `signing` the protocol's text; `store`, `artifacts` and
-`vault` touch the outside world; `desk` and `vendor` use them; `web` and `cli` are the doors.
+From the bottom up (``docs/architecture.md``): `domain` has records and every decision, `protocol` requests,
+responses and signatures, `security` secrets and encryption, `database` and `artifacts` what is stored,
+`services` what a vendor can do, `web` and `cli` how it is reached.
 """
 
 __version__ = "0.1.0"

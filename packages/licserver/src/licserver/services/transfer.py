@@ -69,10 +69,10 @@ class LicenseImport:
             except WrongUse as problem:
                 self._complain(Problem(line, str(problem)))
             self.count += 1
-        for line, first in self._staged.twice():
+        for line, first in self._staged.duplicates():
             self._complain(Problem(line, f"license_key: stands in line {first} already"))
-        for line in self._staged.taken():
-            self._complain(Problem(line, "license_key: is in the books already"))
+        for line in self._staged.existing():
+            self._complain(Problem(line, "license_key: is in the database already"))
         self.problems.sort(key=lambda problem: problem.line)
 
     def _complain(self, problem: Problem) -> None:
@@ -91,7 +91,7 @@ class LicenseImport:
         license_ = replace(self._licenses.prepare(product, terms, key), **kept)
         activations = _read_activations(row.activations, license_.issued_at, self._now, ipv6_prefix)
         words = extract_words(license_.customer_email, license_.note)
-        self._staged.add(line, license_, activations, words, drawn=row.license_key is None)
+        self._staged.add(line, license_, activations, words, generated=row.license_key is None)
 
     def _product(self, slug: str) -> Product:
         if slug not in self._products:
@@ -119,14 +119,14 @@ class LicenseImport:
             Conflict: when one of the keys was added meanwhile; then nothing was written.
             StoreUnavailable: when the database fails; the same.
         """
-        with self._staged.moving() as connection:
+        with self._staged.committing() as connection:
             tx = replace(self._context, repositories=Repositories(self._context.database, connection))
             tx.write_audit("license.import", ("license", "-"), count=self.count)
         return self.count
 
     def drawn_keys(self) -> Iterator[tuple[int, str]]:
         """Return line and key of the licenses whose keys were drawn; they are stored after `commit`."""
-        for line, license_id, sealed in self._staged.drawn():
+        for line, license_id, sealed in self._staged.generated():
             yield line, self._context.vault.decrypt_key(sealed, license_id)
 
 

@@ -1,4 +1,4 @@
-"""Sending a release's file, whole or in part: from the disk, from the bucket, or from elsewhere."""
+"""Downloads of a release's file, whole or in part: from the disk, from a bucket, or by redirect."""
 
 import asyncio
 import logging
@@ -20,14 +20,14 @@ from licserver.web.errors import send_unavailable
 from licserver.web.responses import send
 
 _PART_BYTES: Final = 1 << 20
-"""What a caller must take within `send_timeout`."""
+"""Bytes that a client must accept within `send_timeout`."""
 
 _log = logging.getLogger("licserver.web")
 
 
 async def update_download(request: web.Request) -> web.StreamResponse:
-    """Answer a signed link with the file, or with where it is (D-30 … D-34)."""
-    verdict = await _judge(request)
+    """Respond to a signed link with the file, or with a redirect to it (D-30 … D-34)."""
+    verdict = await _decide(request)
     if isinstance(verdict, DownloadRefusal):
         return await _refuse(request, verdict)
     try:
@@ -41,8 +41,8 @@ async def update_download(request: web.Request) -> web.StreamResponse:
 
 
 async def update_manifest(request: web.Request) -> web.StreamResponse:
-    """Answer a signed link with the signed manifest of its release (D-67)."""
-    verdict = await _judge(request)
+    """Respond to a signed link with the signed manifest of its release (D-67)."""
+    verdict = await _decide(request)
     if isinstance(verdict, DownloadRefusal):
         return await _refuse(request, verdict)
     if verdict.manifest is None:
@@ -51,7 +51,7 @@ async def update_manifest(request: web.Request) -> web.StreamResponse:
     return web.Response(body=verdict.manifest.encode(), headers=headers)
 
 
-async def _judge(request: web.Request) -> DownloadVerdict:
+async def _decide(request: web.Request) -> DownloadVerdict:
     app = request.app
     subject = app[LINKS].read(request.rel_url.raw_query_string, app[CLOCK]())
     if not isinstance(subject, LinkSubject):
@@ -60,10 +60,10 @@ async def _judge(request: web.Request) -> DownloadVerdict:
 
 
 async def _refuse(request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
-    answer = public_api.download_refusal_response(refusal)
+    response = public_api.download_refusal_response(refusal)
     if refusal in decisions.MISSES:
-        return await request.app[LIMITS].answer_miss(request, answer)
-    return send(answer)
+        return await request.app[LIMITS].answer_miss(request, response)
+    return send(response)
 
 
 async def _send(request: web.Request, release: Release, source: BinaryIO | Pieces) -> web.StreamResponse:
@@ -84,11 +84,11 @@ async def _send(request: web.Request, release: Release, source: BinaryIO | Piece
 
 
 def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, Span]:
-    """Make the head of the answer, and find which bytes belong to it."""
+    """Create the response without its content, and find which bytes belong to it."""
     size = release.artifact.size
     headers = public_api.download_headers(release)
-    asked = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
-    span = parse_range(asked, request.headers.get("If-Range"), public_api.etag(release), size)
+    wanted = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
+    span = parse_range(wanted, request.headers.get("If-Range"), public_api.etag(release), size)
     if span is None:
         response, span = web.StreamResponse(headers=headers), Span(0, size)
     elif span.length == 0:
@@ -103,20 +103,19 @@ def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, 
 
 
 async def _send_file(request: web.Request, file: BinaryIO, span: Span) -> None:
-    """Let the kernel copy the bytes; the loop falls back to small reads where it cannot.
+    """Have the kernel copy the bytes; asyncio falls back to small reads where it cannot.
 
     Raises:
-        ConnectionResetError: when the caller has gone or stopped to read (D-72), or the disk failed
-            half way. The headers are out by then, so the connection must break: a short body is all
-            that can be said.
+        ConnectionResetError: when the client is gone or does not read (D-72), or the disk failed half way.
+            The headers are sent by then, so that only a broken connection can report it.
     """
     transport = request.transport
     if transport is None:
         raise ConnectionResetError
-    loop, patience, sent = asyncio.get_running_loop(), request.app[SEND_TIMEOUT], 0
+    loop, timeout, sent = asyncio.get_running_loop(), request.app[SEND_TIMEOUT], 0
     try:
         while sent < span.length:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 part = min(_PART_BYTES, span.length - sent)
                 copied = await loop.sendfile(transport, file, span.start + sent, part)
             sent += copied
@@ -131,7 +130,7 @@ async def _send_file(request: web.Request, file: BinaryIO, span: Span) -> None:
         _log.error("reading an artifact failed half way: %s", problem)
         transport.abort()
         raise ConnectionResetError from None
-    if sent != span.length:  # else the caller would wait on this connection for the rest
+    if sent != span.length:  # the client would wait for the rest
         _log.error("an artifact ended %d bytes early", span.length - sent)
         transport.abort()
         raise ConnectionResetError
@@ -140,11 +139,11 @@ async def _send_file(request: web.Request, file: BinaryIO, span: Span) -> None:
 async def _send_pieces(
     request: web.Request, response: web.StreamResponse, source: Pieces, span: Span
 ) -> None:
-    """Pass on what the bucket sends; the head goes out when the first piece is here.
+    """Forward what the bucket sends; the headers are sent when the first piece has arrived.
 
     Raises:
-        ArtifactsError: when there is no first piece: the caller can still be told.
-        ConnectionResetError: when the caller has gone, or a later piece is missing, as in `_send_file`.
+        ArtifactsError: when there is no first piece; the client can still get an error.
+        ConnectionResetError: when the client is gone, or a later piece is missing, as in `_send_file`.
     """
     async with aclosing(source.read(span.start, span.length)) as pieces:
         piece = await anext(pieces)

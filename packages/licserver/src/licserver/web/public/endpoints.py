@@ -1,4 +1,4 @@
-"""The specified endpoints: `wire` reads, the desk loads, `rules` judges, `wire` answers."""
+"""Verify and update check: `protocol.public_api` parses and formats, `domain.decisions` decides."""
 
 import asyncio
 import re
@@ -30,38 +30,38 @@ class PublicEndpoints:
     """Verify and update check.
 
     Args:
-        desk: Loads and admits.
-        vault: Turns keys into ids.
-        links: Knows which secret signs links.
-        settings: How long to wait, and where customers reach us.
+        queries: Loads and activates licenses.
+        vault: Turns license keys into ids.
+        links: Signs download links.
+        settings: Time limits, and the public address.
         clock: Every decision's `now`.
-        callers: Finds out who calls.
-        limits: Turns away who guesses.
-        tally: Counts, for plots.
+        callers: Finds a client's address.
+        limits: Refuses clients that guess keys.
+        statistics: Counts verdicts.
     """
 
     def __init__(
         self,
-        desk: PublicQueries,
+        queries: PublicQueries,
         vault: Vault,
         links: LinkSecrets,
         settings: Settings,
         clock: Clock,
         callers: ClientAddresses,
         limits: Limits,
-        tally: StatisticsCounter,
+        statistics: StatisticsCounter,
     ) -> None:
-        self._desk = desk
+        self._queries = queries
         self._vault = vault
         self._links = links
         self._settings = settings
         self._clock = clock
         self._callers = callers
         self._limits = limits
-        self._tally = tally
+        self._statistics = statistics
 
     async def verify(self, request: web.Request) -> web.StreamResponse:
-        """Answer whether a key is valid here (spec 4.1)."""
+        """Respond whether a key is valid in this environment (spec 4.1)."""
         call = public_api.parse_verify(await self.read_body(request))
         if isinstance(call, public_api.InvalidRequest):
             return await self._limits.answer_miss(request, public_api.invalid_verify_response(call))
@@ -69,71 +69,71 @@ class PublicEndpoints:
         environment = Environment(call.domain, caller.ip)
         key, now = call.license_key, self._clock()
 
-        def judge(license_: License | None) -> VerifyVerdict:
+        def decide(license_: License | None) -> VerifyVerdict:
             return decisions.evaluate_verify(key, license_, environment, now)
 
-        sighting = None
+        lookup = None
         if decisions.is_license_key(key):
-            sighting = Lookup(self._vault.license_id(key), environment)
-            verdict = judge(await self._desk.find_license(sighting))
-            if isinstance(verdict, Valid) and verdict.takes_slot:  # judged again on the locked record (D-08)
+            lookup = Lookup(self._vault.license_id(key), environment)
+            verdict = decide(await self._queries.find_license(lookup))
+            if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record (D-08)
                 self._callers.look_for_a_proxy(request)
-                verdict = await self._desk.activate(ActivationRequest(sighting, judge, now))
+                verdict = await self._queries.activate(ActivationRequest(lookup, decide, now))
         else:
-            verdict = judge(None)  # no need to look it up; judged all the same, in one place
-        self._tally.count_verify(verdict, sighting, now.date())
-        answer = public_api.verify_response(verdict)
+            verdict = decide(None)  # no lookup; the same rule decides
+        self._statistics.count_verify(verdict, lookup, now.date())
+        response = public_api.verify_response(verdict)
         if not isinstance(verdict, VerifyRefusal):
             self._limits.note_valid(caller.counted, call.domain)
         elif verdict in decisions.MISSES:
-            return await self._limits.answer_miss(request, answer, call.domain)
-        return send(answer)
+            return await self._limits.answer_miss(request, response, call.domain)
+        return send(response)
 
     async def update_check(self, request: web.Request) -> web.StreamResponse:
-        """Answer what the latest version is, with a link while support lasts (spec 4.2)."""
+        """Respond with the latest version, and a download link while support lasts (spec 4.2)."""
         call = public_api.parse_update_check(request.rel_url.raw_query_string)
         if isinstance(call, public_api.InvalidRequest):
             return await self._limits.answer_miss(request, public_api.invalid_update_response(call))
         now = self._clock()
         key = call.license_key
         license_id = self._vault.license_id(key) if decisions.is_license_key(key) else None
-        license_, product = await self._desk.find_update(UpdateQuery(license_id, call.slug))
+        license_, product = await self._queries.find_update(UpdateQuery(license_id, call.slug))
         verdict = decisions.evaluate_update(license_, product, now)
-        self._tally.count_update_check(verdict, call.current_version)
+        self._statistics.count_update_check(verdict, call.current_version)
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
             base = self.base_url(request) + public_api.DOWNLOAD_PATH
             link = sign_link(base, subject, self._links.current(now), now)
-        answer = public_api.update_response(verdict, link)
+        response = public_api.update_response(verdict, link)
         if isinstance(verdict, UpdateRefusal):
             if verdict in decisions.MISSES:
-                return await self._limits.answer_miss(request, answer, call.domain)
+                return await self._limits.answer_miss(request, response, call.domain)
         elif verdict.release.manifest is not None:
-            return send(answer, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
-        return send(answer)
+            return send(response, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
+        return send(response)
 
     async def read_body(self, request: web.Request) -> bytes:
-        """Read the body (D-11); what was not kept is read once only."""
+        """Read the body (D-11), which can be read once; `keep_body` lets others read it again."""
         content = request.content
         if not content.is_eof() or content.at_eof():
             return await self.keep_body(request)
-        body = content.read_nowait()  # it came with the headers: nothing to wait for
+        body = content.read_nowait()  # it arrived with the headers
         if len(body) > public_api.MAX_BODY_BYTES:
             raise web.HTTPRequestEntityTooLarge(public_api.MAX_BODY_BYTES, len(body))
         return body
 
     async def keep_body(self, request: web.Request) -> bytes:
-        """Read the body, and keep it for who reads it next; the settings bound its time (D-11)."""
+        """Read the body within the time limit (D-11), and keep it for further reads."""
         await send_continue(request)
         try:
             async with asyncio.timeout(self._settings.body_timeout):
-                return await request.read()  # the application's `client_max_size` bounds its length
+                return await request.read()  # `client_max_size` bounds its length
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 
     def base_url(self, request: web.Request) -> str:
-        """Where customers reach us: the setting; the caller's words only while there is none (D-30)."""
+        """Return the public address: the setting, or without one what the request names (D-30)."""
         if self._settings.base_url:
             return self._settings.base_url
         if _HOST.fullmatch(request.host) is None:

@@ -1,4 +1,4 @@
-"""Signing the answers of those who ask for it (D-60)."""
+"""Signed responses for requests that ask for a signature (D-60)."""
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,13 +24,13 @@ _TOO_MANY: Final = 429
 
 
 class AnswerSigner:
-    """Signs what a handler answers, when the caller asks for it.
+    """Signs the responses of a handler to requests with ``Accept-Signature``.
 
     Args:
-        keys: All that the server holds; with none that is live nothing is signed, or looked at.
+        keys: All of the server; without an active one nothing is signed.
         clock: The instant of signing.
         read_body: Reads a request's body within the limits.
-        base_url: Says under which address a request reached us (D-30).
+        base_url: Returns the public address of a request (D-30).
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class AnswerSigner:
         base_url: Callable[[web.Request], str],
     ) -> None:
         self._keys = [key for key in keys if key.retired_at is None]
-        self._wish = AcceptSignatureReader(self._keys)
+        self._read_wanted = AcceptSignatureReader(self._keys)
         self._clock = clock
         self._read_body = read_body
         self._base_url = base_url
         self._normal_base = functools.lru_cache(maxsize=64)(normalise_base_url)
 
     def signing(self, handler: Handler) -> Handler:
-        """Sign whatever a handler returns; who does not ask pays for one look at the headers.
+        """Return a handler that signs what `handler` returns.
 
-        What it raises is no verdict (too large, too slow, the database is away) and is not signed. If the
-        signing itself fails, the caller gets a 500 and never the answer without its signature.
+        What it raises is no verdict (too large, too slow, no database) and is not signed. If signing fails,
+        the client gets a 500 and never the unsigned response.
         """
         if not self._keys:
             return handler
@@ -65,30 +65,30 @@ class AnswerSigner:
         return signing_handler
 
     async def _sign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        wanted = self._wish(", ".join(request.headers.getall("Accept-Signature")))
+        wanted = self._read_wanted(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
-        # Nothing to cover, or what no signature can cover: as if it had not been asked for (D-61).
+        # Nothing to sign, or nothing that can be signed: as if there were no such header (D-61).
         if wanted is None or not 0 < len(digest) <= MAX_FIELD or not request.raw_path.isascii():
             return await handler(request)
-        # Before it is judged: a question that is not what it says must not take a slot.
+        # Before the handler: a request that contradicts its digest must not take a slot.
         if not matches_digest(digest, await self._read_body(request)):
             return send(
                 public_api.error_response(
                     400, "bad_digest", "The Content-Digest is not that of the request's body."
                 )
             )
-        question = SignedRequest(
+        signed_request = SignedRequest(
             request.method, self._normal_base(self._base_url(request)) + request.raw_path, digest
         )
         response = await handler(request)
         if not isinstance(response, WholeResponse):
-            raise TypeError("only an answer of known bytes can be signed")
-        if response.status == _TOO_MANY:  # no verdict (D-70): everybody may be told so by anybody
+            raise TypeError("only a WholeResponse can be signed")
+        if response.status == _TOO_MANY:  # no verdict (D-70)
             return response
         response.headers.update(
             sign_response(
                 wanted,
-                question,
+                signed_request,
                 response.status,
                 CONTENT_TYPE,
                 response.content,
