@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.version import Version
 from pydantic import SecretStr
 from sqlalchemy import insert, select
 
@@ -20,6 +21,7 @@ from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.database.tables import audit, licenses
+from licserver.domain.decisions import version_key
 from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings
 
@@ -79,7 +81,7 @@ def _fill(services: Services, count: int) -> None:
             artifact = services.artifacts.store(io.BytesIO(b"zip"), f"p{number}-{version}.zip")
             changelog = "<ul>" + "<li>Faster, and kinder.</li>" * 20 + "</ul>"
             services.repositories.releases.add(
-                product.id, version, version, changelog, artifact, services.now()
+                product.id, version, version_key(Version(version)), changelog, artifact, services.now()
             )
     today = services.now().date()
     for back in range(30):

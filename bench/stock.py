@@ -6,11 +6,12 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
+from packaging.version import Version
 from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
 from licserver.database.tables import activations
-from licserver.domain.decisions import generate_license_key
+from licserver.domain.decisions import generate_license_key, version_key
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.response_signatures import live_keys
@@ -59,7 +60,12 @@ def _publish(services: Services, version: str) -> None:
     artifact = services.artifacts.store(io.BytesIO(b"zip"), f"{SLUG}-{version}.zip")
     product = services.products.get(SLUG)
     services.repositories.releases.add(
-        product.id, version, version, "<ul><li>Faster.</li></ul>", artifact, system_clock()
+        product.id,
+        version,
+        version_key(Version(version)),
+        "<ul><li>Faster.</li></ul>",
+        artifact,
+        system_clock(),
     )
 
 

@@ -143,7 +143,7 @@ def test_files_that_only_root_may_use(place):
         code, _, said = run(place, *map(str, arguments))
         assert code == 1, said
         assert "Permission denied" in said
-        assert "root's commands act as nobody, to whom the data folder belongs" in said
+        assert "root's commands act as nobody, the owner of the data folder" in said
     code, held, said = run(place, "backup", "-")
     assert code == 0, said
     shutil.rmtree(data)
