@@ -13,6 +13,7 @@ from licserver.protocol.download_links import (
     LINK_LIFETIME,
     LinkSecret,
     LinkSubject,
+    current_secret,
     read_link,
     sign_link,
 )
@@ -33,8 +34,9 @@ def query(secret=NEW, now=NOW):
 
 
 def test_a_fresh_link_gives_what_it_was_signed_for():
-    """What comes out of a link is what went in."""
+    """What comes out of a link is what went in, also of one that an older licserver has signed."""
     assert read_link(query(), [NEW], NOW) == SUBJECT
+    assert query().endswith("&signature=5k6oY6bq2wHuFFS_N6rLeA-33vWXBO9OrPNaceMmUaA")
 
 
 def test_a_link_says_nothing_of_the_secret_and_all_its_parameters_once():
@@ -155,6 +157,8 @@ def test_rotated_secrets_are_good_for_the_links_that_they_signed():
     assert read_link(query(NEW), [NEW, OLD], NOW) == SUBJECT
     assert read_link(query(OLD), [NEW], NOW) is INVALID
     assert read_link(query(OLD), [], NOW) is INVALID
+    to_come = [LinkSecret(one.id, one.secret, NOW + TICK) for one in (NEW, OLD)]
+    assert current_secret(to_come, NOW).id == "old1"  # with no secret due, the oldest signs
 
 
 def test_a_link_cannot_be_passed_off_as_anothers():
