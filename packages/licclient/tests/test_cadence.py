@@ -173,7 +173,7 @@ def test_what_is_due_at_the_start_is_made_up_for_in_hours(minutes):
 
 
 def test_what_is_due_later_in_the_day_stays_there():
-    """Who has come apart from the others need not be put off anew at each start."""
+    """A client whose schedule is spread already is not delayed again at each start."""
     due = NINE + timedelta(minutes=16)
     found = _verifies(_held(due - timedelta(hours=24)))
     assert due <= min(found) < max(found) <= due + timedelta(hours=2.4)

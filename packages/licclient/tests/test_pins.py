@@ -229,7 +229,7 @@ async def test_pins_come_and_go_with_versions_of_the_app(
 def test_what_others_were_told_without_a_signature_counts_for_nothing(
     service, http_answer, clock, key, tmp_path
 ):
-    """An app with pins does not take the refusal that one without pins was told meanwhile (D-58)."""
+    """An app with pins ignores a refusal that an app without pins received meanwhile (D-58)."""
     grants_signed(service, http_answer, clock)
     pinned = LicenseClient(service.url, state_dir=tmp_path, clock=clock, **PINS)
     plain = LicenseClient(service.url, state_dir=tmp_path, clock=clock)

@@ -1,4 +1,4 @@
-"""A vendor who signs releases."""
+"""A vendor that signs its releases."""
 
 import json
 import random
