@@ -20,8 +20,9 @@ PACKAGES = ["licclient", "licserver"]
 PURE_TESTS = {
     "licclient": "archive cadence changelog ed25519 headers links manifest outcome pace policy records "
     "settings signature status typed_key versions wire",
-    "licserver": "changelog conditions domains keys known manifest phrases ranges rules sheets signatures "
-    "signing totp wire_answers wire_requests",
+    "licserver": "api_requests api_responses byte_ranges changelogs dates_and_versions decisions "
+    "domain_matching download_links ed25519_keys environment_matching license_files "
+    "phrases release_manifests response_signatures totp",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
 EVERYTHING = ("-m", "")

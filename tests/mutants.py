@@ -17,16 +17,23 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 ENOUGH: Final = 0.95
 
-_RULES: Final = ("rules", "conditions", "domains", "addresses", "known", "signing")
+_RULES: Final = (
+    "decisions",
+    "dates_and_versions",
+    "domain_matching",
+    "client_addresses",
+    "environment_matching",
+    "download_links",
+)
 
 PACKAGES: Final = {
     "licserver": {
         "domain/decisions": _RULES,
         "domain/environments": _RULES,
-        "protocol/download_links": ("signing", "rotation"),
-        "protocol/response_signatures": ("signatures",),
-        "protocol/ed25519_keys": ("keys",),
-        "protocol/release_manifests": ("manifest",),
+        "protocol/download_links": ("download_links", "rotation"),
+        "protocol/response_signatures": ("response_signatures",),
+        "protocol/ed25519_keys": ("ed25519_keys",),
+        "protocol/release_manifests": ("release_manifests",),
         "security/rotation": ("rotation",),
     },
     "licclient": {

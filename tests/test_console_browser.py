@@ -1,4 +1,4 @@
-"""The console in a real browser (issue 6): with and without scripts, by keyboard, on a phone, in the dark."""
+"""The console in a real browser: with and without scripts, by keyboard, on a phone, in the dark."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The admin API's OpenAPI document is that of the code (issue 6).
+"""The admin API's OpenAPI document is that of the code.
 
 `LICENSING_WRITE_OPENAPI=1 pytest tests/test_openapi_admin.py` writes it anew.
 """

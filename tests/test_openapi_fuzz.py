@@ -1,4 +1,4 @@
-"""Made-up requests, good and bad, get documented answers only (issue 4).
+"""Made-up requests, good and bad, get documented answers only.
 
 schemathesis makes them from the OpenAPI document: a handful for each operation in every run, 2,000 with
 `nox -s fuzz`.

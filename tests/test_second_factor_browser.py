@@ -1,4 +1,4 @@
-"""The second factor in a real browser (issue 12): enrolment, sign-in with a code and with a recovery code."""
+"""The second factor in a real browser: enrolment, sign-in with a code and with a recovery code."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The story of a vendor's day (issue 6), told through the command line, the API, HTTP and a browser."""
+"""The story of a vendor's day, told through the command line, the API, HTTP and a browser."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The admin API: the vendor's operations for programs, behind tokens (issue 6)."""
+"""The admin API: the vendor's operations for programs, behind tokens."""
 
 import asyncio
 import json

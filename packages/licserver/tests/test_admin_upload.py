@@ -1,4 +1,4 @@
-"""A large file that is uploaded through the admin API takes little memory (issue 6).
+"""A large file that is uploaded through the admin API takes little memory.
 
 Measured as the kernel does. `LICENSING_UPLOAD_MIB=2048` uploads as much as the issue names.
 """

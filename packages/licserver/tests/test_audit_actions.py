@@ -1,4 +1,4 @@
-"""Each action of the audit log by its name: what leaves it, about what, and no other is (issue 6)."""
+"""Each action of the audit log by its name: what leaves it, about what, and no other is."""
 
 import getpass
 import io

@@ -1,4 +1,4 @@
-"""The vendor's command line (issue 2): every command, for people and as JSON, and what wrong use is told."""
+"""The vendor's command line: every command, for people and as JSON, and what wrong use is told."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The command line in an operator's hands (issue 6): what is mistyped, what is read, what a program gets."""
+"""The command line in an operator's hands: what is mistyped, what is read, what a program gets."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The commands of the vendor's side: tokens, changes, searches, the audit log (issue 6)."""
+"""The commands of the vendor's side: tokens, changes, searches, the audit log."""
 
 import getpass
 import http.client

@@ -1,4 +1,4 @@
-"""What support does in the console (issue 6), by a browser without scripts; and what bad actors try."""
+"""What support does in the console, by a browser without scripts; and what bad actors try."""
 
 import html
 import re

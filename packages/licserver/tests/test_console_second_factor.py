@@ -1,4 +1,4 @@
-"""The second factor of the console (issue 12): enrolment, codes, recovery codes, replay, guessing, reset."""
+"""The second factor of the console: enrolment, codes, recovery codes, replay, guessing, reset."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Failed logins and refused tokens (issue 12): in the log and the audit log, bounded, and nothing typed."""
+"""Failed logins and refused tokens: in the log and the audit log, bounded, and nothing typed."""
 
 import asyncio
 

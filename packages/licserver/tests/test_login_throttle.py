@@ -1,4 +1,4 @@
-"""Who guesses closes the sign-in for nobody else (issue 12): shares of networks, known users' reserve."""
+"""Who guesses closes the sign-in for nobody else: shares of networks, known users' reserve."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Words that the command line and the console share (issue 6): counted things, details of the audit log."""
+"""Words that the command line and the console share: counted things, details of the audit log."""
 
 import pytest
 

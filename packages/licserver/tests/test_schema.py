@@ -1,4 +1,4 @@
-"""The schema and its migrations: one shape by every way, and no other is served (issue 3)."""
+"""The schema and its migrations: one shape by every way, and no other is served."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Tokens of the admin API, and what happens once (issue 6)."""
+"""Tokens of the admin API, and what happens once."""
 
 from datetime import date, timedelta
 

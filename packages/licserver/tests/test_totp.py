@@ -1,4 +1,4 @@
-"""One-time codes (issue 12): RFC 6238's own vectors, replay, and what people type."""
+"""One-time codes: RFC 6238's own vectors, replay, and what people type."""
 
 from base64 import b32encode
 from datetime import UTC, datetime, timedelta

@@ -20,7 +20,7 @@ _PORT = re.compile(r":\d{1,5}$")
 _HOP = re.compile(r"(?:([0-9.]+)|\[([0-9A-Fa-f:.]+)\])(?::\d{1,5})?")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # A host name that is normalised already, as most are. Excludes addresses and A-labels, which take the full
-# way; tests/test_domains.py compares both ways.
+# way; tests/test_domain_matching.py compares both ways.
 _PLAIN_HOST = re.compile(rf"(?=[^a-z]*[a-z])(?!.*--){_LABEL}(?:\.{_LABEL})*")
 _LONGEST_IP = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 _MAX_CACHED = 8192

@@ -1,4 +1,4 @@
-"""Who gets into the console, and who does not (issue 6): sign-in, sessions, forms of others, guessing."""
+"""Who gets into the console, and who does not: sign-in, sessions, forms of others, guessing."""
 
 import asyncio
 
@@ -243,7 +243,7 @@ async def test_the_cookie_with_an_https_base_url(make_world, open_site, open_bro
 
 
 async def test_common_passwords(users, alice):
-    """A guessable password is refused in the console too, and not repeated (test_console_rooms.py: which)."""
+    """A guessable password is refused in the console too, and not repeated (test_console_units.py: which)."""
     await alice.get("/console/account")
     for password in ("licserver2026", "alice-alice-alice"):
         await alice.post("/console/account/password", old=PASSWORD, new=password, again=password)

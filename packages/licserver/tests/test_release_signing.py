@@ -1,6 +1,6 @@
 """Signed releases on their way: published, told with an update check, renewed; also by command (D-67).
 
-What a manifest is, without a server, is in `test_manifest`.
+What a manifest is, without a server, is in `test_release_manifests`.
 """
 
 import json

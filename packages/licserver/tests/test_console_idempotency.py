@@ -1,4 +1,4 @@
-"""A form that makes something is done once, and what was typed into it is not lost (issue 6, D-130)."""
+"""A form that makes something is done once, and what was typed into it is not lost (D-130)."""
 
 import asyncio
 import html

@@ -1,4 +1,4 @@
-"""What is counted beside the hot paths (issue 6): totals by day, and when a machine was last seen."""
+"""What is counted beside the hot paths: totals by day, and when a machine was last seen."""
 
 import asyncio
 

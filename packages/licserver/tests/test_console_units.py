@@ -1,4 +1,4 @@
-"""The console's pure rooms (issue 6): cells of CSV, cookies and forms, file names, plots, words."""
+"""What the console decides without a request: cells of CSV, cookies and forms, file names, plots, words."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Every change leaves a line in the audit log, in its own transaction, and no key in any (issue 6)."""
+"""Every change leaves a line in the audit log, in its own transaction, and no key in any."""
 
 import json
 from datetime import UTC, date, datetime, timedelta

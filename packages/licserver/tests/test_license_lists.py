@@ -1,4 +1,4 @@
-"""Lists of licenses: every way of asking finds what it should, once, page by page (issue 6)."""
+"""Lists of licenses: every way of asking finds what it should, once, page by page."""
 
 from datetime import date, timedelta
 from itertools import product

@@ -1,4 +1,4 @@
-"""When an activation was last seen: noted once a day, in batches (issue 6)."""
+"""When an activation was last seen: noted once a day, in batches."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Keys and secrets are masked in whatever is written: logs, complaints, crashes, reprs, JSON (issue 4)."""
+"""Keys and secrets are masked in whatever is written: logs, complaints, crashes, reprs, JSON."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Tries of passwords, counted for all servers together (issue 6, D-97, D-131)."""
+"""Tries of passwords, counted for all servers together (D-97, D-131)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
