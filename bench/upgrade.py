@@ -26,7 +26,7 @@ from bench import databases
 from licserver.database import migrate
 from licserver.database.engine import Database, connect
 from licserver.database.schema import HEAD, REVISIONS
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 
 _BATCH: Final = 20_000
 _NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ class Waiting:
             began = time.perf_counter()
             try:
                 self._act()
-            except StoreUnavailable:
+            except StoreUnavailableError:
                 self.failures += 1
             self.longest = max(self.longest, time.perf_counter() - began)
 

@@ -12,7 +12,7 @@ from licserver.database.hot_path.connections import SqliteConnection
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.domain.records import Environment
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_a_transaction_that_fails_grants_nothing(world, queries, request_s
         patch.setattr(BatchStore, "_activate", fail)
         requests = (queries.activate(request_slot(key, number)) for number in range(3))
         results = await asyncio.gather(*requests, return_exceptions=True)
-    assert [type(result) for result in results] == [StoreUnavailable] * 3
+    assert [type(result) for result in results] == [StoreUnavailableError] * 3
     assert world.held(key) == []
     assert isinstance(await queries.activate(request_slot(key, 1)), Valid)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licserver.domain.decisions import Offer, Valid
-from licserver.domain.records import Artifact, License, Product, Release
+from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 from licserver.protocol import public_api
 
 NOW = datetime(2026, 6, 15, 9, 5, 3, 999999, tzinfo=UTC)
@@ -20,7 +20,7 @@ RELEASE = Release(
 
 def a_license(expires_on=None, *, lifetime=False):
     """A license named with quotes and an umlaut."""
-    return License(b"i" * 16, 1, 'Möbel "Pro"', expires_on=expires_on, lifetime=lifetime)
+    return LicenseSnapshot(b"i" * 16, 1, 'Möbel "Pro"', expires_on=expires_on, lifetime=lifetime)
 
 
 SUCCESS = {

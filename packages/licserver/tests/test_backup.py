@@ -16,7 +16,7 @@ from harness.engines import ENGINES, both_engines
 from licserver.database import dump
 from licserver.database.tables import metadata
 from licserver.domain.records import Environment, LicenseTerms
-from licserver.errors import ArtifactsError, BackupError, WrongUse
+from licserver.errors import ArtifactsError, BackupError, InvalidInputError
 from licserver.services import Services, open_services
 from licserver.services.backup import restore_backup, write_backup
 from licserver.settings import Settings
@@ -228,7 +228,7 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     held = backed_up(stocked.services, clock)
     other = make_world()
     key = other.key()
-    with pytest.raises(WrongUse, match="--force"):
+    with pytest.raises(InvalidInputError, match="--force"):
         restore_backup(held, other.settings)
     assert other.services.licenses.get(key).slots_used == 0
     other.services.close()
@@ -272,7 +272,7 @@ def test_a_file_that_a_server_has_open_is_not_replaced(stocked, clock, make_worl
     held = backed_up(stocked.services, clock)
     other = make_world()
     key = other.key()
-    with pytest.raises(WrongUse, match="stop the server"):
+    with pytest.raises(InvalidInputError, match="stop the server"):
         restore_backup(held, other.settings, force=True)
     assert other.services.licenses.get(key).slots_used == 0
 
@@ -283,7 +283,7 @@ def test_secrets_of_the_environment_must_be_those_of_the_backup(stocked, clock, 
 
     held = backed_up(stocked.services, clock)
     settings = Settings(data_dir=tmp_path / "anew", secrets=json.dumps(new_secrets()))
-    with pytest.raises(WrongUse, match="LICSERVER_SECRETS"):
+    with pytest.raises(InvalidInputError, match="LICSERVER_SECRETS"):
         restore_backup(held, settings)
     assert not (tmp_path / "anew" / "licserver.sqlite3").exists()
 

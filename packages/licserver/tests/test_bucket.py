@@ -22,7 +22,7 @@ import pytest
 
 from harness.standstill import Standstill
 from licserver.artifacts import ArtifactRedirect, open_artifacts
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset tells itself
 SIZE = len(CONTENT)
@@ -104,7 +104,7 @@ class Changing(io.BytesIO):
 async def test_a_file_that_changes_meanwhile_is_not_stored(make_world, bucket, content):
     """Nothing may lie under a digest that is not its own: the upload is broken off."""
     world = make_world(artifacts_url=bucket)
-    with pytest.raises(WrongUse, match="changed"):
+    with pytest.raises(InvalidInputError, match="changed"):
         world.services.artifacts.store(Changing(content), "app.zip")
     assert objects(world.services.artifacts) == {}
 

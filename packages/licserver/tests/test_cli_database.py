@@ -14,7 +14,7 @@ from harness.standstill import Standstill
 from licserver.database import schema
 from licserver.database.engine import connect
 from licserver.database.schema import HEAD
-from licserver.errors import SettingsError, StoreUnavailable
+from licserver.errors import SettingsError, StoreUnavailableError
 
 SECRET = "hunter2"
 
@@ -114,7 +114,7 @@ def test_a_missing_driver_names_the_extra(module):
 def test_a_name_that_leads_nowhere_is_an_outage_and_tells_no_password():
     """A database that cannot be found may be found later."""
     database = connect(f"postgresql://me:{SECRET}@db.invalid/x")
-    with pytest.raises(StoreUnavailable) as failure, database.reading():
+    with pytest.raises(StoreUnavailableError) as failure, database.reading():
         pass
     assert SECRET not in str(failure.value)
     database.close()
@@ -130,7 +130,7 @@ def test_a_silent_first_host_does_not_hide_the_second(postgres):
         with Standstill() as machine:
             while time.monotonic() - began < 5:
                 asked = time.monotonic()
-                with suppress(StoreUnavailable):
+                with suppress(StoreUnavailableError):
                     assert lane.run(lambda link: link.exec_driver_sql("SELECT 7").scalar()) == 7
                     break
                 waits.append((asked, time.monotonic()))

@@ -9,7 +9,7 @@ from datetime import date
 from harness.console_books import rows
 from harness.engines import both_engines
 from licserver.domain.records import Actor, ActorKind, LicenseTerms
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 from licserver.services import MAX_PAGE
 
 CELL = "=cmd|' /C calc'!A0"
@@ -102,7 +102,7 @@ async def test_a_file_that_breaks_off(world, alice, monkeypatch, caplog):
 
     def fail(services, which, cursor=None, limit=50):
         if cursor is not None:
-            raise StoreUnavailable("the database failed: away")
+            raise StoreUnavailableError("the database failed: away")
         return find(services, which, cursor, limit)
 
     monkeypatch.setattr(type(world.services.licenses), "search", fail)
@@ -187,7 +187,7 @@ async def test_a_database_that_is_away(world, site, alice, monkeypatch):
     """Is told as a page, and no traceback."""
 
     def fail(_services):
-        raise StoreUnavailable("the database failed: away")
+        raise StoreUnavailableError("the database failed: away")
 
     monkeypatch.setattr(type(world.services.products), "list_all", fail)
     await alice.get("/console/products")

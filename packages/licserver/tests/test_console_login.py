@@ -11,7 +11,7 @@ from harness.console import NAME, PASSWORD
 from harness.engines import both_engines
 from licserver.database.tables import sessions as session_rows
 from licserver.database.tables import users as user_rows
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.services.logins import TRIES
 from licserver.services.users import SESSION_TIME
 from licserver.web.app import create_admin_app
@@ -141,7 +141,7 @@ async def test_a_user_who_is_removed_is_out(users, alice):
     assert "No user exists yet" in await alice.get("/console")
     await alice.sign_in()
     assert alice.status == 401
-    with pytest.raises(WrongUse):
+    with pytest.raises(InvalidInputError):
         users.users.remove(NAME)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.csv_cells import to_line, unguard
 from licserver.security.passwords import check_password
 from licserver.web.console import messages, sessions
@@ -223,7 +223,7 @@ def test_sizes():
 )
 def test_a_password_that_would_be_guessed(password):
     """Too short, too long, common or derived from the name; the error does not repeat the password."""
-    with pytest.raises(WrongUse) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         check_password("alice-smith-1", password)
     assert password not in str(refused.value)
 

@@ -23,7 +23,7 @@ from licserver.domain.decisions import (
     version_key,
     visible_expiry,
 )
-from licserver.domain.records import Artifact, License, Product, Release
+from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 
 TICK = timedelta(microseconds=1)
 DAY = date(2026, 6, 15)
@@ -34,7 +34,7 @@ NOW = ENDS
 
 def a_license(**terms: Any):
     """A license in good order."""
-    return License(id=b"i" * 16, product_id=1, product_name="App", **terms)
+    return LicenseSnapshot(id=b"i" * 16, product_id=1, product_name="App", **terms)
 
 
 EXPIRY = {

@@ -23,7 +23,7 @@ from licserver.domain.records import (
     Artifact,
     Environment,
     EnvironmentMatch,
-    License,
+    LicenseSnapshot,
     LicenseState,
     Product,
     Release,
@@ -37,7 +37,7 @@ RELEASE = Release(5, 1, "1.0", "", NOW, Artifact("app.zip", 3, b"d" * 32))
 
 def a_license(**terms: Any):
     """A license of product 1 in good order."""
-    return License(id=b"i" * 16, product_id=1, product_name="App", **terms)
+    return LicenseSnapshot(id=b"i" * 16, product_id=1, product_name="App", **terms)
 
 
 BOTH = [False, True]

@@ -5,7 +5,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from licserver.domain import environments
-from licserver.domain.environments import MAX_DOMAIN_LENGTH, BadDomain, is_printable, normalise_domain
+from licserver.domain.environments import (
+    MAX_DOMAIN_LENGTH,
+    InvalidDomainError,
+    is_printable,
+    normalise_domain,
+)
 
 SAME = {
     "as it is": ("example.org", "example.org"),
@@ -84,7 +89,7 @@ BAD = {
 @pytest.mark.parametrize(("text", "why"), BAD.values(), ids=BAD.keys())
 def test_what_can_be_no_domain_is_refused_with_the_reason(text, why):
     """Blank, unprintable or endless text is no domain."""
-    with pytest.raises(BadDomain, match=f"^{why}$"):
+    with pytest.raises(InvalidDomainError, match=f"^{why}$"):
         normalise_domain(text)
 
 
@@ -94,7 +99,7 @@ def test_the_longest_name_is_253_characters_of_the_normal_form():
     assert len(longest) == 253
     assert normalise_domain(f"https://user:password@{longest}:8443/{'x' * 500}") == longest
     assert normalise_domain("x y" + "z" * 250) == "x y" + "z" * 250
-    with pytest.raises(BadDomain):
+    with pytest.raises(InvalidDomainError):
         normalise_domain("x y" + "z" * 251)
 
 
@@ -132,7 +137,7 @@ def test_the_normal_form_of_a_normal_form_is_itself(text):
     """Storing a domain and reading it back never makes another of it, and it is always fit to be stored."""
     try:
         normal = normalise_domain(text)
-    except BadDomain:
+    except InvalidDomainError:
         return
     assert normalise_domain(normal) == normal
     assert is_printable(normal)

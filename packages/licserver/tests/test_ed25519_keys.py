@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey, PublicKey
 
 RFC_8037_SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -66,7 +66,7 @@ def test_a_public_key_survives_its_text():
 )
 def test_other_text_is_no_public_key(text):
     """One key has one text: padding, cut ends, stray bits and other alphabets are refused."""
-    with pytest.raises(WrongUse) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         PublicKey.from_text(text)
     assert str(refused.value) == "the public key must look like ed25519: and 43 letters, digits, - and _"
 
@@ -103,7 +103,7 @@ def _other_files() -> dict[str, bytes]:
 @pytest.mark.parametrize(("what", "pem"), _other_files().items(), ids=_other_files())
 def test_other_files_are_refused_without_a_word_of_what_is_in_them(what, pem):
     """Encrypted keys, other algorithms and other containers: one sentence, and nothing of the file."""
-    with pytest.raises(WrongUse) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         PrivateKey.from_pem(pem, "release.key")
     message = str(refused.value)
     assert message == (

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from licserver.domain.environments import BadEntry, covers_domain, covers_ip, is_known, parse_entry
+from licserver.domain.environments import InvalidEntryError, covers_domain, covers_ip, is_known, parse_entry
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 
 STRICT, DOMAIN, EITHER = EnvironmentPolicy.STRICT, EnvironmentPolicy.DOMAIN, EnvironmentPolicy.EITHER
@@ -48,7 +48,7 @@ WRONG += [
 @pytest.mark.parametrize("typed", WRONG, ids=[repr(text[:20]) for text in WRONG])
 def test_an_entry_that_means_nothing_is_refused(typed):
     """A pattern in the wrong place or half a network is told to the owner, never kept."""
-    with pytest.raises(BadEntry):
+    with pytest.raises(InvalidEntryError):
         parse_entry(typed)
 
 

@@ -13,7 +13,7 @@ from licserver.database.hot_path.store import ActivationRequest, BatchStore, Loo
 from licserver.domain.decisions import Valid, VerifyRefusal, evaluate_verify
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
@@ -225,7 +225,7 @@ def broken_database(meddler, table):
 def test_a_database_that_fails_grants_nothing(world, store, claim, environment, meddler, table):
     """A failure is one exception without a word of what was asked; afterwards all is as before."""
     key = world.key()
-    with broken_database(meddler, table), pytest.raises(StoreUnavailable) as failure:
+    with broken_database(meddler, table), pytest.raises(StoreUnavailableError) as failure:
         store.activate([claim(key, environment("secret.example"))])
     assert "secret.example" not in str(failure.value)
     assert world.held(key) == []
@@ -240,7 +240,7 @@ def test_a_write_that_fails_grants_nothing(world, store, claim, environment, med
         "BEGIN SELECT RAISE(ABORT, 'disk full'); END",
         "ALTER TABLE activations ADD CONSTRAINT no_b CHECK (domain <> 'b.example')",
     )
-    with pytest.raises(StoreUnavailable) as failure:
+    with pytest.raises(StoreUnavailableError) as failure:
         store.activate([claim(key, environment("a.example")), claim(key, environment("b.example"))])
     assert "a.example" not in str(failure.value)
     meddler.do("DROP TRIGGER full", "ALTER TABLE activations DROP CONSTRAINT no_b")

@@ -17,7 +17,7 @@ from licserver.database import engine
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.domain.records import Environment, EnvironmentPolicy
-from licserver.errors import LicenseLocked
+from licserver.errors import LicenseLockedError
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
@@ -46,10 +46,10 @@ def admit(store, claims):
     while claims:
         verdicts = store.activate(claims)
         for verdict in verdicts:
-            if not isinstance(verdict, LicenseLocked):
+            if not isinstance(verdict, LicenseLockedError):
                 yield verdict
         both = zip(claims, verdicts, strict=True)
-        claims = [claim for claim, verdict in both if isinstance(verdict, LicenseLocked)]
+        claims = [claim for claim, verdict in both if isinstance(verdict, LicenseLockedError)]
 
 
 def race(world, claims):
@@ -88,7 +88,7 @@ import licserver.database.engine
 licserver.database.engine.RUN_LIMIT *= 20
 from datetime import UTC, datetime
 from pathlib import Path
-from licserver.errors import LicenseLocked
+from licserver.errors import LicenseLockedError
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.settings import Settings
@@ -103,7 +103,8 @@ for number, key in enumerate(keys):
     environment = Environment(f"{sys.argv[2]}.example", f"192.0.2.{sys.argv[2]}")
     lookup = Lookup(services.vault.license_id(key), environment)
     judge = lambda license_: evaluate_verify(key, license_, environment, now)
-    while isinstance(verdict := store.activate([ActivationRequest(lookup, judge, now)])[0], LicenseLocked):
+    request = ActivationRequest(lookup, judge, now)
+    while isinstance(verdict := store.activate([request])[0], LicenseLockedError):
         pass
     won.append(isinstance(verdict, Valid))
 store.close()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from licserver.database.schema import open_database
-from licserver.errors import StoreError, VaultError
+from licserver.errors import SecretsError, StoreError
 from licserver.security.secrets_file import change_secrets, new_secrets, open_vault, other_secrets, read_vault
 from licserver.services import open_services
 from licserver.settings import Settings
@@ -101,7 +101,7 @@ def test_broken_secrets_are_refused_without_a_word_of_them(text, tmp_path):
     file = tmp_path / "secrets.json"
     content = text if isinstance(text, bytes) else text.encode()
     file.write_bytes(content)
-    with pytest.raises(VaultError, match=re.escape(str(file))) as refusal:
+    with pytest.raises(SecretsError, match=re.escape(str(file))) as refusal:
         open_vault(Settings(data_dir=tmp_path))
     assert GOOD["seal_secret"] not in str(refusal.value)
     assert file.read_bytes() == content
@@ -123,9 +123,9 @@ def test_a_sealed_key_opens_for_its_own_row_alone():
     vault = a_vault()
     other = KEY.replace("A", "B")
     assert vault.decrypt_key(vault.encrypt_key(KEY), vault.license_id(KEY)) == KEY
-    with pytest.raises(VaultError):
+    with pytest.raises(SecretsError):
         vault.decrypt_key(vault.encrypt_key(KEY), vault.license_id(other))
-    with pytest.raises(VaultError):
+    with pytest.raises(SecretsError):
         a_vault().decrypt_key(vault.encrypt_key(KEY), vault.license_id(KEY))
 
 
@@ -135,7 +135,7 @@ def test_every_altered_byte_of_a_seal_is_noticed():
     sealed, row = vault.encrypt_key(KEY), vault.license_id(KEY)
     altered = [sealed[:n] + bytes([sealed[n] ^ 1]) + sealed[n + 1 :] for n in range(len(sealed))]
     for wrong in [*altered, *(sealed[:n] for n in range(len(sealed))), sealed + b"\0"]:
-        with pytest.raises(VaultError) as refusal:
+        with pytest.raises(SecretsError) as refusal:
             vault.decrypt_key(wrong, row)
         assert "CP-" not in str(refusal.value)
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from harness import engines
-from licserver.errors import VaultError
+from licserver.errors import SecretsError
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
@@ -62,6 +62,6 @@ def test_swapped_rows_are_noticed_by_the_vendor(world, meddler):
     first, second = (world.services.vault.license_id(key).hex() for key in keys)
     swap = "UPDATE licenses SET sealed_key = (SELECT sealed_key FROM licenses WHERE id = {1}) WHERE id = {0}"
     meddler.do(swap.format(f"x'{first}'", f"x'{second}'"), swap.format(f"'\\x{first}'", f"'\\x{second}'"))
-    with pytest.raises(VaultError):
+    with pytest.raises(SecretsError):
         world.services.licenses.decrypt_key(world.services.licenses.get(keys[0]))
     assert world.services.licenses.decrypt_key(world.services.licenses.get(keys[1])) == keys[1]

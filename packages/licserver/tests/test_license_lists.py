@@ -11,7 +11,7 @@ from licserver.database.repositories import license_search as store_search
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.domain.records import Environment, LicenseState
 from licserver.domain.search_words import extract_words, parse_terms
-from licserver.errors import Unknown, WrongUse
+from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import AuditFilter, LicenseFilter, LicenseTerms
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
@@ -165,7 +165,7 @@ def test_who_may_download_a_release(world):
     assert {world.services.licenses.decrypt_key(one) for one in items} == good
     world.services.releases.withdraw("paid", "1.0")
     assert world.services.licenses.list_entitled("paid", "1.0") == ([], None)
-    with pytest.raises(Unknown):
+    with pytest.raises(NotFoundError):
         world.services.licenses.list_entitled("paid", "2.0")
 
 
@@ -195,7 +195,7 @@ def test_subscriptions_come_page_by_page(world):
     assert world.services.subscriptions.resume("b") == 1
     assert world.services.subscriptions.get("b") == ("b", 1, None)
     for act in (world.services.subscriptions.get, world.services.subscriptions.resume):
-        with pytest.raises(Unknown):
+        with pytest.raises(NotFoundError):
             act("d")
 
 
@@ -225,17 +225,17 @@ def test_a_cursor_of_another_making_is_refused(world):
             (services.audit.list_page, AuditFilter()),
         ),
     ):
-        with pytest.raises(WrongUse, match="this cursor"):
+        with pytest.raises(InvalidInputError, match="this cursor"):
             read(first, cursor)
     for cursor in CURSORS:
-        with pytest.raises(WrongUse, match="this cursor"):
+        with pytest.raises(InvalidInputError, match="this cursor"):
             services.subscriptions.list_page(cursor)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 201])
 def test_a_page_has_its_limits(world, limit):
     """No list can be asked for a million at once."""
-    with pytest.raises(WrongUse, match="between 1 and 200"):
+    with pytest.raises(InvalidInputError, match="between 1 and 200"):
         world.services.licenses.search(limit=limit)
 
 
@@ -245,7 +245,7 @@ def test_a_page_has_its_limits(world, limit):
 )
 def test_what_cannot_be_searched_for_is_told(world, query, message):
     """NUL, half characters and dots alone never reach the database."""
-    with pytest.raises(WrongUse, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         world.services.licenses.search(LicenseFilter(query))
 
 

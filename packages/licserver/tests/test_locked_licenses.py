@@ -10,7 +10,7 @@ from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.domain.records import Environment
-from licserver.errors import LicenseLocked
+from licserver.errors import LicenseLockedError
 
 pytestmark = postgresql_only  # SQLite locks its whole file
 
@@ -56,7 +56,7 @@ async def test_a_locked_license_refuses_its_own_claims_only(world, desk, claim, 
     keys = [world.key() for _ in range(20)]
     lock(keys[7])
     verdicts = await asyncio.gather(*(desk.activate(claim(key)) for key in keys), return_exceptions=True)
-    assert isinstance(verdicts.pop(7), LicenseLocked)
+    assert isinstance(verdicts.pop(7), LicenseLockedError)
     assert all(isinstance(verdict, Valid) for verdict in verdicts)
     assert world.held(keys[7]) == []
 

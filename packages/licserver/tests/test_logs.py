@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from harness.engines import sqlite_only
-from licserver.errors import ArtifactsError, StoreUnavailable
+from licserver.errors import ArtifactsError, StoreUnavailableError
 from licserver.settings import LogFormat
 from licserver.web.logging import make_formatter
 from licserver.web.request_ids import HEADER
@@ -57,7 +57,7 @@ async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken,
 @sqlite_only
 @pytest.mark.parametrize(
     ("problem", "expected"),
-    [(ZeroDivisionError("x"), 500), (StoreUnavailable("x"), 503), (ArtifactsError("x"), 503)],
+    [(ZeroDivisionError("x"), 500), (StoreUnavailableError("x"), 503), (ArtifactsError("x"), 503)],
 )
 @pytest.mark.parametrize(
     ("path", "asked", "side"),
@@ -100,7 +100,7 @@ async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, mo
     world = make_world(trusted_proxies=trusted)
 
     def fail(*_: object) -> None:
-        raise StoreUnavailable("the database is away")
+        raise StoreUnavailableError("the database is away")
 
     monkeypatch.setattr("licserver.database.hot_path.store.BatchStore.find_licenses", fail)
     site = await open_site(world)

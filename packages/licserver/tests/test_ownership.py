@@ -12,12 +12,12 @@ import pytest
 
 from licserver.artifacts.folder import ArtifactFolder
 from licserver.domain.records import Artifact
-from licserver.errors import ArtifactsError, StoreError, VaultError
+from licserver.errors import ArtifactsError, SecretsError, StoreError
 from licserver.services import open_services
 from licserver.settings import Settings
 
 SERVER = 65534  # nobody
-TABLES = {"secrets.json": VaultError, "licserver.sqlite3": StoreError}
+TABLES = {"secrets.json": SecretsError, "licserver.sqlite3": StoreError}
 
 needs_root = pytest.mark.skipif(
     os.name == "nt" or os.geteuid() != 0, reason="needs root, which alone can act as another user"
@@ -217,7 +217,7 @@ def test_an_owner_who_cannot_be_kept_keeps_the_file(tmp_path):
     open_vault(settings)
     os.chown(path := tmp_path / SECRETS_FILE, SERVER, SERVER)
     before = path.read_bytes()
-    with pytest.raises(VaultError, match="belongs to another user"):
+    with pytest.raises(SecretsError, match="belongs to another user"):
         change_secrets(settings, lambda held: held.update(of_another_version=1))
     assert path.read_bytes() == before
     assert not list(tmp_path.glob(".secrets-*"))

@@ -14,7 +14,7 @@ from joserfc import jws
 from joserfc.errors import BadSignatureError, SecurityWarning
 
 from harness.manifests import oracle, oracle_reads, unpacked
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import (
     MAX_DOCUMENT,
@@ -104,7 +104,7 @@ def test_a_header_stays_small():
     assert len(to_header(sign(SAID, [KEY]).document)) < 800
     many = [PrivateKey(bytes([number]) * 32) for number in range(5)]
     assert len(to_header(sign(SAID, many).document)) < 2800
-    with pytest.raises(WrongUse, match=f"a header takes {MAX_DOCUMENT}: sign it with fewer keys"):
+    with pytest.raises(InvalidInputError, match=f"a header takes {MAX_DOCUMENT}: sign it with fewer keys"):
         sign(SAID, [PrivateKey(bytes([number]) * 32) for number in range(12)])
 
 
@@ -163,7 +163,7 @@ FLAWS = {
 @pytest.mark.parametrize(("document", "told"), FLAWS.values(), ids=FLAWS)
 def test_what_is_no_manifest_is_refused_with_the_reason(document, told):
     """A slip is found when it is published, not by customers."""
-    with pytest.raises(WrongUse) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         read(document)
     assert str(refused.value) == told
 
@@ -180,13 +180,13 @@ def test_what_is_no_manifest_is_refused_with_the_reason(document, told):
 )
 def test_a_manifest_of_another_release_is_refused(change, told):
     """What was signed elsewhere must say what is published, and be good still."""
-    with pytest.raises(WrongUse, match=told):
+    with pytest.raises(InvalidInputError, match=told):
         use_signed(sign(SAID, [KEY]).document)(replace(SAID, **change))
 
 
 def test_a_manifest_that_is_good_for_no_time_is_not_signed():
     """An end before the beginning would be nobody's update."""
-    with pytest.raises(WrongUse, match=r"^a manifest must expire after its publication$"):
+    with pytest.raises(InvalidInputError, match=r"^a manifest must expire after its publication$"):
         sign(replace(SAID, expires_at=NOW), [KEY])
 
 

@@ -14,7 +14,7 @@ import pytest
 from harness.manifests import oracle_reads, unpacked
 from licserver.cli import main
 from licserver.database.hot_path.store import BatchStore, UpdateQuery
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Manifest, read, sign, sign_with_keys, use_signed
 from licserver.services import open_services
@@ -124,7 +124,7 @@ async def test_each_version_has_its_own_manifest(site, world, zip_file):
     assert oracle_reads((await ask(site, key))[0], OTHER)["version"] == "1.1"
     world.services.releases.withdraw("app", "1.1")
     assert oracle_reads((await ask(site, key))[0], KEY)["version"] == "1.0"
-    with pytest.raises(WrongUse, match="withdrawn"):
+    with pytest.raises(InvalidInputError, match="withdrawn"):
         world.services.releases.renew_manifest("app", "1.1", sign_with_keys([KEY]))
 
 
@@ -146,7 +146,7 @@ def test_what_was_read_once_is_not_read_again(world, zip_file):
 def test_nothing_is_published_with_a_manifest_of_another_file(world, zip_file):
     """Neither books nor artifacts are touched."""
     other = sign(replace(SAID, sha256=bytes(32)), [KEY]).document
-    with pytest.raises(WrongUse, match="another release"):
+    with pytest.raises(InvalidInputError, match="another release"):
         world.services.releases.publish("app", "1.0", zip_file, "", use_signed(other))
     assert world.services.releases.list_all("app") == []
     assert not list((world.settings.data_dir / "artifacts").glob("*"))
@@ -159,7 +159,7 @@ def test_a_file_that_changes_while_it_is_published(world, zip_file):
         zip_file.write_bytes(b"zap")
         return sign_with_keys([KEY])(wanted)
 
-    with pytest.raises(WrongUse, match="changed while it was published"):
+    with pytest.raises(InvalidInputError, match="changed while it was published"):
         world.services.releases.publish("app", "1.0", zip_file, "", meddling)
     assert world.services.releases.list_all("app") == []
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licserver.domain.decisions import DownloadRefusal
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.download_links import (
     CLOCK_TOLERANCE,
     LINK_LIFETIME,
@@ -148,7 +148,7 @@ def test_instants_are_written_in_utc(settings, monkeypatch):
         patch.setenv("TZ", "Asia/Tokyo")
         time.tzset()
         rotate(settings, NOW)
-        with pytest.raises(WrongUse, match=r"the new secret signs from 2026-06-15 12:01:00 UTC"):
+        with pytest.raises(InvalidInputError, match=r"the new secret signs from 2026-06-15 12:01:00 UTC"):
             rotate(settings, NOW)
     time.tzset()
     newest = json.loads((settings.data_dir / "secrets.json").read_text())["link_secrets"][0]
@@ -271,7 +271,7 @@ def test_one_rotation_at_a_time(settings):
     def run(_):
         try:
             return rotate(settings, NOW)
-        except WrongUse as refusal:
+        except InvalidInputError as refusal:
             return str(refusal)
 
     with ThreadPoolExecutor(8) as threads:
@@ -317,7 +317,7 @@ def test_a_running_server_survives_what_becomes_of_the_file(settings, process, s
 def test_secrets_in_the_environment_are_the_vendors_to_change(tmp_path):
     """Nothing is written, and it is said what to do."""
     settings = Settings(data_dir=tmp_path / "data", secrets=json.dumps(new_secrets()))
-    with pytest.raises(WrongUse, match="copy the file's content back"):
+    with pytest.raises(InvalidInputError, match="copy the file's content back"):
         rotate(settings, NOW)
     assert not (tmp_path / "data").exists()
 

@@ -14,7 +14,7 @@ from licserver.database import migrate, schema
 from licserver.database.engine import connect
 from licserver.database.schema import open_database
 from licserver.database.tables import metadata
-from licserver.errors import StoreError, StoreUnavailable
+from licserver.errors import StoreError, StoreUnavailableError
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
@@ -164,7 +164,7 @@ def test_a_shops_receipts_outlive_the_step_to_0004_and_back(database):
         assert connection.exec_driver_sql(told.format("receipts")).all() == both
         connection.exec_driver_sql(f"INSERT INTO receipts {held} VALUES (7, 'order-1', {what})")  # noqa: S608
     for owners, values in (("", ""), ("token_id, user_id, ", "7, 7, ")):  # nobody's, or of two
-        with pytest.raises(StoreUnavailable), database.writing() as connection:
+        with pytest.raises(StoreUnavailableError), database.writing() as connection:
             connection.exec_driver_sql(
                 f"INSERT INTO receipts ({owners}key, digest, status, answer, created_at) "  # noqa: S608
                 f"VALUES ({values}'k', {what})"
@@ -198,7 +198,7 @@ def test_an_upgrade_that_fails_changes_nothing(database):
     with database.writing() as connection:
         connection.exec_driver_sql("CREATE VIEW activations AS SELECT 1 AS in_the_way")
     before = parts(database)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailableError):
         migrate.upgrade(database)
     assert parts(database) == before
 

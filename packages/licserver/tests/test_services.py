@@ -12,7 +12,7 @@ from harness import engines
 from harness.engines import sqlite_only
 from licserver.domain.decisions import is_license_key
 from licserver.domain.records import EnvironmentPolicy
-from licserver.errors import SettingsError, WrongUse
+from licserver.errors import InvalidInputError, SettingsError
 from licserver.services import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, open_services
 from licserver.settings import Settings
 
@@ -44,7 +44,7 @@ ODD_SLUGS = ["", "My App", "a/b", "../x", "a\udcff", "a\x00", "x" * 101]
 def test_a_slug_that_cannot_be_is_refused_everywhere(world, file, slug):
     """Added, renamed, published, listed or sold: what is no slug is told as such, and is no failure."""
     before = books(world)
-    with pytest.raises(WrongUse):
+    with pytest.raises(InvalidInputError):
         world.services.products.add(slug, "Name")
     for act in (
         lambda: world.services.products.rename(slug, "Name"),
@@ -54,7 +54,7 @@ def test_a_slug_that_cannot_be_is_refused_everywhere(world, file, slug):
         lambda: world.services.licenses.list_all(slug),
         lambda: world.services.licenses.issue_batches(slug, LicenseTerms()),
     ):
-        with pytest.raises(WrongUse, match="there is no product"):
+        with pytest.raises(InvalidInputError, match="there is no product"):
             act()
     assert books(world) == before
 
@@ -63,16 +63,16 @@ def test_a_slug_that_cannot_be_is_refused_everywhere(world, file, slug):
 def test_a_name_is_one_line_of_text(world, name):
     """A name that a terminal or a client could choke on is refused."""
     before = books(world)
-    with pytest.raises(WrongUse, match="one line"):
+    with pytest.raises(InvalidInputError, match="one line"):
         world.services.products.add("new", name)
-    with pytest.raises(WrongUse, match="one line"):
+    with pytest.raises(InvalidInputError, match="one line"):
         world.services.products.rename("app", name)
     assert books(world) == before
 
 
 def test_a_slug_is_taken_once(world):
     """The second product of a slug is refused, and the first one keeps its name."""
-    with pytest.raises(WrongUse, match="already"):
+    with pytest.raises(InvalidInputError, match="already"):
         world.services.products.add("app", "Other")
     assert world.services.products.get("app").name == "App"
 
@@ -118,7 +118,7 @@ def test_a_version_is_published_once_however_it_is_spelt(world, file, again):
     """1.0 and 1.0.0 are one version, and a published one never changes (D-23)."""
     world.services.releases.publish("app", "1.0", file)
     before = books(world)
-    with pytest.raises(WrongUse, match="already"):
+    with pytest.raises(InvalidInputError, match="already"):
         world.services.releases.publish("app", again, file)
     assert books(world) == before
 
@@ -127,7 +127,7 @@ def test_a_withdrawn_version_is_not_published_again(world, file):
     """Withdrawing does not free the version: customers may have it."""
     world.services.releases.publish("app", "1.0", file)
     world.services.releases.withdraw("app", "1.0.0")
-    with pytest.raises(WrongUse, match="already"):
+    with pytest.raises(InvalidInputError, match="already"):
         world.services.releases.publish("app", "1.0", file)
 
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_published_changes_nothing(world, file, tmp_path):
         ("1.0", file, "\udcff"),
         ("1.0", file, "x" * (MAX_CHANGELOG + 1)),
     ]:
-        with pytest.raises(WrongUse):
+        with pytest.raises(InvalidInputError):
             world.services.releases.publish("app", version, path, changelog)
     assert books(world) == before
 
@@ -181,7 +181,7 @@ def test_withdrawing_chooses_the_next_latest(world):
     assert world.services.releases.withdraw("app", "1.1").withdrawn_at < world.clock()
     world.services.releases.withdraw("app", "1.0")
     assert world.services.products.get("app").latest is None
-    with pytest.raises(WrongUse, match="no version"):
+    with pytest.raises(InvalidInputError, match="no version"):
         world.services.releases.withdraw("app", "7.0")
 
 
@@ -199,9 +199,9 @@ WRONG_TERMS = {
 @pytest.mark.parametrize("terms", WRONG_TERMS.values(), ids=WRONG_TERMS.keys())
 def test_terms_that_cannot_be_issue_nothing(world, terms):
     """All terms are checked before the first key is drawn."""
-    with pytest.raises(WrongUse):
+    with pytest.raises(InvalidInputError):
         world.services.licenses.issue_batches("app", terms, 3)
-    with pytest.raises(WrongUse):
+    with pytest.raises(InvalidInputError):
         world.services.licenses.issue_batches("app", LicenseTerms(), 0)
     assert list(world.services.licenses.list_all()) == []
 
@@ -225,7 +225,7 @@ def test_a_license_is_found_by_key_and_by_id(world):
     assert world.services.licenses.get(found.id.hex()) == found
     unknown = key[:-6] + ("000000" if key[-6:] != "000000" else "111111")
     for reference in (unknown, "00" * 16, "rubbish", "", key.lower(), "\udcff"):
-        with pytest.raises(WrongUse) as refusal:
+        with pytest.raises(InvalidInputError) as refusal:
             world.services.licenses.get(reference)
         assert unknown not in str(refusal.value)
 
@@ -239,7 +239,7 @@ def test_revoking_twice_keeps_the_first_word_and_reinstating_takes_it_back(world
     assert (first.revoked_reason, first.revoked_at) == ("refund", world.clock() - timedelta(days=1))
     assert world.services.licenses.reinstate(key).revoked_at is None
     assert world.services.licenses.reinstate(key).revoked_reason is None
-    with pytest.raises(WrongUse, match="one line"):
+    with pytest.raises(InvalidInputError, match="one line"):
         world.services.licenses.revoke(key, "a\nb")
 
 
@@ -266,7 +266,7 @@ def test_deactivating_frees_the_slots_of_a_domain_or_an_address(world, activate,
         activate(key, domain, ip)
     assert world.services.licenses.deactivate(key, what) == freed
     assert len(world.held(key)) == 4 - freed
-    with pytest.raises(WrongUse, match="not activated"):
+    with pytest.raises(InvalidInputError, match="not activated"):
         world.services.licenses.deactivate(key, what)
 
 
@@ -275,7 +275,7 @@ def test_entries_are_kept_once_and_take_no_slot(world):
     key = world.key(allowed=("A.example", "a.example."))
     world.services.licenses.allow(key, "https://a.example/")
     assert world.services.licenses.allow(key, "*.b.example").allowed == ("a.example", "*.b.example")
-    with pytest.raises(WrongUse, match="pattern"):
+    with pytest.raises(InvalidInputError, match="pattern"):
         world.services.licenses.allow(key, "*")
     assert world.services.licenses.get(key).slots_used == 0
 
@@ -352,7 +352,7 @@ def test_two_who_change_one_product_both_have_their_way(world):
 @pytest.mark.parametrize("name", ["", " ", "nope", "\udcff", "a\x00"], ids=repr)
 def test_an_unknown_subscription_is_told(world, name):
     """Whatever is typed, nothing ends by accident."""
-    with pytest.raises(WrongUse, match="subscription"):
+    with pytest.raises(InvalidInputError, match="subscription"):
         world.services.subscriptions.end(name)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness import oracle
-from licserver.errors import VaultError, WrongUse
+from licserver.errors import InvalidInputError, SecretsError
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import change_secrets, open_vault, read_vault
 from licserver.settings import Settings
@@ -135,12 +135,12 @@ def test_a_change_that_fails_changes_nothing(tmp_path):
 
     def refuse(held):
         held.clear()
-        raise WrongUse("no")
+        raise InvalidInputError("no")
 
     def spoil(held):
         held["index_secret"] = "!"
 
-    for edit, problem in ((refuse, WrongUse), (spoil, VaultError)):
+    for edit, problem in ((refuse, InvalidInputError), (spoil, SecretsError)):
         with pytest.raises(problem):
             change_secrets(settings, edit)
         assert (tmp_path / "secrets.json").read_text() == text
@@ -161,7 +161,7 @@ def test_a_damaged_signing_key_is_noticed(tmp_path, key):
     """The server does not start with half of its keys."""
     open_vault(Settings(data_dir=tmp_path))
     held = json.loads((tmp_path / "secrets.json").read_text())
-    with pytest.raises(VaultError, match="restore it from your backup"):
+    with pytest.raises(SecretsError, match="restore it from your backup"):
         read_vault(json.dumps({**held, "signing_keys": [key]}), "secrets.json")
 
 

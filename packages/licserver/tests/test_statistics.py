@@ -9,7 +9,7 @@ from licserver.database.repositories.last_seen import note_seen
 from licserver.database.repositories.statistics import CountKey, add_counts, load_totals
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 from licserver.web import statistics as tally_room
 from licserver.web.app_state import STATISTICS
 from licserver.web.statistics import StatisticsCounter
@@ -143,7 +143,7 @@ async def test_a_database_that_is_away(world, site, monkeypatch, caplog):
     await site.verify(world.key())
 
     def fail(_database, _day, _counts):
-        raise StoreUnavailable("away")
+        raise StoreUnavailableError("away")
 
     with monkeypatch.context() as patch:
         patch.setattr(tally_room, "add_counts", fail)

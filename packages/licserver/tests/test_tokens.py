@@ -9,7 +9,7 @@ from harness import engines
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind, Scope
-from licserver.errors import Conflict, Unknown, VaultError, WrongUse
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.security.redaction import mask
 from licserver.services.idempotency import Response
 
@@ -48,9 +48,9 @@ def test_a_token_ends_with_its_day_and_when_it_is_taken_back(world):
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x00", "\udcff", "x" * 101])
 def test_a_token_needs_a_name(world, name):
     """It stands in the audit log."""
-    with pytest.raises(WrongUse, match="one line"):
+    with pytest.raises(InvalidInputError, match="one line"):
         world.services.tokens.create(name, Scope.READ)
-    with pytest.raises(Unknown):
+    with pytest.raises(NotFoundError):
         world.services.tokens.revoke(name)
     assert world.services.tokens.list_all() == []
 
@@ -59,9 +59,9 @@ def test_a_name_is_used_once_and_no_token_is_born_dead(world):
     """Also after the token was taken back: the log must be clear."""
     world.services.tokens.create("shop", Scope.READ)
     world.services.tokens.revoke("shop")
-    with pytest.raises(Conflict, match="another name"):
+    with pytest.raises(ConflictError, match="another name"):
         world.services.tokens.create("shop", Scope.READ)
-    with pytest.raises(WrongUse, match="has passed"):
+    with pytest.raises(InvalidInputError, match="has passed"):
         world.services.tokens.create("late", Scope.READ, date(2026, 6, 14))
 
 
@@ -78,7 +78,7 @@ def test_an_answer_is_given_again_for_a_day(world, receipt):
     assert world.services.idempotency.find(receipt) is None
     world.services.idempotency.record(receipt, answer)
     assert world.services.idempotency.find(receipt) == answer
-    with pytest.raises(Conflict, match="another request"):
+    with pytest.raises(ConflictError, match="another request"):
         world.services.idempotency.find(receipt._replace(digest=b"e" * 32))
     assert world.services.idempotency.find(receipt._replace(key="order-18")) is None
     world.clock.forward(days=1, seconds=1)
@@ -95,5 +95,5 @@ def test_an_answer_is_sealed_to_its_request(world, receipt):
         (row,) = connection.execute(select(receipts))
         assert b"key" not in row.answer
         connection.execute(receipts.update().values(key="order-18"))
-    with pytest.raises(VaultError):
+    with pytest.raises(SecretsError):
         world.services.idempotency.find(receipt._replace(key="order-18"))

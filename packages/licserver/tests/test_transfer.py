@@ -17,7 +17,7 @@ from harness.engines import postgresql_only, sqlite_only
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import EnvironmentPolicy
-from licserver.errors import Conflict, StoreUnavailable
+from licserver.errors import ConflictError, StoreUnavailableError
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.services import LicenseFilter
 
@@ -195,7 +195,7 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
     with world.services.transfer.start_import() as incoming:
         incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250 + [text]))
         assert import_text(world, "jsonl", text)[0] == 1
-        with pytest.raises(Conflict, match="meanwhile"):  # noqa: PT012 - either of the two, by the engine
+        with pytest.raises(ConflictError, match="meanwhile"):  # noqa: PT012 - either of the two, by the engine
             if ahead:
                 incoming.prepare()
             incoming.commit()
@@ -205,7 +205,7 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
 def test_what_no_other_import_explains_is_not_told_as_one(world, monkeypatch):
     """Rows that a table refuses for another reason are the database's complaint, and nothing is moved."""
     monkeypatch.setattr("licserver.services.transfer.extract_words", lambda *_: ["twice", "twice"])
-    with pytest.raises(StoreUnavailable, match=r"(?i)unique"):
+    with pytest.raises(StoreUnavailableError, match=r"(?i)unique"):
         import_text(world, "jsonl", '{"product": "app"}')
     assert not list(world.services.licenses.list_all())
 

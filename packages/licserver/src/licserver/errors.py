@@ -3,16 +3,16 @@
 ::
 
     LicserverError
-    ├── WrongUse             the request cannot be fulfilled          → change the request
-    │   ├── Unknown          there is no such thing                   → name one that exists
-    │   ├── Conflict         it contradicts what exists               → look at what exists
-    │   └── SettingsError    a setting is invalid                     → correct the variable it names
-    ├── VaultError           secrets are missing, broken or others    → restore them
-    ├── ArtifactsError       the file store fails, or a file is bad   → repair what it names
-    ├── BackupError          a file is no backup, or damaged          → use another one
-    └── StoreError           the database cannot be used              → repair what it names
-        └── StoreUnavailable … now: unreachable, full or locked       → try again
-            └── LicenseLocked  another transaction locks the license  → try again
+    ├── InvalidInputError              the request cannot be fulfilled        → change the request
+    │   ├── NotFoundError              there is no such thing                 → name one that exists
+    │   ├── ConflictError              it contradicts what exists             → look at what exists
+    │   └── SettingsError              a setting is invalid                   → correct the variable it names
+    ├── SecretsError                   secrets are missing, broken or others  → restore them
+    ├── ArtifactsError                 the file store fails, or a file is bad → repair what it names
+    ├── BackupError                    a file is no backup, or damaged        → use another one
+    └── StoreError                     the database cannot be used            → repair what it names
+        └── StoreUnavailableError      … now: unreachable, full or locked     → try again
+            └── LicenseLockedError     another transaction locks the license  → try again
 
 Every message is one sentence for the vendor, without license keys and secrets.
 """
@@ -22,23 +22,23 @@ class LicserverError(Exception):
     """The base class."""
 
 
-class WrongUse(LicserverError):
+class InvalidInputError(LicserverError):
     """The request cannot be fulfilled; the message says what would be valid."""
 
 
-class Unknown(WrongUse):
+class NotFoundError(InvalidInputError):
     """The named object does not exist."""
 
 
-class Conflict(WrongUse):
+class ConflictError(InvalidInputError):
     """The request contradicts what exists."""
 
 
-class SettingsError(WrongUse):
+class SettingsError(InvalidInputError):
     """A setting is invalid; the message names the variable and says what would be valid."""
 
 
-class VaultError(LicserverError):
+class SecretsError(LicserverError):
     """The secrets cannot be read, or belong to another database."""
 
 
@@ -54,9 +54,9 @@ class StoreError(LicserverError):
     """The database cannot be used."""
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailableError(StoreError):
     """The database is unreachable, full or locked; a retry may succeed."""
 
 
-class LicenseLocked(StoreUnavailable):
+class LicenseLockedError(StoreUnavailableError):
     """Another transaction has locked a license; other licenses are not affected."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from licserver.artifacts.protocol import ArtifactRedirect, Pieces
 from licserver.domain.records import Artifact
-from licserver.errors import ArtifactsError, SettingsError, WrongUse
+from licserver.errors import ArtifactsError, InvalidInputError, SettingsError
 from licserver.protocol.public_api import attachment
 from licserver.settings import Settings
 
@@ -116,7 +116,7 @@ class ArtifactBucket:
         """Upload a file. It is read twice, because the object's key is its digest.
 
         Raises:
-            WrongUse: if the file changes in between.
+            InvalidInputError: if the file changes in between.
         """
         start = source.tell()
         digest, size = hashlib.sha256(), 0
@@ -237,7 +237,7 @@ def _read_again(source: BinaryIO, artifact: Artifact) -> Iterator[bytes]:
         digest.update(chunk)
         yield chunk
     if digest.digest() != artifact.sha256:
-        raise WrongUse("the file changed while it was being published; publish it again")
+        raise InvalidInputError("the file changed while it was being published; publish it again")
 
 
 _NO_KEY: Final = f"{'0' * 64}/probe"

@@ -10,7 +10,7 @@ import click
 from licserver.cli.common import in_background, services_command, settings_command
 from licserver.cli.output import Printer
 from licserver.clock import system_clock
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.security.private_files import new_file
 from licserver.services import Services
 from licserver.services.backup import Summary, restore_backup, write_backup
@@ -35,7 +35,7 @@ def backup(
     """
     is_piped = str(file) == "-"
     if is_piped and sys.stdout.isatty():
-        raise WrongUse("a backup is not text; send it to a file or a program")
+        raise InvalidInputError("a backup is not text; send it to a file or a program")
     with (
         in_background() as run_transaction,
         nullcontext(sys.stdout.buffer) if is_piped else new_file(file, replace=replace) as target,
@@ -75,7 +75,7 @@ def _open_file(file: Path) -> BinaryIO:
     try:
         return file.open("rb")
     except (FileNotFoundError, IsADirectoryError):
-        raise WrongUse(f"there is no file {file}") from None
+        raise InvalidInputError(f"there is no file {file}") from None
 
 
 def _record(summary: Summary) -> dict[str, object]:

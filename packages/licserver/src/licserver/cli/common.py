@@ -17,7 +17,7 @@ from licserver.cli.output import Printer
 from licserver.cli.parameters import Folder
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import LicserverError, WrongUse
+from licserver.errors import InvalidInputError, LicserverError
 from licserver.security.privileges import become_owner
 from licserver.security.redaction import mask
 from licserver.services import Services, open_services
@@ -158,7 +158,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     """Open a listening socket for each address of a host.
 
     Raises:
-        WrongUse: if the host is not a valid name.
+        InvalidInputError: if the host is not a valid name.
         OSError: naming the address that cannot be used.
     """
     from licserver.web import server  # noqa: PLC0415 - aiohttp would double the time of every command
@@ -168,4 +168,4 @@ def bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from None
     except UnicodeError:  # an empty or too long label, or bytes that are not text
-        raise WrongUse(f"--host: {host!r} is not a name or address") from None
+        raise InvalidInputError(f"--host: {host!r} is not a name or address") from None

@@ -13,7 +13,7 @@ from licserver.cli.output import Printer
 from licserver.cli.parameters import Day, DayOrNever, Instant, Slots, read_stdin_line
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import IssuedLicense, LicenseTerms
-from licserver.errors import VaultError, WrongUse
+from licserver.errors import InvalidInputError, SecretsError
 from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Services
 from licserver.services.phrases import plural
 
@@ -128,7 +128,7 @@ def change(services: Services, printer: Printer, key: str, **options: Any) -> No
     """Change the terms of a license; what is not given stays."""
     changes = _unwrap({name: value for name, value in options.items() if value is not None})
     if not changes:
-        raise WrongUse("there is nothing to change; see `licserver license change --help`")
+        raise InvalidInputError("there is nothing to change; see `licserver license change --help`")
     _print_changed(services, printer, services.licenses.change(key, **changes), "changed")
 
 
@@ -240,7 +240,7 @@ def _masked(services: Services, license_: IssuedLicense) -> str:
     """Return the masked key; an altered row must not end a list, or hide that a change is done."""
     try:
         return mask_key(services.licenses.decrypt_key(license_))
-    except VaultError:
+    except SecretsError:
         return "unreadable"
 
 

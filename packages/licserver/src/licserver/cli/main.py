@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from licserver import __version__
-from licserver.errors import LicserverError, WrongUse
+from licserver.errors import InvalidInputError, LicserverError
 from licserver.security.privileges import user_name
 from licserver.security.redaction import mask
 
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as wrong:
         code = _fail(wrong.format_message(), EXIT_WRONG_USE)
     except LicserverError as problem:
-        code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, WrongUse) else EXIT_FAILED)
+        code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, InvalidInputError) else EXIT_FAILED)
         _explain_denial(problem, started_as)
     except BrokenPipeError:  # the reader of the output has gone
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - or the interpreter complains at exit

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 
 class Folder(click.Path):
@@ -87,35 +87,35 @@ def read_stdin_line(what: str) -> str:
     """Read a line of standard input.
 
     Raises:
-        WrongUse: if there is none, or it is not text.
+        InvalidInputError: if there is none, or it is not text.
     """
     if sys.stdin is None:
-        raise WrongUse(f"there is no standard input to read the {what} from")
+        raise InvalidInputError(f"there is no standard input to read the {what} from")
     try:
         return sys.stdin.readline().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise WrongUse("standard input is not text") from None
+        raise InvalidInputError("standard input is not text") from None
 
 
 def read_file(path: Path) -> bytes:
     """Read a file that the user named.
 
     Raises:
-        WrongUse: if it cannot be read.
+        InvalidInputError: if it cannot be read.
     """
     try:
         return path.read_bytes()
     except OSError as error:
-        raise WrongUse(f"cannot read {path}: {error.strerror}") from None
+        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from None
 
 
 def read_text(path: Path) -> str:
     """Read a UTF-8 file, with or without a byte order mark.
 
     Raises:
-        WrongUse: if it cannot be read.
+        InvalidInputError: if it cannot be read.
     """
     try:
         return read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise WrongUse(f"{path} is not UTF-8 text") from None
+        raise InvalidInputError(f"{path} is not UTF-8 text") from None

@@ -7,7 +7,7 @@ import click
 from licserver.cli.common import Commands, services_command
 from licserver.cli.output import Printer
 from licserver.domain.records import EnvironmentPolicy, Product
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.services import Services
 
 _POLICIES = [policy.value for policy in EnvironmentPolicy]
@@ -77,7 +77,7 @@ def change(
 ) -> None:
     """Change the product SLUG; what is not given stays."""
     if name is None and environment is None and support_policy is None:
-        raise WrongUse("there is nothing to change; see `licserver product change --help`")
+        raise InvalidInputError("there is nothing to change; see `licserver product change --help`")
     policy = None if environment is None else EnvironmentPolicy(environment)
     product = services.products.change(slug, name=name, policy=policy, has_support_policy=support_policy)
     printer.result(_record(product), f"changed {product.slug}: {product.name}")

@@ -15,7 +15,7 @@ from licserver.cli.parameters import read_file, read_text
 from licserver.clock import system_clock
 from licserver.domain.decisions import is_slug, parse_version
 from licserver.domain.records import Release
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
@@ -67,7 +67,7 @@ def signing_options(function: Callable[..., R]) -> Callable[..., R]:
 
 def _read_signer(keys: tuple[Path, ...], valid_for: int, manifest: Path | None) -> ManifestSigner | None:
     if keys and manifest is not None:
-        raise WrongUse("give --release-key or --manifest, not both")
+        raise InvalidInputError("give --release-key or --manifest, not both")
     if manifest is not None:
         return release_manifests.use_signed(read_text(manifest))
     return release_manifests.sign_with_keys(_read_keys(keys), timedelta(days=valid_for)) if keys else None
@@ -102,7 +102,7 @@ def publish(
 ) -> None:
     """Publish FILE as VERSION of the product SLUG, signed with --release-key or --manifest."""
     if changelog is not None and changelog_file is not None:
-        raise WrongUse("give --changelog or --changelog-file, not both")
+        raise InvalidInputError("give --changelog or --changelog-file, not both")
     if changelog_file is not None:
         changelog = read_text(changelog_file)
     release = services.releases.publish(slug, version, file, changelog or "", signer)
@@ -128,7 +128,7 @@ def renew(
     and pass what `release sign` wrote to --manifest.
     """
     if signer is None:
-        raise WrongUse("give --release-key or --manifest")
+        raise InvalidInputError("give --release-key or --manifest")
     release = services.releases.renew_manifest(slug, version, signer)
     signed = release_manifests.read(release.manifest or "")
     until = signed.manifest.expires_at
@@ -234,9 +234,11 @@ def sign(
     Pass the result to `release publish --manifest` or `release renew --manifest`.
     """
     if not release_keys:
-        raise WrongUse("name the signing key with --release-key")
+        raise InvalidInputError("name the signing key with --release-key")
     if not is_slug(slug) or parse_version(version) is None:
-        raise WrongUse(f"{slug!r} {version!r} is not a slug and a version by PEP 440, like my-product 1.4.0")
+        raise InvalidInputError(
+            f"{slug!r} {version!r} is not a slug and a version by PEP 440, like my-product 1.4.0"
+        )
     keys = _read_keys(release_keys)
     size, sha256 = digest_file(validate_file(file))
     now = system_clock().astimezone(UTC)
@@ -259,6 +261,6 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     except FileExistsError:
-        raise WrongUse(f"the file {path} exists already") from None
+        raise InvalidInputError(f"the file {path} exists already") from None
     with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
         file.write(content)

@@ -16,7 +16,7 @@ from licserver.cli.common import (
     opened_services,
     port_option,
 )
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.settings import load_settings
 
 
@@ -29,7 +29,9 @@ from licserver.settings import load_settings
 def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json: bool) -> None:
     """Answer verify, update check and download until stopped (SIGTERM or Ctrl-C)."""
     if workers > 1 and sys.platform == "win32":
-        raise WrongUse("--workers needs fork, which Windows does not have; run one worker or several servers")
+        raise InvalidInputError(
+            "--workers needs fork, which Windows does not have; run one worker or several servers"
+        )
     # Imported here: aiohttp would double the time of every other command.
     from licserver.web import server  # noqa: PLC0415
     from licserver.web.logging import set_up_logging  # noqa: PLC0415

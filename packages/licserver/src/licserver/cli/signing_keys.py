@@ -10,7 +10,7 @@ from licserver.cli.common import Commands, record_change, settings_command
 from licserver.cli.output import Printer
 from licserver.cli.parameters import read_file
 from licserver.clock import system_clock
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
 from licserver.security import signing_keys
@@ -67,7 +67,7 @@ def public(settings: Settings, printer: Printer) -> None:
     """Print the public keys for apps to pin, of all live keys, the newest first."""
     pins = [key.private.public.text for key in live_keys(signing_keys.signing_keys(settings))]
     if not pins:
-        raise WrongUse("there is no live signing key; add one with: licserver signing-key add")
+        raise InvalidInputError("there is no live signing key; add one with: licserver signing-key add")
     printer.result({"public_keys": pins}, "\n".join(pins))
 
 

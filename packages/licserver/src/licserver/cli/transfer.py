@@ -11,7 +11,7 @@ import click
 
 from licserver.cli.common import in_background, lower_priority, services_command
 from licserver.cli.output import Printer
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.security.private_files import new_file
 from licserver.services import Services
@@ -72,12 +72,14 @@ def import_(services: Services, printer: Printer, file: Path, form: str | None, 
         try:
             incoming.read(read_rows(form, lines))
         except UnicodeDecodeError:
-            raise WrongUse(f"{file} is not UTF-8 text; spreadsheets can save as “CSV UTF-8”") from None
+            raise InvalidInputError(
+                f"{file} is not UTF-8 text; spreadsheets can save as “CSV UTF-8”"
+            ) from None
         for problem in incoming.problems:
             click.echo(f"line {problem.line}: {problem.message}", err=True)
         if incoming.wrong:
             hidden = incoming.wrong - len(incoming.problems)
-            raise WrongUse(
+            raise InvalidInputError(
                 f"nothing was imported: {incoming.wrong} {plural(incoming.wrong, 'line')} with errors"
                 + (f" ({hidden} not shown)" if hidden else "")
             )
@@ -116,7 +118,7 @@ def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
 def _choose_format(file: Path, form: str | None) -> str:
     chosen = form or file.suffix.removeprefix(".").lower()
     if chosen not in FORMATS:
-        raise WrongUse("the format of the file is not known; add --format csv or --format jsonl")
+        raise InvalidInputError("the format of the file is not known; add --format csv or --format jsonl")
     return chosen
 
 
@@ -130,6 +132,6 @@ def _opened(file: Path) -> Iterator[TextIO]:
     try:
         opened = file.open(encoding="utf-8", newline="")
     except OSError as error:
-        raise WrongUse(f"cannot read {file}: {error.strerror}") from None
+        raise InvalidInputError(f"cannot read {file}: {error.strerror}") from None
     with opened:
         yield opened

@@ -9,7 +9,7 @@ from licserver.cli.common import Commands, services_command
 from licserver.cli.output import Printer
 from licserver.cli.parameters import read_stdin_line
 from licserver.database.repositories.users import User
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.services import Services
 
 password_option = click.option(
@@ -74,7 +74,7 @@ def _ask_password(*, from_stdin: bool) -> str:
     if from_stdin:
         return read_stdin_line("password")
     if sys.stdin is None or not sys.stdin.isatty():  # getpass would show the password, after a warning
-        raise WrongUse("there is no terminal to ask for the password; use --password-stdin")
+        raise InvalidInputError("there is no terminal to ask for the password; use --password-stdin")
     typed: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     return typed
 

@@ -149,7 +149,7 @@ def loading(
 
     Raises:
         StoreError: when foreign keys would be violated.
-        StoreUnavailable: when the database fails; it is unchanged.
+        StoreUnavailableError: when the database fails; it is unchanged.
     """
     config = make_config()
     with database.long_transaction(foreign_keys=False) as connection:

@@ -21,7 +21,7 @@ from licserver.database.hot_path.connections import (
     SqliteConnection,
     begin_immediate,
 )
-from licserver.errors import SettingsError, StoreUnavailable
+from licserver.errors import SettingsError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from licserver.database.postgres import CircuitBreaker
@@ -230,7 +230,7 @@ class Database:
         """Open a reading transaction.
 
         Raises:
-            StoreUnavailable: when the database fails.
+            StoreUnavailableError: when the database fails.
         """
         with self._translated_errors(), self.engine.connect() as connection:
             yield connection
@@ -240,7 +240,7 @@ class Database:
         """Open a writing transaction; it commits at the end, or rolls back.
 
         Raises:
-            StoreUnavailable: when the database fails.
+            StoreUnavailableError: when the database fails.
         """
         with (
             self._translated_errors(),
@@ -254,7 +254,7 @@ class Database:
         """Open a throttled transaction that reads one state, whatever is written meanwhile (D-152).
 
         Raises:
-            StoreUnavailable: when the database fails.
+            StoreUnavailableError: when the database fails.
         """
         options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
         with self._unpooled(is_throttled=True, **options) as connection:
@@ -267,7 +267,7 @@ class Database:
         """Open a throttled connection for temporary tables and long statements (D-152).
 
         Raises:
-            StoreUnavailable: when the database fails.
+            StoreUnavailableError: when the database fails.
         """
         with self._unpooled(is_throttled=True) as connection:
             if self.is_remote:
@@ -316,7 +316,7 @@ class Database:
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Raise errors of SQLAlchemy and the driver as `StoreUnavailable`, without statement and values."""
+        """Raise errors of SQLAlchemy and the driver as `StoreUnavailableError`, without SQL and values."""
         try:
             yield
         except DBAPIError as error:
@@ -324,16 +324,16 @@ class Database:
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise _unavailable(error) from None
         except UnicodeError:  # the driver's, before anything was sent; its message quotes the text
-            raise StoreUnavailable("the database failed: it cannot store a text that was sent") from None
+            raise StoreUnavailableError("the database failed: it cannot store a text that was sent") from None
         except SQLAlchemyError as error:
-            raise StoreUnavailable(f"the database failed: {type(error).__name__}") from None
+            raise StoreUnavailableError(f"the database failed: {type(error).__name__}") from None
 
 
-def _unavailable(error: BaseException | None) -> StoreUnavailable:
+def _unavailable(error: BaseException | None) -> StoreUnavailableError:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return StoreUnavailable(
+        return StoreUnavailableError(
             f"the database file is damaged or no SQLite database ({error}); stop the server, and restore a "
             "backup: licserver restore FILE --force"
         )
     first_line = str(error).partition("\n")[0]  # further lines of PostgreSQL quote values
-    return StoreUnavailable(f"the database failed: {first_line}")
+    return StoreUnavailableError(f"the database failed: {first_line}")

@@ -42,7 +42,7 @@ def upgrade(database: Database) -> str | None:
 
     Raises:
         StoreError: when its schema is newer, or its tables have no version.
-        StoreUnavailable: when the database fails; it is unchanged.
+        StoreUnavailableError: when the database fails; it is unchanged.
     """
     before = read_version(database)
     if before is not None and before not in REVISIONS:
@@ -56,7 +56,7 @@ def migrate(database: Database, act: Callable[[Config], None]) -> None:
 
     Raises:
         StoreError: when foreign keys would be violated.
-        StoreUnavailable: when the database fails; it is unchanged.
+        StoreUnavailableError: when the database fails; it is unchanged.
     """
     config = make_config()
     database.create_file()
@@ -102,7 +102,7 @@ def read_status(database: Database) -> Status:
 
     Raises:
         StoreError: when its tables have no version.
-        StoreUnavailable: when the database fails.
+        StoreUnavailableError: when the database fails.
     """
     version = read_version(database)
     url, dialect = database.engine.url, database.engine.dialect

@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database, connect
 from licserver.database.tables import facts, metadata
-from licserver.errors import Conflict, StoreError
+from licserver.errors import ConflictError, StoreError
 from licserver.security.private_files import describe_link
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations" / "versions"
@@ -51,12 +51,12 @@ def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Da
 
     Args:
         url: SQLAlchemy URL.
-        fingerprint: `Vault.fingerprint` of the present secrets.
+        fingerprint: `KeyVault.fingerprint` of the present secrets.
         expected: Whether it must exist already, so that none is set up (D-158).
 
     Raises:
         StoreError: when it is expected and missing, or has another schema or other secrets. It is unchanged.
-        StoreUnavailable: when it cannot be opened, or is damaged.
+        StoreUnavailableError: when it cannot be opened, or is damaged.
     """
     database = connect(url)
     try:
@@ -99,7 +99,7 @@ def read_version(database: Database) -> str | None:
 
     Raises:
         StoreError: when it has tables of our names without a version, is not UTF-8, or is a link.
-        StoreUnavailable: when it fails.
+        StoreUnavailableError: when it fails.
     """
     if database.file is not None and not _has_content(database.file):
         return None
@@ -197,9 +197,9 @@ def _lost(database: Database) -> StoreError:
 
 
 def check_new(database: Database) -> None:
-    """Raise `Conflict` if a database exists already, or is a file with another program's tables."""
+    """Raise `ConflictError` if a database exists already, or is a file with another program's tables."""
     if has_owner(database):
-        raise Conflict(
+        raise ConflictError(
             f"there is a database already: {database.file or 'the one that LICSERVER_DATABASE_URL names'}; "
             "to begin anew, name another one, or move this one away"
         )
@@ -207,7 +207,7 @@ def check_new(database: Database) -> None:
 
 
 def check_not_foreign(database: Database) -> None:
-    """Raise `Conflict` for a SQLite file with another program's tables; PostgreSQL may be shared."""
+    """Raise `ConflictError` for a SQLite file with another program's tables; PostgreSQL may be shared."""
     if database.file is not None and read_version(database) is None and _has_content(database.file):
         with database.reading() as connection:
             _check_no_tables(connection)
@@ -215,7 +215,7 @@ def check_not_foreign(database: Database) -> None:
 
 def _check_no_tables(connection: Connection) -> None:
     if set(inspect(connection).get_table_names()) - {alembic_version.name}:
-        raise Conflict(
+        raise ConflictError(
             "this SQLite file holds tables of another program; name another file in LICSERVER_DATABASE_URL"
         )
 

@@ -31,7 +31,7 @@ from licserver.database.repositories.subscriptions import IMPORT_LOCK
 from licserver.database.rows import license_row
 from licserver.database.tables import activations, license_words, licenses
 from licserver.domain.records import IssuedLicense
-from licserver.errors import Conflict
+from licserver.errors import ConflictError
 
 _LINE: Final = "line"
 _GENERATED: Final = "generated"
@@ -163,8 +163,8 @@ class Staging:
         """Insert the rows in the transaction that `committing` ends, unless that would block other writers.
 
         Raises:
-            Conflict: when one of the keys has been added meanwhile.
-            StoreUnavailable: when the database fails.
+            ConflictError: when one of the keys has been added meanwhile.
+            StoreUnavailableError: when the database fails.
         """
         if self._connection.dialect.name != "sqlite":
             self._begun = self._begin()
@@ -180,8 +180,8 @@ class Staging:
             The connection.
 
         Raises:
-            Conflict: when one of the keys has been added meanwhile; then nothing is inserted.
-            StoreUnavailable: when the database fails; the same.
+            ConflictError: when one of the keys has been added meanwhile; then nothing is inserted.
+            StoreUnavailableError: when the database fails; the same.
         """
         begun, self._begun = self._begun, None
         try:
@@ -210,7 +210,7 @@ class Staging:
         except IntegrityError:
             if staged is not _licenses:
                 raise
-            raise Conflict(
+            raise ConflictError(
                 "a key of the file was added to the database meanwhile; import the file again"
             ) from None
 
@@ -249,7 +249,7 @@ def staging(database: Database) -> Iterator[Staging]:
     """Open a staging area for a block; what was not inserted is gone at its end.
 
     Raises:
-        StoreUnavailable: when the database fails.
+        StoreUnavailableError: when the database fails.
     """
     with database.background_connection() as connection:
         yield Staging(connection)

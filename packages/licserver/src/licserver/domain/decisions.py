@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_version
 from packaging.version import Version
 
 from licserver.domain.environments import is_known
-from licserver.domain.records import Environment, License, LicenseState, Product, Release
+from licserver.domain.records import Environment, LicenseSnapshot, LicenseState, Product, Release
 
 KEY_PREFIX = "CP-"
 _KEY_ALPHABET = string.ascii_uppercase + string.digits
@@ -61,10 +61,10 @@ def is_slug(text: str) -> bool:
 
 
 class Dated(Protocol):
-    """The dates of a license, for callers that have more or less than a `License`."""
+    """The dates of a license, for callers that have more or less than a `LicenseSnapshot`."""
 
     @property
-    def lifetime(self) -> bool: ...  # noqa: D102 - see `License`
+    def lifetime(self) -> bool: ...  # noqa: D102 - see `LicenseSnapshot`
     @property
     def expires_on(self) -> date | None: ...  # noqa: D102
     @property
@@ -91,7 +91,7 @@ def is_expired(license_: Dated, now: datetime) -> bool:
     return license_.expires_on is not None and now.date() > license_.expires_on
 
 
-def visible_expiry(license_: License) -> date | None:
+def visible_expiry(license_: LicenseSnapshot) -> date | None:
     """Return the date for the field `expiry`: None for a lifetime license (D-10)."""
     return None if license_.lifetime else license_.expires_on
 
@@ -124,7 +124,7 @@ class VerifyRefusal(enum.Enum):
 class Valid(NamedTuple):
     """The key is valid; if `takes_slot`, the environment must be activated first."""
 
-    license: License
+    license: LicenseSnapshot
     takes_slot: bool
 
 
@@ -132,7 +132,7 @@ VerifyVerdict = Valid | VerifyRefusal
 
 
 def evaluate_verify(
-    key: str, license_: License | None, environment: Environment, now: datetime
+    key: str, license_: LicenseSnapshot | None, environment: Environment, now: datetime
 ) -> VerifyVerdict:
     """Decide whether a key is valid in an environment (spec 4.1, D-01).
 
@@ -171,14 +171,16 @@ class Offer(NamedTuple):
 
     product: Product
     release: Release
-    license: License
+    license: LicenseSnapshot
     downloadable: bool
 
 
 UpdateVerdict = Offer | UpdateRefusal
 
 
-def evaluate_update(license_: License | None, product: Product | None, now: datetime) -> UpdateVerdict:
+def evaluate_update(
+    license_: LicenseSnapshot | None, product: Product | None, now: datetime
+) -> UpdateVerdict:
     """Decide an update check (spec 4.2, D-20).
 
     Neither the environment (D-22) nor the installed version (D-24) counts. The key comes first, so that
@@ -253,7 +255,7 @@ MISSES = frozenset(
 """Refusals of clients that guess; limited for each address."""
 
 
-def evaluate_download(license_: License | None, release: Release | None) -> DownloadVerdict:
+def evaluate_download(license_: LicenseSnapshot | None, release: Release | None) -> DownloadVerdict:
     """Decide whether a valid link still returns the file; expiry and end of support do not count (D-31)."""
     if license_ is None or release is None:
         return DownloadRefusal.INVALID_LINK

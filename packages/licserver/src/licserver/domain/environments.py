@@ -31,11 +31,11 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class BadDomain(ValueError):
+class InvalidDomainError(ValueError):
     """The text cannot be a domain; the message completes 'The domain field …'."""
 
 
-class BadEntry(ValueError):
+class InvalidEntryError(ValueError):
     """The text is not an allow-list entry; the message is for the vendor."""
 
 
@@ -60,20 +60,20 @@ def normalise_domain(text: str) -> str:
         trimmed lower case.
 
     Raises:
-        BadDomain: for blank text, control characters, lone surrogates, or over 253 characters.
+        InvalidDomainError: for blank text, control characters, lone surrogates, or over 253 characters.
     """
     host = text.removeprefix("https://").removesuffix("/")  # most clients send a home URL: 1 us instead of 29
     if len(host) <= MAX_DOMAIN_LENGTH and _PLAIN_HOST.fullmatch(host):
         return host
     trimmed = text.strip()
     if not is_printable(trimmed):
-        raise BadDomain("must not contain control characters")
+        raise InvalidDomainError("must not contain control characters")
     is_url = "://" in trimmed or trimmed.startswith("//")
     domain = (is_url and _host_of_url(trimmed)) or _host_name(trimmed) or trimmed.lower()
     if not domain:
-        raise BadDomain("is required")
+        raise InvalidDomainError("is required")
     if len(domain) > MAX_DOMAIN_LENGTH:
-        raise BadDomain(f"must be at most {MAX_DOMAIN_LENGTH} characters long")
+        raise InvalidDomainError(f"must be at most {MAX_DOMAIN_LENGTH} characters long")
     return domain
 
 
@@ -224,7 +224,7 @@ def parse_entry(text: str, v6_prefix: int = 128) -> str:
         The canonical text that `covers_domain` and `covers_ip` take.
 
     Raises:
-        BadEntry: for other text.
+        InvalidEntryError: for other text.
     """
     trimmed = text.strip()
     if address := parse_ip(trimmed):
@@ -233,18 +233,18 @@ def parse_entry(text: str, v6_prefix: int = 128) -> str:
         try:
             network = parse_network(trimmed)
         except ValueError:
-            raise BadEntry(f"{text!r} is not a network; write it like 203.0.113.0/24") from None
+            raise InvalidEntryError(f"{text!r} is not a network; write it like 203.0.113.0/24") from None
         if network.version == 6 and network.prefixlen > v6_prefix:  # noqa: PLR2004 - IPv6
             network = network.supernet(new_prefix=v6_prefix)
         return str(network)
     wildcard = "*." if trimmed.startswith("*.") else ""
     rest = trimmed.removeprefix(wildcard)
     if "*" in rest:
-        raise BadEntry(f"{text!r}: a pattern is '*.' followed by a domain")
+        raise InvalidEntryError(f"{text!r}: a pattern is '*.' followed by a domain")
     try:
         return wildcard + normalise_domain(rest)
-    except BadDomain as error:
-        raise BadEntry(f"{text!r}: a domain {error}") from None
+    except InvalidDomainError as error:
+        raise InvalidEntryError(f"{text!r}: a domain {error}") from None
 
 
 @lru_cache(maxsize=4096)

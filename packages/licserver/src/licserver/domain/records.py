@@ -34,8 +34,8 @@ class EnvironmentMatch(NamedTuple):
     ip: bool = False
 
 
-class License(NamedTuple):
-    """The part of an issued license that a verdict needs, for one environment.
+class LicenseSnapshot(NamedTuple):
+    """What a verdict needs of an issued license, in one environment.
 
     Args:
         id: The key's index (`security.key_vault`); reveals nothing about the key.

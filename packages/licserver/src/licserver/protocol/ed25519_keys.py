@@ -17,7 +17,7 @@ from typing import Final, Self
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 from nacl.exceptions import BadSignatureError
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 KEY_BYTES: Final = 32
 """Bytes of a private key (its seed), and of a public key (RFC 8032)."""
@@ -54,14 +54,14 @@ class PublicKey:
         """Parse ``ed25519:`` and base64url.
 
         Raises:
-            WrongUse: naming `source`, for other text.
+            InvalidInputError: naming `source`, for other text.
         """
         if text.startswith(PUBLIC_PREFIX):
             with suppress(ValueError):
                 raw = from_base64url(text.removeprefix(PUBLIC_PREFIX))
                 if len(raw) == KEY_BYTES:
                     return cls(raw)
-        raise WrongUse(f"{source} must look like {PUBLIC_PREFIX} and 43 letters, digits, - and _")
+        raise InvalidInputError(f"{source} must look like {PUBLIC_PREFIX} and 43 letters, digits, - and _")
 
     @cached_property
     def text(self) -> str:
@@ -111,7 +111,7 @@ class PrivateKey:
         """Parse PKCS#8, as ``openssl genpkey -algorithm ed25519`` writes it.
 
         Raises:
-            WrongUse: naming `source` but not its content, for other files.
+            InvalidInputError: naming `source` but not its content, for other files.
         """
         # Imported here: servers read no PEM, and cryptography takes 7 MiB.
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
@@ -123,7 +123,7 @@ class PrivateKey:
         except (ValueError, TypeError, UnsupportedAlgorithm):
             found = None
         if not isinstance(found, Ed25519PrivateKey):
-            raise WrongUse(
+            raise InvalidInputError(
                 f"{source} is not an unencrypted Ed25519 private key in PEM; "
                 "generate one with: openssl genpkey -algorithm ed25519"
             )

@@ -21,7 +21,7 @@ from licserver.domain.decisions import (
     VerifyRefusal,
     visible_expiry,
 )
-from licserver.domain.environments import BadDomain, is_printable, normalise_domain, parse_ip
+from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain, parse_ip
 from licserver.domain.records import Artifact, Release
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
@@ -96,36 +96,36 @@ class InvalidRequest:
         return f"{problems[0]} (and {more} more {'error' if more == 1 else 'errors'})"
 
 
-class _BadField(ValueError):
+class _InvalidFieldError(ValueError):
     """What is wrong with a field; the message completes 'The x field …'."""
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise _BadField("is required." if value is None else "must be a string.")
+        raise _InvalidFieldError("is required." if value is None else "must be a string.")
     if not value.strip():
-        raise _BadField("is required.")
+        raise _InvalidFieldError("is required.")
     return value
 
 
 def _printable_text(value: Any) -> str:
     text = _text(value)
     if not is_printable(text):
-        raise _BadField("must not contain control characters.")
+        raise _InvalidFieldError("must not contain control characters.")
     return text
 
 
 def _domain(value: Any) -> str:
     try:
         return normalise_domain(_text(value))
-    except BadDomain as error:
-        raise _BadField(f"{error}.") from None
+    except InvalidDomainError as error:
+        raise _InvalidFieldError(f"{error}.") from None
 
 
 def _ip(value: Any) -> str:
     text = _text(value)
     if parse_ip(text) is None:
-        raise _BadField("must be a valid IP address.")
+        raise _InvalidFieldError("must be a valid IP address.")
     return text
 
 
@@ -147,7 +147,7 @@ def _parse_fields(
     for name, parse in fields.items():
         try:
             parsed[name] = parse(values.get(name))
-        except _BadField as error:
+        except _InvalidFieldError as error:
             errors[name] = [f"The {name.replace('_', ' ')} field {error}"]
     return InvalidRequest(errors) if errors else parsed
 

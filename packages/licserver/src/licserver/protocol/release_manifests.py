@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import SIGNATURE_BYTES, PrivateKey, from_base64url, to_base64url
 
 TYPE: Final = "release-manifest+json"
@@ -53,7 +53,7 @@ class SignedManifest:
 
 
 ManifestSigner = Callable[[Manifest], SignedManifest]
-"""Returns the signed manifest of a release that is being published; raises `WrongUse` if it cannot."""
+"""Returns the signed manifest of a release that is being published, or raises `InvalidInputError`."""
 
 
 def sign_with_keys(keys: Sequence[PrivateKey], valid_for: timedelta = VALID_FOR) -> ManifestSigner:
@@ -73,12 +73,14 @@ def use_signed(document: str) -> ManifestSigner:
         given = signed.manifest
         for name in ("slug", "version", "size", "sha256"):
             if getattr(given, name) != getattr(wanted, name):
-                raise WrongUse(
+                raise InvalidInputError(
                     f"the manifest is for another release: its {name} is {_format(getattr(given, name))}, "
                     f"expected {_format(getattr(wanted, name))}"
                 )
         if given.expires_at <= wanted.published_at:
-            raise WrongUse(f"the manifest expired at {_format(given.expires_at)}; sign the file again")
+            raise InvalidInputError(
+                f"the manifest expired at {_format(given.expires_at)}; sign the file again"
+            )
         return signed
 
     return signer
@@ -88,10 +90,10 @@ def sign(manifest: Manifest, keys: Sequence[PrivateKey]) -> SignedManifest:
     """Sign a manifest.
 
     Raises:
-        WrongUse: if it is too long for a header, or does not expire after its publication.
+        InvalidInputError: if it is too long for a header, or does not expire after its publication.
     """
     if manifest.expires_at <= manifest.published_at:
-        raise WrongUse("a manifest must expire after its publication")
+        raise InvalidInputError("a manifest must expire after its publication")
     content = {
         "slug": manifest.slug,
         "version": manifest.version,
@@ -117,7 +119,7 @@ def read(document: str) -> SignedManifest:
     """Parse a document of any JWS library, without verifying its signatures.
 
     Raises:
-        WrongUse: with the reason.
+        InvalidInputError: with the reason.
     """
     try:
         jws = _object(json.loads(document))
@@ -127,12 +129,12 @@ def read(document: str) -> SignedManifest:
         manifest = _read_content(_object(json.loads(from_base64url(payload))))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f": {error}" if isinstance(error, _ManifestError) else ""
-        raise WrongUse(f"not a signed release manifest{reason}") from None
+        raise InvalidInputError(f"not a signed release manifest{reason}") from None
     if not key_ids:
-        raise WrongUse("the manifest has no signature")
+        raise InvalidInputError("the manifest has no signature")
     shortest = _compact({"payload": payload, "signatures": kept}).decode()
     if len(shortest) > MAX_DOCUMENT:
-        raise WrongUse(
+        raise InvalidInputError(
             f"the manifest has {len(shortest)} bytes, and a header takes {MAX_DOCUMENT}: "
             "sign it with fewer keys"
         )

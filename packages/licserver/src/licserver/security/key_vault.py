@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final
 
-from licserver.errors import VaultError
+from licserver.errors import SecretsError
 from licserver.protocol.download_links import LinkSecret
 from licserver.protocol.ed25519_keys import SigningKey
 
@@ -20,7 +20,7 @@ _LABEL_PREFIX: Final = b"licserver locked "
 
 
 @dataclass(frozen=True, slots=True)
-class Vault:
+class KeyVault:
     """The installation's secrets.
 
     Args:
@@ -63,11 +63,11 @@ class Vault:
         """Decrypt the license key of a row.
 
         Raises:
-            VaultError: if it was encrypted with other secrets, altered, or belongs to another row.
+            SecretsError: if it was encrypted with other secrets, altered, or belongs to another row.
         """
         key = _decrypt(self.seal_secret, encrypted, license_id)
         if key is None:
-            raise VaultError("a license key in the database was altered or encrypted with other secrets")
+            raise SecretsError("a license key in the database was altered or encrypted with other secrets")
         return key.decode()
 
     def encrypt(self, content: bytes, label: bytes) -> bytes:
@@ -78,11 +78,13 @@ class Vault:
         """Undo `encrypt`.
 
         Raises:
-            VaultError: if it was encrypted with other secrets or another label, or altered.
+            SecretsError: if it was encrypted with other secrets or another label, or altered.
         """
         content = _decrypt(self.seal_secret, encrypted, _LABEL_PREFIX + label)
         if content is None:
-            raise VaultError("encrypted content in the database was altered or encrypted with other secrets")
+            raise SecretsError(
+                "encrypted content in the database was altered or encrypted with other secrets"
+            )
         return content
 
     @property

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -32,17 +32,19 @@ def check_password(name: str, password: str) -> None:
     """Refuse a password that is short, common or easy to guess (D-166).
 
     Raises:
-        WrongUse: with the reason, without the password.
+        InvalidInputError: with the reason, without the password.
     """
     if len(password) < MIN_LENGTH:
-        raise WrongUse(f"the password needs at least {MIN_LENGTH} characters; use four words, for example")
+        raise InvalidInputError(
+            f"the password needs at least {MIN_LENGTH} characters; use four words, for example"
+        )
     if len(password) > MAX_LENGTH:
-        raise WrongUse(f"the password may have at most {MAX_LENGTH} characters")
+        raise InvalidInputError(f"the password may have at most {MAX_LENGTH} characters")
     from zxcvbn import zxcvbn  # noqa: PLC0415 - 10 MiB of words
 
     rating = zxcvbn(password[:_MAX_RATED], [name, *re.split(r"[^a-z0-9]+", name), "licserver"])
     if rating["score"] < _MIN_SCORE:
-        raise WrongUse(
+        raise InvalidInputError(
             "this password is common or easy to guess; use four unrelated words, or a password manager"
         )
 

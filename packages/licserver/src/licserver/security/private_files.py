@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, Final
 
 from licserver.domain.environments import is_printable
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 MAX_NAME_BYTES: Final = 200
 """Bytes of a file name: leaves room for what browsers append."""
@@ -20,17 +20,17 @@ def validate_file(file: Path) -> Path:
     """Return a path that can be published.
 
     Raises:
-        WrongUse: if it is not a file, or its name has control characters.
+        InvalidInputError: if it is not a file, or its name has control characters.
     """
     if not is_printable(file.name):
-        raise WrongUse("the file's name must not contain control characters")
+        raise InvalidInputError("the file's name must not contain control characters")
     # Not `is_file`: in newer Pythons it returns False for a file that this user may not read.
     try:
         is_file = stat.S_ISREG(file.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         is_file = False
     if not is_file:
-        raise WrongUse(f"{file} is not a file")
+        raise InvalidInputError(f"{file} is not a file")
     return file
 
 
@@ -38,11 +38,11 @@ def validate_file_name(text: str) -> str:
     """Return the last part of a file name that a browser or program has sent.
 
     Raises:
-        WrongUse: if it is empty, too long, or has control characters.
+        InvalidInputError: if it is empty, too long, or has control characters.
     """
     name = text.replace("\\", "/").rpartition("/")[2].strip()
     if name.strip(".") == "" or not is_printable(name) or len(name.encode()) > MAX_NAME_BYTES:
-        raise WrongUse(
+        raise InvalidInputError(
             f"a file name must be one line of at most {MAX_NAME_BYTES} bytes, and not consist of dots"
         )
     return name
@@ -122,12 +122,12 @@ def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
     """Yield a file of mode 0600 that appears at `path`, complete and durable, unless the block raises.
 
     Raises:
-        WrongUse: if the file exists and must not be replaced, or its folder does not exist.
+        InvalidInputError: if the file exists and must not be replaced, or its folder does not exist.
     """
     if path.exists() and not replace:
-        raise WrongUse(f"the file {path} exists already")
+        raise InvalidInputError(f"the file {path} exists already")
     if not path.parent.is_dir():
-        raise WrongUse(f"there is no folder {path.parent}")
+        raise InvalidInputError(f"there is no folder {path.parent}")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
     temporary = Path(name)
     try:

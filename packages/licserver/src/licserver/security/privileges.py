@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 
 def become_owner(folder: Path) -> None:
@@ -13,7 +13,7 @@ def become_owner(folder: Path) -> None:
     existing parent counts.
 
     Raises:
-        WrongUse: if the system refuses.
+        InvalidInputError: if the system refuses.
     """
     if os.name == "nt" or os.geteuid() != 0:
         return
@@ -26,7 +26,7 @@ def become_owner(folder: Path) -> None:
         _become(status.st_uid, status.st_gid)
     except OSError as error:
         name = user_name(status.st_uid)
-        raise WrongUse(
+        raise InvalidInputError(
             f"cannot act as {name}, the owner of {folder}: {error.strerror}; run this command as {name}"
         ) from None
 

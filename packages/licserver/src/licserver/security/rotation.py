@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from licserver.domain.decisions import DownloadRefusal
-from licserver.errors import VaultError, WrongUse
+from licserver.errors import InvalidInputError, SecretsError
 from licserver.protocol.download_links import (
     LinkSecret,
     LinkSubject,
@@ -21,7 +21,7 @@ from licserver.protocol.download_links import (
     read_link,
     retires_at,
 )
-from licserver.security.key_vault import Vault
+from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import (
     SECRETS_FILE,
     change_secrets,
@@ -53,7 +53,7 @@ class LinkSecrets:
         path: The secrets file; None if the secrets cannot change.
     """
 
-    def __init__(self, vault: Vault, path: Path | None) -> None:
+    def __init__(self, vault: KeyVault, path: Path | None) -> None:
         self._vault = vault
         self._path = path
         self._version = _file_version(path)
@@ -98,7 +98,7 @@ class LinkSecrets:
             try:
                 self._secrets = self._read_secrets(self._path)
                 self._version = version
-            except VaultError as error:
+            except SecretsError as error:
                 if version != self._unusable:  # logged once, read at each check
                     _log.error("cannot use the changed secrets file; keeping the old link secrets: %s", error)
                 self._unusable = version
@@ -107,11 +107,11 @@ class LinkSecrets:
     def _read_secrets(self, path: Path) -> tuple[LinkSecret, ...]:
         found = read_vault(read_secrets_file(path), str(path))
         if found.fingerprint != self._vault.fingerprint:
-            raise VaultError(f"{path} holds the secrets of another database")
+            raise SecretsError(f"{path} holds the secrets of another database")
         return found.link_secrets
 
 
-def watch_link_secrets(settings: Settings, vault: Vault) -> LinkSecrets:
+def watch_link_secrets(settings: Settings, vault: KeyVault) -> LinkSecrets:
     """Return the link secrets of a data folder; those from the environment never change."""
     return LinkSecrets(vault, None if settings.secrets is not None else settings.data_dir / SECRETS_FILE)
 
@@ -170,8 +170,8 @@ def rotate(
         The new status of the secrets.
 
     Raises:
-        WrongUse: if a rotation is under way, or the secrets are in the environment.
-        VaultError: if the secrets cannot be read.
+        InvalidInputError: if a rotation is under way, or the secrets are in the environment.
+        SecretsError: if the secrets cannot be read.
         OSError: if they cannot be written.
     """
     signs_from = now if leaked else now + lead
@@ -181,7 +181,7 @@ def rotate(
         known = read_vault(json.dumps(content), SECRETS_FILE).link_secrets
         if not leaked and known[0].signs_from is not None and known[0].signs_from > now:
             due = f"{known[0].signs_from.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-            raise WrongUse(f"a rotation is under way already: the new secret signs from {due}")
+            raise InvalidInputError(f"a rotation is under way already: the new secret signs from {due}")
         kept = [] if leaked else [one.id for one in accepted_secrets(known, now)]
         content["link_secrets"] = [new, *(one for one in content["link_secrets"] if one["id"] in kept)]
 

@@ -15,10 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from licserver.errors import VaultError, WrongUse
+from licserver.errors import InvalidInputError, SecretsError
 from licserver.protocol.download_links import LinkSecret
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
-from licserver.security.key_vault import Vault
+from licserver.security.key_vault import KeyVault
 from licserver.security.private_files import describe_link, open_unlinked, remove_leftovers, sync_folder
 from licserver.settings import Settings
 
@@ -45,15 +45,15 @@ def _generate() -> str:
     return b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
-def read_vault(text: str, source: str) -> Vault:
+def read_vault(text: str, source: str) -> KeyVault:
     """Parse the content of a secrets file.
 
     Raises:
-        VaultError: naming `source`, never its content.
+        SecretsError: naming `source`, never its content.
     """
     try:
         content = json.loads(text)
-        vault = Vault(
+        vault = KeyVault(
             index_secret=b64decode(content["index_secret"], validate=True),
             seal_secret=b64decode(content["seal_secret"], validate=True),
             link_secrets=tuple(map(_read_link_secret, content["link_secrets"])),
@@ -61,10 +61,12 @@ def read_vault(text: str, source: str) -> Vault:
             has_database=content.get(_HAS_DATABASE) is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise VaultError(f"{source} does not hold licserver's secrets; restore it from your backup") from None
+        raise SecretsError(
+            f"{source} does not hold licserver's secrets; restore it from your backup"
+        ) from None
     keys = [vault.index_secret, vault.seal_secret, *(link.secret for link in vault.link_secrets)]
     if {len(key) for key in keys} != {_SECRET_BYTES} or not vault.link_secrets:
-        raise VaultError(
+        raise SecretsError(
             f"{source} does not hold secrets of {_SECRET_BYTES} bytes; restore it from your backup"
         )
     return vault
@@ -104,7 +106,7 @@ def format_signing_key(key: SigningKey) -> dict[str, Any]:
     }
 
 
-def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False) -> Vault:
+def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False) -> KeyVault:
     """Read the secrets from the environment or the data folder; create them on first use.
 
     Args:
@@ -112,7 +114,7 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
         is_in_use: Called if there are no secrets: returns whether the database was written with some.
 
     Raises:
-        VaultError: if they cannot be read, or are lost (D-74); nothing is written then.
+        SecretsError: if they cannot be read, or are lost (D-74); nothing is written then.
     """
     if settings.secrets is not None:
         return read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
@@ -120,7 +122,7 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
     if not os.path.lexists(path):
         # Checked again: another process may have written the file in between, and then the database.
         if is_in_use() and not os.path.lexists(path):
-            raise VaultError(
+            raise SecretsError(
                 f"{path} is lost: the database was written with its secrets, and new ones cannot replace "
                 "them; restore the file from your backup, or put its content into LICSERVER_SECRETS"
             )
@@ -128,7 +130,7 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
     return read_vault(read_secrets_file(path), str(path))
 
 
-def expects_database(settings: Settings, vault: Vault) -> bool:
+def expects_database(settings: Settings, vault: KeyVault) -> bool:
     """Return whether a database written with these secrets must exist (D-158).
 
     Always true for secrets from the environment, which cannot be marked.
@@ -136,17 +138,17 @@ def expects_database(settings: Settings, vault: Vault) -> bool:
     return settings.secrets is not None or vault.has_database
 
 
-def note_database(settings: Settings, vault: Vault) -> None:
+def note_database(settings: Settings, vault: KeyVault) -> None:
     """Mark in the secrets file that a database exists; the last step of a first start.
 
     If this user cannot replace the file, it stays unmarked; `licserver check` reports that.
     """
     if not expects_database(settings, vault):
-        with contextlib.suppress(OSError, VaultError):
+        with contextlib.suppress(OSError, SecretsError):
             change_secrets(settings, lambda content: content.update({_HAS_DATABASE: True}))
 
 
-def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> Vault:
+def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> KeyVault:
     """Edit the secrets file under a lock, completely or not at all.
 
     Args:
@@ -157,11 +159,11 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
         The new secrets.
 
     Raises:
-        WrongUse: if the secrets are in the environment.
-        VaultError: if they cannot be read, or another process keeps them locked.
+        InvalidInputError: if the secrets are in the environment.
+        SecretsError: if they cannot be read, or another process keeps them locked.
     """
     if settings.secrets is not None:
-        raise WrongUse(
+        raise InvalidInputError(
             "the secrets are in LICSERVER_SECRETS, which this command cannot change: put them into "
             f"{SECRETS_FILE} of a data folder, run the command there without LICSERVER_SECRETS, and copy the "
             "file's content back"
@@ -185,7 +187,7 @@ def _locked(path: Path) -> Iterator[None]:
         with FileLock(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
             yield
     except Timeout:
-        raise VaultError(f"another process is changing {path}; try again") from None
+        raise SecretsError(f"another process is changing {path}; try again") from None
 
 
 @contextlib.contextmanager
@@ -199,7 +201,7 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
         text: The content of the new secrets file.
 
     Raises:
-        VaultError: if the text holds no secrets.
+        SecretsError: if the text holds no secrets.
         OSError: if they cannot be written.
     """
     path = settings.data_dir / SECRETS_FILE
@@ -235,7 +237,7 @@ def read_secrets(settings: Settings) -> str:
     """Return the content of the secrets file or its variable, for a backup.
 
     Raises:
-        VaultError: if it cannot be read.
+        SecretsError: if it cannot be read.
     """
     if settings.secrets is not None:
         return settings.secrets.get_secret_value()
@@ -246,16 +248,16 @@ def read_secrets_file(path: Path) -> str:
     """Return the content of a secrets file; secret.
 
     Raises:
-        VaultError: if it cannot be read, or is a link (D-159).
+        SecretsError: if it cannot be read, or is a link (D-159).
     """
     try:
         if problem := describe_link(path):
-            raise VaultError(problem)
+            raise SecretsError(problem)
         with open_unlinked(path) as file:
             return file.read().decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise VaultError(f"cannot read {path}: {reason}") from None
+        raise SecretsError(f"cannot read {path}: {reason}") from None
 
 
 def _create_secrets(path: Path) -> None:
@@ -290,6 +292,6 @@ def _written(path: Path, text: str) -> Iterator[Path]:
 def _check_owner(handle: int, path: Path) -> None:
     """Refuse to write a file that the server's user could not read any more (D-126)."""
     if os.name != "nt" and path.exists() and os.fstat(handle).st_uid != path.stat().st_uid:
-        raise VaultError(
+        raise SecretsError(
             f"{path} belongs to another user, who could not read the changed file; run as that user"
         )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.security.secrets_file import change_secrets, format_signing_key, open_vault
 from licserver.settings import Settings
@@ -21,7 +21,7 @@ def add_signing_key(settings: Settings, private: PrivateKey, now: datetime) -> S
     """Add a key; servers use it after a restart.
 
     Raises:
-        WrongUse: if it exists already, or the secrets are in the environment.
+        InvalidInputError: if it exists already, or the secrets are in the environment.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     added = SigningKey(private, now)
@@ -29,7 +29,7 @@ def add_signing_key(settings: Settings, private: PrivateKey, now: datetime) -> S
     def edit(content: dict[str, Any]) -> None:
         known = content.setdefault("signing_keys", [])
         if any(key["id"] == added.id for key in known):
-            raise WrongUse(f"the signing key {added.id} exists already")
+            raise InvalidInputError(f"the signing key {added.id} exists already")
         known.append(format_signing_key(added))
 
     change_secrets(settings, edit)
@@ -46,7 +46,7 @@ def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: 
         last: Whether to retire even the last live key, after which responses are not signed.
 
     Raises:
-        WrongUse: if there is no such key, it is retired already, or it is the last one.
+        InvalidInputError: if there is no such key, it is retired already, or it is the last one.
     """
     key = _find(signing_keys(settings), key_id)
     retired = replace(key, retired_at=now)
@@ -55,9 +55,9 @@ def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: 
         known = content["signing_keys"]
         live = [one["id"] for one in known if one["retired_at"] is None]
         if key.id not in live:
-            raise WrongUse(f"the signing key {key.id} is retired already")
+            raise InvalidInputError(f"the signing key {key.id} is retired already")
         if live == [key.id] and not last:
-            raise WrongUse(
+            raise InvalidInputError(
                 f"{key.id} is the last live signing key: apps that pin it would trust no response any more; "
                 "add another key first, or use --last"
             )
@@ -73,5 +73,5 @@ def _find(keys: Sequence[SigningKey], key_id: str) -> SigningKey:
     found = [key for key in keys if key_id and key.id.startswith(key_id)]
     if len(found) != 1:
         problem = "there are several signing keys" if found else "there is no signing key"
-        raise WrongUse(f"{problem} {key_id!r}; `licserver signing-key list` shows all ids")
+        raise InvalidInputError(f"{problem} {key_id!r}; `licserver signing-key list` shows all ids")
     return found[0]

@@ -118,7 +118,7 @@ def open_services(
         new_database: Whether an empty database may be set up for secrets that belong to one (D-158).
 
     Raises:
-        VaultError: when the secrets cannot be read, or are lost.
+        SecretsError: when the secrets cannot be read, or are lost.
         StoreError: when the database cannot be used.
         SettingsError: when the bucket cannot be used as it is named.
     """

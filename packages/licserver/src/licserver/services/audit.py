@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from licserver.database.repositories.audit import Entry
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.services.context import Context
 from licserver.services.pagination import Page, check_limit, cut_page, read_place
 
@@ -58,14 +58,14 @@ class AuditService:
         """Return a page of the audit log, the newest line first.
 
         Raises:
-            WrongUse: for an invalid filter, or a cursor of another list.
+            InvalidInputError: for an invalid filter, or a cursor of another list.
         """
         check_limit(limit)
         place = read_place(cursor, int)
         kind, name = which.actor or (which.kind, which.name)
         named = [*(which.object or ()), *([name] if name is not None else [])]
         if not all(map(is_printable, named)):
-            raise WrongUse("an actor or an object is named in one line of text")
+            raise InvalidInputError("an actor or an object is named in one line of text")
         found = self._context.repositories.audit.list_page(
             place[0] if place else None,
             limit + 1,

@@ -11,7 +11,7 @@ from licserver.clock import Clock
 from licserver.database.engine import Database
 from licserver.database.repositories import Repositories
 from licserver.domain.records import Actor
-from licserver.security.key_vault import Vault
+from licserver.security.key_vault import KeyVault
 from licserver.security.redaction import mask
 from licserver.settings import Settings
 
@@ -31,7 +31,7 @@ class Context:
     """
 
     settings: Settings
-    vault: Vault
+    vault: KeyVault
     database: Database
     artifacts: Artifacts
     clock: Clock

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind
-from licserver.errors import Conflict, WrongUse
+from licserver.errors import ConflictError, InvalidInputError
 from licserver.services.context import Context
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ RESPONSES_KEPT: Final = timedelta(days=1)
 Prepared = TypeVar("Prepared")
 
 
-class ReplayedError(Conflict):
+class ReplayedError(ConflictError):
     """Another request with the same key was faster, or the key's owner was removed."""
 
 
-class IdempotencyConflictError(Conflict):
+class IdempotencyConflictError(ConflictError):
     """The key was used for another request within the last day."""
 
 
@@ -100,7 +100,7 @@ def run_once(
     Raises:
         IdempotencyConflictError: when the key was used for another request.
         ReplayedError: when another request with the key is faster, and its response cannot be found.
-        WrongUse: and whatever else is raised on the way; then nothing was done and nothing is recorded.
+        Exception: whatever the operation raises; then nothing was done and nothing is recorded.
     """
     recorded = services.idempotency.find(key)
     if recorded is None:
@@ -110,7 +110,7 @@ def run_once(
                 response = operation(tx, prepared)
                 tx.idempotency.record(key, response)
             return Outcome(response, is_replayed=False)
-        except WrongUse:
+        except InvalidInputError:
             # A faster request may have caused this by doing the same: then its response is the answer.
             recorded = services.idempotency.find(key)
             if recorded is None:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from licserver.database.repositories import license_search as scans
 from licserver.database.repositories.license_search import Predicate, Scan
 from licserver.domain.decisions import can_download, is_license_key, license_state
-from licserver.domain.environments import BadDomain, is_printable, normalise_domain
+from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain
 from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
 from licserver.domain.search_words import parse_terms
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape
 from licserver.services.pagination import Page, check_limit, read_cursor, write_cursor, wrong_cursor
@@ -105,19 +105,19 @@ def _scan_expired(matches: Predicate, today: date) -> list[Scan]:
 
 def _scan_text(context: Context, query: str, matches: Predicate) -> list[Scan]:
     if len(query) > MAX_QUERY or not is_printable(query):
-        raise WrongUse(f"what is searched for must be one line of at most {MAX_QUERY} characters")
+        raise InvalidInputError(f"what is searched for must be one line of at most {MAX_QUERY} characters")
     if is_license_key(query.upper()):
         return [scans.by_id(context.vault.license_id(query.upper()), matches)]
     if has_id_shape(query.lower()):
         return [scans.by_id(bytes.fromhex(query), matches)]
     terms = parse_terms(query)
     if not terms:
-        raise WrongUse("search for the beginning of a word, of a domain or of an e-mail address")
+        raise InvalidInputError("search for the beginning of a word, of a domain or of an e-mail address")
     chosen = [scans.by_word(terms[0], terms[1:], matches)]
     if " " not in query and len(query) >= _SHORTEST_DOMAIN:
         try:
             prefix = normalise_domain(query)
-        except BadDomain:
+        except InvalidDomainError:
             return chosen
         chosen.append(scans.by_domain(prefix, terms, matches))
         if not prefix.startswith("www."):

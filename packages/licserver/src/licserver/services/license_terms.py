@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from licserver.domain.environments import BadEntry, is_printable, parse_entry
+from licserver.domain.environments import InvalidEntryError, is_printable, parse_entry
 from licserver.domain.records import TERMS, LicenseTerms
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.security.key_vault import ID_BYTES
 from licserver.security.redaction import mask
 
@@ -41,43 +41,43 @@ def check_slots(slots: int | None) -> None:
     """Validate a number of slots (D-07).
 
     Raises:
-        WrongUse: naming what is valid.
+        InvalidInputError: naming what is valid.
     """
     if slots is not None and not 0 <= slots <= MAX_SLOTS:
-        raise WrongUse("slots must be a whole number from 0, or unlimited")
+        raise InvalidInputError("slots must be a whole number from 0, or unlimited")
 
 
 def check_lifetime(*, lifetime: bool, has_expiry: bool) -> None:
     """Refuse a lifetime license with an expiry date (D-10).
 
     Raises:
-        WrongUse: when it has both.
+        InvalidInputError: when it has both.
     """
     if lifetime and has_expiry:
-        raise WrongUse("a key is either for a lifetime or expires on a date, not both")
+        raise InvalidInputError("a key is either for a lifetime or expires on a date, not both")
 
 
 def check_subscription(subscription_id: str) -> None:
     """Validate a subscription's id.
 
     Raises:
-        WrongUse: naming what is valid.
+        InvalidInputError: naming what is valid.
     """
     if not (subscription_id.strip() and is_printable(subscription_id)) or len(subscription_id) > MAX_INDEXED:
-        raise WrongUse(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
+        raise InvalidInputError(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
 
 
 def read_email(text: str | None) -> str | None:
     """Validate a customer's e-mail address; None for a blank one.
 
     Raises:
-        WrongUse: for an invalid address.
+        InvalidInputError: for an invalid address.
     """
     text = (text or "").strip()
     if not text:
         return None
     if len(text) > MAX_EMAIL or not is_printable(text) or _EMAIL.fullmatch(text) is None:
-        raise WrongUse("a customer's e-mail must look like name@example.com")
+        raise InvalidInputError("a customer's e-mail must look like name@example.com")
     return text
 
 
@@ -85,13 +85,13 @@ def read_note(text: str | None) -> str | None:
     """Validate a note; None for a blank one.
 
     Raises:
-        WrongUse: for one that is too long, or has control characters.
+        InvalidInputError: for one that is too long, or has control characters.
     """
     text = (text or "").strip()
     if not text:
         return None
     if len(text) > MAX_NOTE or not is_text(text):
-        raise WrongUse(f"a note must be text of at most {MAX_NOTE} characters")
+        raise InvalidInputError(f"a note must be text of at most {MAX_NOTE} characters")
     return mask(text)  # a key is stored encrypted, or not at all
 
 
@@ -99,14 +99,14 @@ def read_entries(entries: tuple[str, ...], ipv6_prefix: int) -> tuple[str, ...]:
     """Return an allow-list in canonical form, each entry once (D-04).
 
     Raises:
-        WrongUse: for an invalid entry, or too many.
+        InvalidInputError: for an invalid entry, or too many.
     """
     if len(entries) > MAX_ENTRIES:
-        raise WrongUse(f"an allow-list has at most {MAX_ENTRIES} entries")
+        raise InvalidInputError(f"an allow-list has at most {MAX_ENTRIES} entries")
     try:
         return tuple(dict.fromkeys(parse_entry(entry, ipv6_prefix) for entry in entries))
-    except BadEntry as problem:
-        raise WrongUse(str(problem)) from None
+    except InvalidEntryError as problem:
+        raise InvalidInputError(str(problem)) from None
 
 
 _Terms = TypeVar("_Terms", bound=LicenseTerms)
@@ -116,7 +116,7 @@ def validate_terms(terms: _Terms, ipv6_prefix: int) -> _Terms:
     """Return terms as they are stored.
 
     Raises:
-        WrongUse: for the first invalid one.
+        InvalidInputError: for the first invalid one.
     """
     check_lifetime(lifetime=terms.lifetime, has_expiry=terms.expires_on is not None)
     values = {name: getattr(terms, name) for name in TERMS}
@@ -129,7 +129,7 @@ def validate_fields(values: Mapping[str, Any], ipv6_prefix: int) -> dict[str, An
     Text without a rule of its own is one line.
 
     Raises:
-        WrongUse: for the first invalid one.
+        InvalidInputError: for the first invalid one.
     """
     valid = dict(values)
     for name, value in values.items():
@@ -153,5 +153,5 @@ def validate_fields(values: Mapping[str, Any], ipv6_prefix: int) -> dict[str, An
 def _read_line(name: str, text: str) -> str | None:
     text = text.strip()
     if len(text) > MAX_LINE or not is_printable(text):
-        raise WrongUse(f"{name} must be one line of at most {MAX_LINE} characters")
+        raise InvalidInputError(f"{name} must be one line of at most {MAX_LINE} characters")
     return mask(text) or None

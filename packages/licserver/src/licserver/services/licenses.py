@@ -7,9 +7,15 @@ from typing import Any, Final
 
 from licserver.database.repositories.licenses import Activation
 from licserver.domain.decisions import generate_license_key, is_license_key
-from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
+from licserver.domain.environments import (
+    InvalidDomainError,
+    is_printable,
+    normalise_domain,
+    normalise_ip,
+    parse_ip,
+)
 from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
-from licserver.errors import Conflict, Unknown, WrongUse
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.redaction import mask
 from licserver.services import license_lists as lists
 from licserver.services import license_terms
@@ -37,8 +43,8 @@ class LicenseService:
     """Issues, finds and changes licenses.
 
     Where a method takes a `reference`, it is a license key or a license's id (32 hexadecimal digits), and the
-    method raises `Unknown` when there is no such license (the message does not repeat a key), and `WrongUse`
-    when the reference can be neither.
+    method raises `NotFoundError` when there is no such license (the message does not repeat a key), and
+    `InvalidInputError` when the reference can be neither.
     """
 
     def __init__(self, context: Context) -> None:
@@ -54,8 +60,8 @@ class LicenseService:
             The license, and its key.
 
         Raises:
-            Unknown: for an unknown product.
-            WrongUse: for invalid terms.
+            NotFoundError: for an unknown product.
+            InvalidInputError: for invalid terms.
         """
         key, product, terms = generate_license_key(), self._products.get(slug), self._validate(terms)
         new = self.prepare(product, terms, key)
@@ -70,10 +76,10 @@ class LicenseService:
             Batches of keys; each is committed when it is returned. All checks are done before the first.
 
         Raises:
-            Unknown, WrongUse: as `issue`.
+            NotFoundError, InvalidInputError: as `issue`.
         """
         if count < 1:
-            raise WrongUse("the count must be at least 1")
+            raise InvalidInputError("the count must be at least 1")
         return self._issue_batches(self._products.get(slug), self._validate(terms), count)
 
     def _issue_batches(self, product: Product, terms: LicenseTerms, count: int) -> Iterator[list[str]]:
@@ -118,7 +124,7 @@ class LicenseService:
         """Return all licenses, or those of one product, by the instant of issue.
 
         Raises:
-            Unknown: for an unknown product.
+            NotFoundError: for an unknown product.
         """
         product_id = None if slug is None else self._products.get(slug).id
         return self._context.repositories.licenses.list_all(product_id)
@@ -134,8 +140,8 @@ class LicenseService:
             limit: How many at most, 1 to 200.
 
         Raises:
-            Unknown: for an unknown product.
-            WrongUse: for an invalid filter, or a cursor of another list.
+            NotFoundError: for an unknown product.
+            InvalidInputError: for an invalid filter, or a cursor of another list.
         """
         return lists.search(self._context, which, cursor, limit)
 
@@ -147,8 +153,8 @@ class LicenseService:
         None, once the release is withdrawn.
 
         Raises:
-            Unknown: for an unknown product or version.
-            WrongUse: for a cursor of another list.
+            NotFoundError: for an unknown product or version.
+            InvalidInputError: for a cursor of another list.
         """
         release = ReleaseService(self._context).get(slug, version)
         return lists.list_entitled(self._context, self._products.get(slug), release, cursor, limit)
@@ -159,7 +165,7 @@ class LicenseService:
         """Return a page of a license's activations, by domain and address.
 
         Raises:
-            WrongUse: also for a cursor of another list.
+            InvalidInputError: also for a cursor of another list.
         """
         check_limit(limit)
         after, license_id = read_place(cursor, str, str), self.get(reference).id
@@ -176,7 +182,7 @@ class LicenseService:
         """Return a license's key, to be masked (`decisions.mask_key`); `reveal` is audited.
 
         Raises:
-            VaultError: when the stored key was altered.
+            SecretsError: when the stored key was altered.
         """
         return self._context.vault.decrypt_key(license_.sealed_key, license_.id)
 
@@ -184,7 +190,7 @@ class LicenseService:
         """Return a license's whole key, and record who asked for it.
 
         Raises:
-            VaultError: when the stored key was altered.
+            SecretsError: when the stored key was altered.
         """
         with self._context.transaction() as tx:
             found = _get(tx, reference)
@@ -205,8 +211,8 @@ class LicenseService:
             **changes: New values of fields of `LicenseTerms`, except the subscription.
 
         Raises:
-            WrongUse: also for invalid terms.
-            Conflict: when a value in `was` has changed meanwhile; then nothing is changed.
+            InvalidInputError: also for invalid terms.
+            ConflictError: when a value in `was` has changed meanwhile; then nothing is changed.
         """
         if not changes.keys() <= _CHANGEABLE:
             raise TypeError(f"not changeable: {', '.join(changes.keys() - _CHANGEABLE)}")
@@ -234,7 +240,7 @@ class LicenseService:
         """Add an entry to a license's allow-list; it takes no slot (D-04).
 
         Raises:
-            WrongUse: also for an invalid entry.
+            InvalidInputError: also for an invalid entry.
         """
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
         return self._change_allowed(reference, lambda held: (*held, read) if read not in held else held)
@@ -243,14 +249,14 @@ class LicenseService:
         """Remove an entry from the allow-list; an environment that matched it needs a slot from now on.
 
         Raises:
-            Unknown: also when there is no such entry.
-            WrongUse: also for an invalid entry.
+            NotFoundError: also when there is no such entry.
+            InvalidInputError: also for an invalid entry.
         """
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
 
         def remove(held: tuple[str, ...]) -> tuple[str, ...]:
             if read not in held:
-                raise Unknown(f"{entry!r} is not in this license's allow-list")
+                raise NotFoundError(f"{entry!r} is not in this license's allow-list")
             return tuple(one for one in held if one != read)
 
         return self._change_allowed(reference, remove)
@@ -259,10 +265,10 @@ class LicenseService:
         """Revoke a license; one that is revoked already stays as it is.
 
         Raises:
-            WrongUse: also for a reason that is not one line of text.
+            InvalidInputError: also for a reason that is not one line of text.
         """
         if reason is not None and (not is_printable(reason) or len(reason) > MAX_REASON):
-            raise WrongUse(f"a reason must be one line of text of at most {MAX_REASON} characters")
+            raise InvalidInputError(f"a reason must be one line of text of at most {MAX_REASON} characters")
         reason = None if reason is None else mask(reason)  # a key is stored encrypted, or not at all
         with self._context.transaction() as tx:
             found = _get(tx, reference, locked=True)
@@ -286,20 +292,20 @@ class LicenseService:
         """Free the slots of a domain or an address; return how many were freed.
 
         Raises:
-            Unknown: also when there is no such activation.
-            WrongUse: also when it is neither a domain nor an address.
+            NotFoundError: also when there is no such activation.
+            InvalidInputError: also when it is neither a domain nor an address.
         """
         try:
             domain = normalise_domain(domain_or_ip)
-        except BadDomain as problem:
-            raise WrongUse(f"a domain {problem}") from None
+        except InvalidDomainError as problem:
+            raise InvalidInputError(f"a domain {problem}") from None
         address = parse_ip(domain_or_ip.strip())
         ip = None if address is None else normalise_ip(address, self._context.settings.ipv6_prefix)
         with self._context.transaction() as tx:
             found = _get(tx, reference)
             freed = tx.repositories.licenses.deactivate(found.id, domain, ip)
             if freed == 0:
-                raise Unknown(
+                raise NotFoundError(
                     f"{domain_or_ip!r} is not activated for this license; "
                     "`licserver license show` lists what is"
                 )
@@ -310,7 +316,7 @@ class LicenseService:
         """Free one slot, and no other of the same domain or address.
 
         Raises:
-            Unknown: also when there is no such activation (any more).
+            NotFoundError: also when there is no such activation (any more).
         """
         with self._context.transaction() as tx:
             found = _get(tx, reference)
@@ -318,7 +324,7 @@ class LicenseService:
                 all(map(is_printable, environment))
                 and tx.repositories.licenses.remove_activation(found.id, environment)
             ):
-                raise Unknown("this activation does not exist any more; it may have been freed already")
+                raise NotFoundError("this activation does not exist any more; it may have been freed already")
             tx.write_audit("license.deactivate", _object(found), environment=" ".join(environment), freed=1)
 
     def _change_allowed(
@@ -332,7 +338,7 @@ class LicenseService:
 def _get(context: Context, reference: str, *, locked: bool = False) -> IssuedLicense:
     found = context.repositories.licenses.find(_read_reference(context, reference), locked=locked)
     if found is None:
-        raise Unknown("there is no such license; `licserver license list` shows the ids of all")
+        raise NotFoundError("there is no such license; `licserver license list` shows the ids of all")
     return found
 
 
@@ -341,7 +347,7 @@ def _read_reference(context: Context, reference: str) -> bytes:
     if license_terms.has_id_shape(text):
         return bytes.fromhex(text)
     if not is_license_key(text):
-        raise WrongUse(
+        raise InvalidInputError(
             "this has not the shape of a license key, CP- and five groups of six, nor of a license id"
         )
     return context.vault.license_id(text)
@@ -368,6 +374,6 @@ def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[st
     names = [name for name, value in seen.items() if getattr(found, name) not in (value, wanted.get(name))]
     if names:
         changed = ", ".join(name.replace("_", " ") for name in names)
-        raise Conflict(
+        raise ConflictError(
             f"somebody else has changed this license meanwhile ({changed}): compare, and send it again"
         )

@@ -11,7 +11,7 @@ from licserver.database.repositories.sessions import NewSession
 from licserver.database.repositories.users import User
 from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 from licserver.security.passwords import hash_password, needs_rehash, verify_password
 from licserver.services.context import Context
 from licserver.services.users import (
@@ -89,7 +89,7 @@ class LoginService:
             The user with the new session; None when the old password is wrong.
 
         Raises:
-            WrongUse: when the new one is too weak, or the user was removed meanwhile.
+            InvalidInputError: when the new one is too weak, or the user was removed meanwhile.
         """
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, old):
@@ -107,7 +107,7 @@ class LoginService:
         if session is None:
             return None
         if now - session.last_used_at >= _TOUCH:
-            with contextlib.suppress(StoreUnavailable):  # pages can be read while nothing can be written
+            with contextlib.suppress(StoreUnavailableError):  # pages can be read while nothing can be written
                 sessions.set_last_used(digest_token(token), now)
         needs = Needs.NOTHING
         if session.is_pending:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from licserver.domain.environments import is_printable
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 MAX_PAGE: Final = 200
 """Items on a page."""
@@ -37,7 +37,7 @@ def page_of(items: Sequence[Item], name: Callable[[Item], str], cursor: str | No
         limit: How many at most.
 
     Raises:
-        WrongUse: for a cursor of another list.
+        InvalidInputError: for a cursor of another list.
     """
     check_limit(limit)
     place, first = read_place(cursor, str), 0
@@ -65,10 +65,10 @@ def check_limit(limit: int) -> None:
     """Refuse a page that is too large.
 
     Raises:
-        WrongUse: naming the limits.
+        InvalidInputError: naming the limits.
     """
     if not 1 <= limit <= MAX_PAGE:
-        raise WrongUse(f"limit must be between 1 and {MAX_PAGE}")
+        raise InvalidInputError(f"limit must be between 1 and {MAX_PAGE}")
 
 
 def write_cursor(place: Sequence[Any]) -> str:
@@ -85,7 +85,7 @@ def read_place(cursor: str | None, *types: type) -> tuple[Any, ...] | None:
     """Decode a cursor whose place has values of these types; None for the first page.
 
     Raises:
-        WrongUse: for a cursor of another list.
+        InvalidInputError: for a cursor of another list.
     """
     if cursor is None:
         return None
@@ -99,7 +99,7 @@ def read_cursor(cursor: str) -> tuple[Any, ...]:
     """Decode a cursor; the caller checks that its values fit the list.
 
     Raises:
-        WrongUse: when it is not one of ours.
+        InvalidInputError: when it is not one of ours.
     """
     if len(cursor) > _MAX_CURSOR:
         raise wrong_cursor()
@@ -110,9 +110,9 @@ def read_cursor(cursor: str) -> tuple[Any, ...]:
         raise wrong_cursor() from None
 
 
-def wrong_cursor() -> WrongUse:
+def wrong_cursor() -> InvalidInputError:
     """Return the error for a cursor of another list."""
-    return WrongUse("this cursor was not given for this list; begin without one")
+    return InvalidInputError("this cursor was not given for this list; begin without one")
 
 
 def _write(value: Any) -> Any:

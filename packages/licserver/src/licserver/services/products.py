@@ -5,7 +5,7 @@ from typing import Any
 from licserver.domain.decisions import is_slug
 from licserver.domain.environments import is_printable
 from licserver.domain.records import EnvironmentPolicy, Product
-from licserver.errors import Conflict, Unknown, WrongUse
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.services.context import Context
 
 MAX_PRODUCT_NAME = 200
@@ -29,11 +29,11 @@ class ProductService:
         """Add a product.
 
         Raises:
-            WrongUse: for an invalid slug or name.
-            Conflict: for a slug that is taken.
+            InvalidInputError: for an invalid slug or name.
+            ConflictError: for a slug that is taken.
         """
         if not is_slug(slug):
-            raise WrongUse(
+            raise InvalidInputError(
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
             )
         name = _check_name(name)
@@ -41,7 +41,7 @@ class ProductService:
             if not tx.repositories.products.add(
                 slug, name, policy, tx.now(), has_support_policy=has_support_policy
             ):
-                raise Conflict(f"there is a product {slug!r} already")
+                raise ConflictError(f"there is a product {slug!r} already")
             tx.write_audit(
                 "product.add",
                 ("product", slug),
@@ -55,8 +55,8 @@ class ProductService:
         """Change the name that update checks return; licenses keep the one they were issued with (D-12).
 
         Raises:
-            Unknown: for an unknown slug.
-            WrongUse: for an invalid name.
+            NotFoundError: for an unknown slug.
+            InvalidInputError: for an invalid name.
         """
         return self.change(slug, name=_check_name(name))
 
@@ -71,8 +71,8 @@ class ProductService:
         """Change a product; what is None stays.
 
         Raises:
-            Unknown: for an unknown slug.
-            WrongUse: for an invalid name.
+            NotFoundError: for an unknown slug.
+            InvalidInputError: for an invalid name.
         """
         wanted: dict[str, Any] = {
             "name": None if name is None else _check_name(name),
@@ -104,19 +104,21 @@ class ProductService:
         """Return one product.
 
         Raises:
-            Unknown: for an unknown slug.
+            NotFoundError: for an unknown slug.
         """
         # An invalid slug is not looked up: it may contain what a database does not accept as text.
         product = self._context.repositories.products.find(slug) if is_slug(slug) else None
         if product is None:
             known = ", ".join(product.slug for product in self.list_all()[:10])
             hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"
-            raise Unknown(f"there is no product {slug!r}; {hint}")
+            raise NotFoundError(f"there is no product {slug!r}; {hint}")
         return product
 
 
 def _check_name(name: str) -> str:
     name = name.strip()
     if not name or not is_printable(name) or len(name) > MAX_PRODUCT_NAME:
-        raise WrongUse(f"a product's name must be one line of text of at most {MAX_PRODUCT_NAME} characters")
+        raise InvalidInputError(
+            f"a product's name must be one line of text of at most {MAX_PRODUCT_NAME} characters"
+        )
     return name

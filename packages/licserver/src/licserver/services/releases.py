@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from licserver.domain.changelogs import sanitize
 from licserver.domain.decisions import parse_version, version_key
 from licserver.domain.records import Artifact, Product, Release
-from licserver.errors import Conflict, Unknown, WrongUse
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
 from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Context
@@ -58,10 +58,10 @@ class ReleaseService:
             file_name: The name that customers see, checked (`validate_file_name`); that of `file` if None.
 
         Raises:
-            Unknown: for an unknown product.
-            Conflict: for a version that is published already.
-            WrongUse: for an invalid version, a path that is no file, a changelog that is too long, or a
-                manifest of another file.
+            NotFoundError: for an unknown product.
+            ConflictError: for a version that is published already.
+            InvalidInputError: for an invalid version, a path that is no file, a changelog that is too
+                long, or a manifest of another file.
             OSError: when the file cannot be read, or its copy not be written.
             ArtifactsError: when the bucket does not accept it.
         """
@@ -89,7 +89,7 @@ class ReleaseService:
         with validate_file(file).open("rb") as source:
             artifact = self._context.artifacts.store(source, file_name or file.name)
         if seal is not None and artifact.sha256 != sha256:
-            raise WrongUse(f"{file} changed while it was published; publish it again")
+            raise InvalidInputError(f"{file} changed while it was published; publish it again")
         return StagedRelease(product, version, changelog, artifact, document)
 
     def check(self, slug: str, version: str, changelog: str = "") -> tuple[Product, str, str]:
@@ -99,7 +99,7 @@ class ReleaseService:
             The product, the version and the changelog as they will be published.
 
         Raises:
-            Unknown, Conflict, WrongUse: as `publish`.
+            NotFoundError, ConflictError, InvalidInputError: as `publish`.
         """
         product = self._products.get(slug)
         version = version.strip()
@@ -107,16 +107,16 @@ class ReleaseService:
             raise _published_already(slug, version)
         changelog = sanitize(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
         if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
-            raise WrongUse(f"the changelog is longer than {MAX_CHANGELOG} characters")
+            raise InvalidInputError(f"the changelog is longer than {MAX_CHANGELOG} characters")
         if not is_text(changelog):
-            raise WrongUse("the changelog must not contain control characters")
+            raise InvalidInputError("the changelog must not contain control characters")
         return product, version, changelog
 
     def add(self, staged: StagedRelease) -> Release:
         """Do the last step of `publish`.
 
         Raises:
-            Conflict: when the version was published meanwhile.
+            ConflictError: when the version was published meanwhile.
         """
         product, version, changelog, artifact, document = staged
         with self._context.transaction() as tx:
@@ -140,12 +140,12 @@ class ReleaseService:
         Running servers return it from the very next update check on.
 
         Raises:
-            Unknown: for an unknown product or version.
-            WrongUse: for one that is withdrawn, or a manifest of another file.
+            NotFoundError: for an unknown product or version.
+            InvalidInputError: for one that is withdrawn, or a manifest of another file.
         """
         release = self.get(slug, version)
         if release.withdrawn_at is not None:
-            raise WrongUse(f"{slug} {release.version} is withdrawn and not offered any more")
+            raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
         artifact = release.artifact
         signed = seal(self._describe(slug, release.version, artifact.size, artifact.sha256))
         with self._context.transaction() as tx:
@@ -159,7 +159,7 @@ class ReleaseService:
         One that is withdrawn already keeps its first date.
 
         Raises:
-            Unknown: for an unknown product or version.
+            NotFoundError: for an unknown product or version.
         """
         release = self.get(slug, version)
         if release.withdrawn_at is None:
@@ -172,7 +172,7 @@ class ReleaseService:
         """Return a product's releases, in the order of publication.
 
         Raises:
-            Unknown: for an unknown product.
+            NotFoundError: for an unknown product.
         """
         return self._context.repositories.releases.list_all(self._products.get(slug).id)
 
@@ -180,13 +180,13 @@ class ReleaseService:
         """Return one release.
 
         Raises:
-            Unknown: for an unknown product or version.
-            WrongUse: for an invalid version.
+            NotFoundError: for an unknown product or version.
+            InvalidInputError: for an invalid version.
         """
         product = self._products.get(slug)
         release = self._context.repositories.releases.find(product.id, _version_key(version))
         if release is None:
-            raise Unknown(f"{slug} has no version {version!r}")
+            raise NotFoundError(f"{slug} has no version {version!r}")
         return release
 
     def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
@@ -201,11 +201,11 @@ def _object(slug: str, version: str) -> tuple[str, str]:
 def _version_key(text: str) -> str:
     version = parse_version(text) if len(text) <= MAX_INDEXED else None
     if version is None:
-        raise WrongUse(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
+        raise InvalidInputError(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
     return version_key(version)
 
 
-def _published_already(slug: str, version: str) -> Conflict:
-    return Conflict(
+def _published_already(slug: str, version: str) -> ConflictError:
+    return ConflictError(
         f"{slug} has a version {version} already; a published version never changes, choose a higher one"
     )

@@ -38,7 +38,7 @@ class RetentionService:
             dry_run: Only count.
 
         Raises:
-            StoreUnavailable: when the database fails; what was deleted until then stays deleted.
+            StoreUnavailableError: when the database fails; what was deleted until then stays deleted.
         """
         now, settings = self._context.now(), self._context.settings
         unseen = _before(now, settings.activation_days)

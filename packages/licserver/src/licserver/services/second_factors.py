@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from licserver.database.repositories.second_factors import SecondFactor
 from licserver.database.repositories.users import User
-from licserver.errors import Conflict, Unknown, WrongUse
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.passwords import verify_password
 from licserver.security.totp import (
     enrolment_uri,
@@ -81,7 +81,7 @@ class SecondFactorService:
             The user with a new session; None for a wrong code, or when the session has ended meanwhile.
 
         Raises:
-            WrongUse: after too many wrong codes.
+            InvalidInputError: after too many wrong codes.
         """
         with self._context.transaction() as tx:
             logins = LoginService(tx)
@@ -95,7 +95,7 @@ class SecondFactorService:
         """Draw the secret of a second factor; return False for a wrong password.
 
         Raises:
-            WrongUse: when the user has a second factor.
+            InvalidInputError: when the user has a second factor.
         """
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, password):
@@ -103,7 +103,7 @@ class SecondFactorService:
         encrypted = self._context.vault.encrypt(generate_secret().encode(), _label(user))
         with self._context.transaction() as tx:
             if not tx.repositories.second_factors.propose(user.id, encrypted, tx.now()):
-                raise Conflict("you have a second factor already")
+                raise ConflictError("you have a second factor already")
         return True
 
     def find_enrolment(self, who: SignedIn) -> Enrolment | None:
@@ -124,13 +124,15 @@ class SecondFactorService:
             None for a wrong code.
 
         Raises:
-            WrongUse: when no secret is waiting for its first code.
+            InvalidInputError: when no secret is waiting for its first code.
         """
         user, now = self._users.get(who.name), self._context.now()
         enrolment = self.find_enrolment(who)
         factor = self._context.repositories.second_factors.find(user.id)
         if enrolment is None or factor is None:
-            raise WrongUse("this took longer than 15 minutes, or was done in another window; begin anew")
+            raise InvalidInputError(
+                "this took longer than 15 minutes, or was done in another window; begin anew"
+            )
         step = find_step(enrolment.secret, code, now, 0)
         if step is None:
             return None
@@ -139,12 +141,12 @@ class SecondFactorService:
         with self._context.transaction() as tx:
             factors = tx.repositories.second_factors
             if not factors.confirm(user.id, factor.sealed_secret, step, digests, now):
-                raise Conflict("this was done in another window meanwhile")
+                raise ConflictError("this was done in another window meanwhile")
             tx.repositories.sessions.remove_all(user.id)
             audit_as(tx, user, "user.second_factor_on")
             begun = LoginService(tx).renew_session(user)
             if begun is None:
-                raise Conflict("your password was changed meanwhile; sign in anew")
+                raise ConflictError("your password was changed meanwhile; sign in anew")
         return Enrolled(begun, codes)
 
     def disable(self, who: SignedIn, password: str, code: str, *, is_known: bool = False) -> SignedIn | None:
@@ -154,7 +156,7 @@ class SecondFactorService:
             None for a wrong password or code.
 
         Raises:
-            WrongUse: after too many wrong codes.
+            InvalidInputError: after too many wrong codes.
         """
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, password):
@@ -171,12 +173,12 @@ class SecondFactorService:
         """Remove the second factor of a user who has lost it; the user is signed out everywhere.
 
         Raises:
-            WrongUse: for an unknown user, or one without a second factor.
+            InvalidInputError: for an unknown user, or one without a second factor.
         """
         user = self._users.get(name)
         with self._context.transaction() as tx:
             if not tx.repositories.second_factors.remove(user.id):
-                raise Unknown(f"{user.name} has no second factor")
+                raise NotFoundError(f"{user.name} has no second factor")
             tx.repositories.sessions.remove_all(user.id)
             tx.write_audit("user.second_factor_reset", ("user", user.name))
 
@@ -191,14 +193,16 @@ def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
     """Use a code up, or count a wrong one.
 
     Raises:
-        WrongUse: after too many wrong codes, at an unknown address; then it is not even checked.
+        InvalidInputError: after too many wrong codes, at an unknown address; then it is not even checked.
     """
     factors, now = tx.repositories.second_factors, tx.now()
     factor = factors.find(user.id)
     if factor is None or factor.confirmed_at is None:
         return False
     if not is_known and _is_locked(factor, now):
-        raise WrongUse("too many wrong codes; wait 15 minutes, or use a computer that you used before")
+        raise InvalidInputError(
+            "too many wrong codes; wait 15 minutes, or use a computer that you used before"
+        )
     secret = tx.vault.decrypt(factor.sealed_secret, _label(user)).decode()
     step = find_step(secret, typed, now, factor.last_step)
     if step is not None and factors.use_step(user.id, step):

@@ -16,9 +16,9 @@ from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
 from licserver.database.repositories import Repositories
 from licserver.domain.records import Release
-from licserver.errors import LicserverError, VaultError
+from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
-from licserver.security.key_vault import Vault
+from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
 from licserver.services.reachability import ask_base_url
 from licserver.settings import Settings
@@ -75,7 +75,7 @@ def check_installation(settings: Settings, now: datetime, *, reach: bool) -> Ite
     vault = None
     try:
         vault = read_vault(read_secrets(settings), "the secrets")
-    except VaultError as problem:
+    except SecretsError as problem:
         yield _bad(
             "secrets",
             str(problem),
@@ -179,7 +179,7 @@ def _others_may_read(path: Path) -> bool:
     return os.name != "nt" and bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
-def _check_keys(vault: Vault, settings: Settings) -> Iterator[Finding]:
+def _check_keys(vault: KeyVault, settings: Settings) -> Iterator[Finding]:
     live = [key for key in vault.signing_keys if key.retired_at is None]
     if live and settings.base_url is None:
         yield _bad(
@@ -206,7 +206,7 @@ def _check_machine_clock(now: datetime) -> Iterator[Finding]:
         yield Finding("clock", Level.OK, f"{now:%Y-%m-%d %H:%M:%S} UTC")
 
 
-def _check_database(settings: Settings, vault: Vault | None, now: datetime) -> Iterator[Finding]:
+def _check_database(settings: Settings, vault: KeyVault | None, now: datetime) -> Iterator[Finding]:
     try:
         database = engine.connect(settings.database)
     except LicserverError as problem:

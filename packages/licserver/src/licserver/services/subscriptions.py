@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from licserver.database.repositories.subscriptions import Subscription
-from licserver.errors import Unknown
+from licserver.errors import NotFoundError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription
 from licserver.services.pagination import Page, check_limit, cut_page, read_place
@@ -22,8 +22,8 @@ class SubscriptionService:
             How many licenses are linked to it.
 
         Raises:
-            Unknown: when none is.
-            WrongUse: for an invalid id.
+            NotFoundError: when none is.
+            InvalidInputError: for an invalid id.
         """
         at = (at or self._context.now()).astimezone(UTC)
         return self._set_end(subscription_id, at, "subscription.end")
@@ -39,8 +39,8 @@ class SubscriptionService:
         """Return one subscription.
 
         Raises:
-            Unknown: when no license is linked to it.
-            WrongUse: for an invalid id.
+            NotFoundError: when no license is linked to it.
+            InvalidInputError: for an invalid id.
         """
         check_subscription(subscription_id)
         found = self._context.repositories.subscriptions.find(subscription_id)
@@ -52,7 +52,7 @@ class SubscriptionService:
         """Return a page of all subscriptions, by id.
 
         Raises:
-            WrongUse: for a cursor of another list.
+            InvalidInputError: for a cursor of another list.
         """
         check_limit(limit)
         place = read_place(cursor, str)
@@ -70,5 +70,5 @@ class SubscriptionService:
         return count
 
 
-def _unknown(subscription_id: str) -> Unknown:
-    return Unknown(f"no license is linked to a subscription {subscription_id!r}")
+def _unknown(subscription_id: str) -> NotFoundError:
+    return NotFoundError(f"no license is linked to a subscription {subscription_id!r}")

@@ -8,7 +8,7 @@ from typing import Final
 from licserver.database.repositories.tokens import Token
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Scope
-from licserver.errors import Conflict, Unknown, WrongUse
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.redaction import TOKEN_PREFIX
 from licserver.services.context import Context
 
@@ -34,19 +34,21 @@ class TokenService:
             The token's record, and the token itself, which is stored nowhere.
 
         Raises:
-            Conflict: for a name that is taken, also by a revoked token: the audit log must be clear.
-            WrongUse: for an invalid name, or a day that has passed.
+            ConflictError: for a name that is taken, also by a revoked token: the audit log must be clear.
+            InvalidInputError: for an invalid name, or a day that has passed.
         """
         name = name.strip()
         if not name or not is_printable(name) or len(name) > MAX_TOKEN_NAME:
-            raise WrongUse(f"a token's name must be one line of text of at most {MAX_TOKEN_NAME} characters")
+            raise InvalidInputError(
+                f"a token's name must be one line of text of at most {MAX_TOKEN_NAME} characters"
+            )
         now = self._context.now()
         if expires_on is not None and expires_on < now.date():
-            raise WrongUse(f"{expires_on} has passed; the token would be good for nothing")
+            raise InvalidInputError(f"{expires_on} has passed; the token would be good for nothing")
         text = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         with self._context.transaction() as tx:
             if not tx.repositories.tokens.add(name, _hash(text), scope, expires_on, now):
-                raise Conflict(f"there is a token {name!r} already; give this one another name")
+                raise ConflictError(f"there is a token {name!r} already; give this one another name")
             tx.write_audit("token.create", ("token", name), scope=scope.value, expires_on=expires_on)
         return self.get(name), text
 
@@ -58,18 +60,18 @@ class TokenService:
         """Return one token.
 
         Raises:
-            Unknown: when there is none of that name.
+            NotFoundError: when there is none of that name.
         """
         found = self._context.repositories.tokens.find(name=name) if is_printable(name) else None
         if found is None:
-            raise Unknown(f"there is no token {name!r}; `licserver token list` shows all")
+            raise NotFoundError(f"there is no token {name!r}; `licserver token list` shows all")
         return found
 
     def revoke(self, name: str) -> Token:
         """Revoke a token; it is refused from the next request on.
 
         Raises:
-            Unknown: when there is none of that name.
+            NotFoundError: when there is none of that name.
         """
         found = self.get(name)
         with self._context.transaction() as tx:

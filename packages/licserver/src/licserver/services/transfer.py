@@ -9,10 +9,16 @@ from typing import Any, Final
 from licserver.database.repositories import Repositories
 from licserver.database.staging import Staging, staging
 from licserver.domain.decisions import generate_license_key, is_license_key
-from licserver.domain.environments import BadDomain, is_printable, normalise_domain, normalise_ip, parse_ip
+from licserver.domain.environments import (
+    InvalidDomainError,
+    is_printable,
+    normalise_domain,
+    normalise_ip,
+    parse_ip,
+)
 from licserver.domain.records import TERMS, IssuedLicense, Product
 from licserver.domain.search_words import extract_words
-from licserver.errors import Unknown, WrongUse
+from licserver.errors import InvalidInputError, NotFoundError
 from licserver.protocol.license_files import ActivationRow, LicenseRow, Problem
 from licserver.services import license_terms
 from licserver.services.context import Context
@@ -58,7 +64,7 @@ class LicenseImport:
             rows: From `licserver.protocol.license_files.read_rows`.
 
         Raises:
-            StoreUnavailable: when the database fails.
+            StoreUnavailableError: when the database fails.
         """
         for line, row in rows:
             if isinstance(row, Problem):
@@ -66,7 +72,7 @@ class LicenseImport:
                 continue
             try:
                 self._stage(line, row)
-            except WrongUse as problem:
+            except InvalidInputError as problem:
                 self._complain(Problem(line, str(problem)))
             self.count += 1
         for line, first in self._staged.duplicates():
@@ -83,7 +89,7 @@ class LicenseImport:
     def _stage(self, line: int, row: LicenseRow) -> None:
         key = row.license_key or generate_license_key()
         if not is_license_key(key):
-            raise WrongUse("license_key: must be CP- and five groups of six letters and digits")
+            raise InvalidInputError("license_key: must be CP- and five groups of six letters and digits")
         product, ipv6_prefix = self._product(row.product), self._context.settings.ipv6_prefix
         _check_row(row)
         terms = license_terms.validate_terms(row, ipv6_prefix)
@@ -97,11 +103,11 @@ class LicenseImport:
         if slug not in self._products:
             try:
                 self._products[slug] = ProductService(self._context).get(slug)
-            except Unknown:
+            except NotFoundError:
                 self._products[slug] = None
         product = self._products[slug]
         if product is None:
-            raise WrongUse(f"product: there is no {slug!r}; add it first")
+            raise InvalidInputError(f"product: there is no {slug!r}; add it first")
         return product
 
     def prepare(self) -> None:
@@ -116,8 +122,8 @@ class LicenseImport:
         """Write all licenses in one transaction; return their number.
 
         Raises:
-            Conflict: when one of the keys was added meanwhile; then nothing was written.
-            StoreUnavailable: when the database fails; the same.
+            ConflictError: when one of the keys was added meanwhile; then nothing was written.
+            StoreUnavailableError: when the database fails; the same.
         """
         with self._staged.committing() as connection:
             tx = replace(self._context, repositories=Repositories(self._context.database, connection))
@@ -146,8 +152,8 @@ class TransferService:
         """Return all licenses with their keys, or those of one product, as of one moment; it is audited.
 
         Raises:
-            Unknown: for an unknown product.
-            VaultError: when a key was altered.
+            NotFoundError: for an unknown product.
+            SecretsError: when a key was altered.
         """
         product = None if slug is None else ProductService(self._context).get(slug)
         with self._context.transaction() as tx:
@@ -172,13 +178,13 @@ def _check_row(row: LicenseRow) -> None:
     """Validate what only an import sets."""
     for name, needed, column in _NEEDED:
         if getattr(row, name) is not None and getattr(row, needed) is None:
-            raise WrongUse(f"{name}: needs {column} beside it")
+            raise InvalidInputError(f"{name}: needs {column} beside it")
     for name in ("product_name", "revoked_reason"):
         text = getattr(row, name)
         if text is not None and not is_printable(text):
-            raise WrongUse(f"{name}: must be one line of text")
+            raise InvalidInputError(f"{name}: must be one line of text")
     if len(row.revoked_reason or "") > MAX_REASON:
-        raise WrongUse(f"revoked_reason: must be of at most {MAX_REASON} characters")
+        raise InvalidInputError(f"revoked_reason: must be of at most {MAX_REASON} characters")
 
 
 def _read_activations(
@@ -188,11 +194,11 @@ def _read_activations(
     for row in rows:
         try:
             domain = normalise_domain(row.domain)
-        except BadDomain as problem:
-            raise WrongUse(f"activations: a domain {problem}") from None
+        except InvalidDomainError as problem:
+            raise InvalidInputError(f"activations: a domain {problem}") from None
         address = parse_ip(row.ip.strip())
         if address is None:
-            raise WrongUse("activations: an ip must be an address")
+            raise InvalidInputError("activations: an ip must be an address")
         ip = normalise_ip(address, ipv6_prefix)
         # Never without an instant: a sweep would free the slot, and no search by domain would find it
         # (D-105, D-90).

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from licserver.database.repositories.users import User
-from licserver.errors import Conflict, Unknown, WrongUse
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.passwords import check_password, hash_password
 from licserver.services.context import Context
 
@@ -58,7 +58,7 @@ class UserService:
         """Add a user; return the name as stored, in lower case.
 
         Raises:
-            WrongUse: for a name that is invalid or taken, or a password that is too weak.
+            InvalidInputError: for a name that is invalid or taken, or a password that is too weak.
         """
         name = self.check_new_name(name)
         password_hash = hash_new_password(name, password)
@@ -72,11 +72,11 @@ class UserService:
         """Validate a name before a password is asked for; return it as it would be stored.
 
         Raises:
-            WrongUse: for a name that is invalid or taken.
+            InvalidInputError: for a name that is invalid or taken.
         """
         name = name.strip().lower()
         if _NAME.fullmatch(name) is None:
-            raise WrongUse(
+            raise InvalidInputError(
                 f"{name!r} is no user name: use up to 64 letters, digits, dots and hyphens, or a mail address"
             )
         if self._context.repositories.users.find(name) is not None:
@@ -96,18 +96,18 @@ class UserService:
         """Return one user.
 
         Raises:
-            Unknown: when there is none.
+            NotFoundError: when there is none.
         """
         user = self.find(name)
         if user is None:
-            raise Unknown(f"there is no user {name!r}; `licserver user list` shows all")
+            raise NotFoundError(f"there is no user {name!r}; `licserver user list` shows all")
         return user
 
     def set_password(self, name: str, password: str) -> None:
         """Change a password, and sign the user out everywhere.
 
         Raises:
-            WrongUse: for an unknown user, or a password that is too weak.
+            InvalidInputError: for an unknown user, or a password that is too weak.
         """
         user = self.get(name)
         password_hash = hash_new_password(user.name, password)
@@ -119,7 +119,7 @@ class UserService:
         """Remove a user and end all sessions of the name.
 
         Raises:
-            WrongUse: for an unknown user.
+            InvalidInputError: for an unknown user.
         """
         user = self.get(name)
         with self._context.transaction() as tx:
@@ -131,7 +131,7 @@ def hash_new_password(name: str, password: str) -> str:
     """Validate and hash a password; slow, so never within a transaction.
 
     Raises:
-        WrongUse: for one that is too weak.
+        InvalidInputError: for one that is too weak.
     """
     check_password(name, password)
     return hash_password(password)
@@ -143,5 +143,7 @@ def read_name(typed: str) -> str | None:
     return name if _NAME.fullmatch(name) else None
 
 
-def _taken(name: str) -> Conflict:
-    return Conflict(f"there is a user {name} already; `licserver user password {name}` changes the password")
+def _taken(name: str) -> ConflictError:
+    return ConflictError(
+        f"there is a user {name} already; `licserver user password {name}` changes the password"
+    )

@@ -11,7 +11,14 @@ from typing import Final
 from aiohttp import HttpVersion11, hdrs, web
 from pydantic import ValidationError
 
-from licserver.errors import ArtifactsError, Conflict, LicserverError, StoreUnavailable, Unknown, WrongUse
+from licserver.errors import (
+    ArtifactsError,
+    ConflictError,
+    InvalidInputError,
+    LicserverError,
+    NotFoundError,
+    StoreUnavailableError,
+)
 from licserver.protocol import public_api
 from licserver.security.redaction import mask
 from licserver.web.responses import send
@@ -43,7 +50,7 @@ _DEFAULT: Final = ("error", "The request was refused.")
 _RETRY_LATER: Final = MappingProxyType({"Retry-After": "5"})
 
 
-class TooLargeError(WrongUse):
+class TooLargeError(InvalidInputError):
     """An upload is larger than the settings allow, or the disk has room for."""
 
 
@@ -81,9 +88,9 @@ def to_api_error(problem: Exception) -> ApiError:
             return ApiError(400)
         case ValidationError():
             return ApiError(422, "Request validation failed.", errors=_by_field(problem))
-        case WrongUse():
+        case InvalidInputError():
             return ApiError(_status_of(problem), to_sentence(problem))
-        case StoreUnavailable():
+        case StoreUnavailableError():
             return ApiError(503, "The database cannot be reached; try again.", _RETRY_LATER)
         case ArtifactsError():
             return ApiError(503, to_sentence(problem), _RETRY_LATER)
@@ -95,13 +102,13 @@ def to_api_error(problem: Exception) -> ApiError:
             return ApiError(500)
 
 
-def _status_of(wrong: WrongUse) -> int:
+def _status_of(wrong: InvalidInputError) -> int:
     match wrong:
         case TooLargeError():
             return 413
-        case Unknown():
+        case NotFoundError():
             return 404
-        case Conflict():
+        case ConflictError():
             return 409
         case _:
             return 422

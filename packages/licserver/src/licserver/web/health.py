@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 from licserver.protocol import public_api
 from licserver.web.app_state import DRAIN, QUERIES
 from licserver.web.errors import send_unavailable
@@ -30,7 +30,7 @@ async def readyz(request: web.Request) -> web.StreamResponse:
     try:
         async with asyncio.timeout(READY_TIMEOUT):
             await request.app[QUERIES].ping()
-    except StoreUnavailable as problem:
+    except StoreUnavailableError as problem:
         _log.warning("not ready: %s", problem)
         return send_unavailable()
     except TimeoutError:

@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from licserver import __version__
-from licserver.errors import StoreUnavailable
+from licserver.errors import StoreUnavailableError
 from licserver.settings import Settings
 from licserver.web.app_state import QUERIES, SHORTCUTS
 from licserver.web.connections import Runner
@@ -78,7 +78,7 @@ async def _is_ready(app: web.Application) -> bool:
     try:
         async with asyncio.timeout(READY_TIMEOUT):
             await app[QUERIES].ping()
-    except (StoreUnavailable, TimeoutError):
+    except (StoreUnavailableError, TimeoutError):
         return False
     return True
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from aiohttp import hdrs, web
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.security.private_files import validate_file_name
 from licserver.settings import Settings
 from licserver.web.errors import ApiError, TooLargeError, send_continue
@@ -72,7 +72,7 @@ async def received(
     `admit` is called with the fields before the file; what it raises ends the upload before a byte is kept.
 
     Raises:
-        WrongUse: for a form that cannot be read, without a file or with an unknown field.
+        InvalidInputError: for a form that cannot be read, without a file or with an unknown field.
         TooLargeError: as soon as it is known.
         ApiError: 408 when nothing arrives for `send_timeout`.
     """
@@ -127,26 +127,26 @@ class _Form:
                         overhead -= len(event)
                         await self._append(event)
                 if overhead > _MAX_OVERHEAD:
-                    raise WrongUse("the form is not valid multipart/form-data")
+                    raise InvalidInputError("the form is not valid multipart/form-data")
                 await asyncio.sleep(0)
             parser.close()
         except MultipartError:
-            raise WrongUse("the form is not valid multipart/form-data") from None
+            raise InvalidInputError("the form is not valid multipart/form-data") from None
         if self._file_name is None:
-            raise WrongUse("the form has no part named file")
+            raise InvalidInputError("the form has no part named file")
         await self._threads.run(self._target.flush)
         return Upload(self._fields, self._path, self._file_name, self._size, self._digest.digest())
 
     def _begin_part(self, part: MultipartSegment) -> None:
         if not part.name:
-            raise WrongUse("each part of the form must have a name")
+            raise InvalidInputError("each part of the form must have a name")
         if part.name == "file":
             if self._file_name is not None:
-                raise WrongUse("the form has more than one file")
+                raise InvalidInputError("the form has more than one file")
             self._admit(self._fields)
             self._file_name = validate_file_name(part.filename or "")
         elif part.name not in self._wanted or part.name in self._fields:
-            raise WrongUse(f"the form may have file, {', '.join(sorted(self._wanted))}, each once")
+            raise InvalidInputError(f"the form may have file, {', '.join(sorted(self._wanted))}, each once")
         self._part = part.name
 
     async def _append(self, piece: bytes) -> None:
@@ -169,7 +169,7 @@ class _Form:
         try:
             self._fields[self._part] = self._buffer.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise WrongUse(f"{self._part} is not UTF-8 text") from None
+            raise InvalidInputError(f"{self._part} is not UTF-8 text") from None
         self._buffer.clear()
 
     async def _write(self) -> None:
@@ -197,10 +197,10 @@ def _find_boundary(content_type: str) -> str:
     if len(content_type) <= _MAX_CONTENT_TYPE:
         kind, options = parse_options_header(content_type)
     if kind != "multipart/form-data":
-        raise WrongUse("send multipart/form-data with a part named file")
+        raise InvalidInputError("send multipart/form-data with a part named file")
     boundary = options.get("boundary", "")
     if not boundary.isascii() or not boundary.isprintable() or not 0 < len(boundary) <= _MAX_BOUNDARY:
-        raise WrongUse("the form is not valid multipart/form-data")
+        raise InvalidInputError("the form is not valid multipart/form-data")
     return boundary
 
 

@@ -18,7 +18,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.errors import HaltServer
 
-from licserver.errors import LicserverError, StoreUnavailable
+from licserver.errors import LicserverError, StoreUnavailableError
 from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web.connections import Runner
@@ -109,7 +109,7 @@ class WorkerStartup:
         while True:
             try:
                 return await self._make()
-            except StoreUnavailable as problem:
+            except StoreUnavailableError as problem:
                 if pause == _FIRST_PAUSE:
                     _log.error("a worker waits for the database: %s", problem)
                 if time.monotonic() > deadline:

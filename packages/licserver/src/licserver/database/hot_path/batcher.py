@@ -15,8 +15,8 @@ from typing import Final, Generic, TypeVar
 from licserver.database.hot_path import greenlet_bridge
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup, UpdateQuery
 from licserver.domain.decisions import VerifyVerdict
-from licserver.domain.records import License, Product, Release
-from licserver.errors import LicenseLocked
+from licserver.domain.records import LicenseSnapshot, Product, Release
+from licserver.errors import LicenseLockedError
 from licserver.protocol.download_links import LinkSubject
 
 MAX_BATCH: Final = 256
@@ -130,12 +130,12 @@ def _resolve(
 
 
 class PublicQueries:
-    """The database as the public endpoints use it; every method raises `StoreUnavailable` when it fails."""
+    """The database as the public endpoints use it; a failure is a `StoreUnavailableError`."""
 
     def __init__(self, store: BatchStore) -> None:
         self._store = store
-        self._lookups: Batcher[Lookup, License | None]
-        self._updates: Batcher[UpdateQuery, tuple[License | None, Product | None]]
+        self._lookups: Batcher[Lookup, LicenseSnapshot | None]
+        self._updates: Batcher[UpdateQuery, tuple[LicenseSnapshot | None, Product | None]]
         self._activations: Batcher[ActivationRequest, VerifyVerdict]
         self._thread: ThreadPoolExecutor | None = None
         if store.is_remote:
@@ -149,7 +149,7 @@ class PublicQueries:
             self._thread = ThreadPoolExecutor(1, "sqlite-writer")
             self._activations = Batcher(partial(self._run_on_thread, store.activate))
 
-    def find_license(self, lookup: Lookup) -> Awaitable[License | None]:
+    def find_license(self, lookup: Lookup) -> Awaitable[LicenseSnapshot | None]:
         """Load a license as an environment sees it."""
         return self._lookups.submit(lookup)
 
@@ -163,16 +163,16 @@ class PublicQueries:
         while True:
             try:
                 return await self._activations.submit(request)
-            except LicenseLocked:
+            except LicenseLockedError:
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(LOCK_PAUSE)
 
-    def find_update(self, query: UpdateQuery) -> Awaitable[tuple[License | None, Product | None]]:
+    def find_update(self, query: UpdateQuery) -> Awaitable[tuple[LicenseSnapshot | None, Product | None]]:
         """Load the license and the product of an update check."""
         return self._updates.submit(query)
 
-    async def find_download(self, subject: LinkSubject) -> tuple[License | None, Release | None]:
+    async def find_download(self, subject: LinkSubject) -> tuple[LicenseSnapshot | None, Release | None]:
         """Load the license and the release of a download link; downloads are rare, and not batched."""
         return await asyncio.to_thread(self._store.find_download, subject.license_id, subject.release_id)
 

@@ -80,7 +80,7 @@ class KeptConnection:
             work: May be called again even after a commit whose outcome is unknown: it must decide anew.
 
         Raises:
-            StoreUnavailable: when the database fails, or does not answer within `RUN_LIMIT`.
+            StoreUnavailableError: when the database fails, or does not answer within `RUN_LIMIT`.
         """
         with self._lock, self._translate_errors():
             began = time.monotonic()

@@ -160,7 +160,7 @@ class RowWriter:
         return self._compiled[dialect.name]
 
 
-# In the order of License's fields, without those that depend on the environment.
+# In the order of LicenseSnapshot's fields, without those that depend on the environment.
 _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.id,
     licenses.c.product_id,

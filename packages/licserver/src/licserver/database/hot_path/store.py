@@ -21,11 +21,11 @@ from licserver.domain.records import (
     Environment,
     EnvironmentMatch,
     EnvironmentPolicy,
-    License,
+    LicenseSnapshot,
     Product,
     Release,
 )
-from licserver.errors import LicenseLocked
+from licserver.errors import LicenseLockedError
 
 
 class Lookup(NamedTuple):
@@ -45,7 +45,7 @@ class ActivationRequest(NamedTuple):
     """
 
     lookup: Lookup
-    decide: Callable[[License | None], VerifyVerdict]
+    decide: Callable[[LicenseSnapshot | None], VerifyVerdict]
     now: datetime
 
 
@@ -62,7 +62,7 @@ _LatestIds = tuple[int, int | None]
 
 
 class BatchStore:
-    """Reads and activates licenses, a batch at a time; its methods raise `StoreUnavailable`."""
+    """Reads and activates licenses, a batch at a time; its methods raise `StoreUnavailableError`."""
 
     def __init__(self, database: Database) -> None:
         for query in (statements.LOOKUPS, statements.UPDATES, statements.LOCKS):
@@ -83,7 +83,7 @@ class BatchStore:
             return reader.run(work)
         return self._sqlite_writer.read(work, otherwise=reader)
 
-    def find_licenses(self, lookups: Sequence[Lookup]) -> list[License | None]:
+    def find_licenses(self, lookups: Sequence[Lookup]) -> list[LicenseSnapshot | None]:
         """Load licenses as their environments see them, in the order of the lookups."""
         return self._read(self._lookup_reader, lambda connection: find_licenses(connection, lookups))
 
@@ -94,7 +94,7 @@ class BatchStore:
 
         Returns:
             Verdicts in the order of the requests. An exception takes the place of a verdict where `decide`
-            raised it, `LicenseLocked` where another transaction changes the license.
+            raised it, `LicenseLockedError` where another transaction changes the license.
         """
         return self._writer.run(lambda connection: self._activate(connection, requests))
 
@@ -113,7 +113,7 @@ class BatchStore:
             locked = {license_id for _, license_id in rows}
         for request, license_ in zip(requests, find_licenses(connection, lookups), strict=True):
             if license_ is not None and locked is not None and license_.id not in locked:
-                verdicts.append(LicenseLocked("another operation changes this license; try again"))
+                verdicts.append(LicenseLockedError("another operation changes this license; try again"))
                 continue
             try:
                 verdict = request.decide(granted.apply_to(license_, request.lookup))
@@ -127,9 +127,11 @@ class BatchStore:
             statements.ACTIVATIONS.write(connection, granted.rows)
         return verdicts
 
-    def find_updates(self, queries: Sequence[UpdateQuery]) -> list[tuple[License | None, Product | None]]:
+    def find_updates(
+        self, queries: Sequence[UpdateQuery]
+    ) -> list[tuple[LicenseSnapshot | None, Product | None]]:
         """Load licenses and products, in the order of the queries; a product only with a license (D-20)."""
-        found: list[tuple[License | None, Product | None]] = [(None, None)] * len(queries)
+        found: list[tuple[LicenseSnapshot | None, Product | None]] = [(None, None)] * len(queries)
         numbered = [(at, query) for at, query in enumerate(queries) if query.license_id is not None]
         if not numbered:
             return found
@@ -144,7 +146,9 @@ class BatchStore:
             found[at] = (_read_license(row), _read_product(row, query.slug, latest))
         return found
 
-    def find_download(self, license_id: bytes, release_id: int) -> tuple[License | None, Release | None]:
+    def find_download(
+        self, license_id: bytes, release_id: int
+    ) -> tuple[LicenseSnapshot | None, Release | None]:
         """Load the license and the release of a download link."""
 
         def load(connection: Connection) -> tuple[list[Row], Release | None]:
@@ -183,7 +187,7 @@ class _GrantedActivations:
         self._environments.setdefault(license_id, []).append(environment)
         self.rows.append((license_id, environment.domain, environment.ip, request.now))
 
-    def apply_to(self, license_: License | None, lookup: Lookup) -> License | None:
+    def apply_to(self, license_: LicenseSnapshot | None, lookup: Lookup) -> LicenseSnapshot | None:
         """Return a license as the next request must see it."""
         taken = self._environments.get(lookup.license_id)
         if license_ is None or not taken:
@@ -198,9 +202,9 @@ class _GrantedActivations:
         )
 
 
-def find_licenses(connection: Connection, lookups: Sequence[Lookup]) -> list[License | None]:
+def find_licenses(connection: Connection, lookups: Sequence[Lookup]) -> list[LicenseSnapshot | None]:
     """Load licenses as their environments see them, in the order of the lookups."""
-    found: list[License | None] = [None] * len(lookups)
+    found: list[LicenseSnapshot | None] = [None] * len(lookups)
     requests = [(license_id, *environment) for license_id, environment in lookups]
     for row in statements.LOOKUPS.rows(connection, requests):
         day, count_and_match = row[-2:]
@@ -223,9 +227,9 @@ _NO_MATCH: Final = EnvironmentMatch()
 
 def _read_license(
     row: Row, slots_used: int = 0, activated: EnvironmentMatch = _NO_MATCH, seen_on: date | None = None
-) -> License:
+) -> LicenseSnapshot:
     """Read the license from a row that begins with a number and `statements._LICENSE_COLUMNS`."""
-    return License(
+    return LicenseSnapshot(
         row[1],
         row[2],
         row[3],

@@ -25,7 +25,7 @@ def insert_into(connection: Connection, table: Table) -> "Insert":
 class Repository:
     """Reads and writes the rows of one subject.
 
-    Every method raises `StoreUnavailable` when the database fails; then nothing has changed.
+    Every method raises `StoreUnavailableError` when the database fails; then nothing has changed.
 
     Args:
         database: Where the rows are.

@@ -64,7 +64,7 @@ def note_seen(database: Database, batch: Sequence[Seen]) -> None:
         batch: In any order; may name an activation more than once, or one that is gone.
 
     Raises:
-        StoreUnavailable: when the database fails; then nothing was noted.
+        StoreUnavailableError: when the database fails; then nothing was noted.
     """
     if not batch:
         return

@@ -36,7 +36,7 @@ _seen: Final = func.coalesce(activations.c.last_seen_at, activations.c.activated
 class Retention:
     """Removes rows.
 
-    Every method raises `StoreUnavailable` when the database fails; what was removed until then stays removed.
+    A failure of the database is a `StoreUnavailableError`; what was removed until then stays removed.
 
     Args:
         database: The vendor's.

@@ -37,7 +37,7 @@ def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) ->
     """Add to a day's totals, all at once; several processes may add at the same time.
 
     Raises:
-        StoreUnavailable: when the database fails; then nothing was added.
+        StoreUnavailableError: when the database fails; then nothing was added.
     """
     rows = [{"day": day, **counted._asdict(), "count": count} for counted, count in sorted(counts.items())]
     if not rows:

@@ -13,8 +13,8 @@ from typing import IO, Any, Self
 from licserver.artifacts import Artifacts, open_artifacts
 from licserver.database import engine, schema
 from licserver.database.dump import Layout, Loading, holds_something, loading
-from licserver.errors import BackupError, Conflict, StoreError, WrongUse
-from licserver.security.key_vault import Vault
+from licserver.errors import BackupError, ConflictError, InvalidInputError, StoreError
+from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
 from licserver.services.backup.layout import (
     ARTIFACTS,
@@ -45,7 +45,7 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
         What the backup held.
 
     Raises:
-        WrongUse: when there is an installation already, or a server runs on it.
+        InvalidInputError: when there is an installation already, or a server runs on it.
         BackupError: when the file is no backup, is damaged, or was made by a newer licserver.
         StoreError: when the database cannot be used.
         ArtifactsError: when folder or bucket does not take a file.
@@ -87,16 +87,20 @@ def _read_header(reader: "Reader") -> dict[str, Any]:
     return header
 
 
-def _check_secrets(settings: Settings, vault: Vault, *, force: bool) -> None:
+def _check_secrets(settings: Settings, vault: KeyVault, *, force: bool) -> None:
     path = settings.data_dir / SECRETS_FILE
     if settings.secrets is not None:
         held = read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
         if held.fingerprint != vault.fingerprint:
-            raise WrongUse("LICSERVER_SECRETS holds other secrets than the backup; restore without it")
+            raise InvalidInputError(
+                "LICSERVER_SECRETS holds other secrets than the backup; restore without it"
+            )
     elif path.exists() and not force:
         held = read_vault(read_secrets_file(path), str(path))
         if held.fingerprint != vault.fingerprint:
-            raise WrongUse(f"{path} holds other secrets than the backup; --force replaces the installation")
+            raise InvalidInputError(
+                f"{path} holds other secrets than the backup; --force replaces the installation"
+            )
 
 
 def _restore_artifacts(reader: "Reader", artifacts: Artifacts, folder: Path, summary: Summary) -> str:
@@ -142,7 +146,7 @@ class Target:
             self._file = found.file
             holds = _holds_something(found)
             if holds and not force:
-                raise WrongUse(
+                raise InvalidInputError(
                     "there is an installation already, and a backup never goes over one; give an empty data "
                     "folder and database, or --force to replace it"
                 )
@@ -193,7 +197,7 @@ def _holds_something(found: engine.Database) -> bool:
     try:
         schema.check_not_foreign(found)
         return holds_something(found)
-    except (StoreError, Conflict):
+    except (StoreError, ConflictError):
         if found.file is None:
             raise
         return True
@@ -227,7 +231,7 @@ def _check_unused(file: Path) -> None:
     try:
         link.execute("PRAGMA journal_mode = DELETE")  # takes the file for itself alone
     except sqlite3.OperationalError:
-        raise WrongUse(f"somebody has {file} open; stop the server first") from None
+        raise InvalidInputError(f"somebody has {file} open; stop the server first") from None
     except sqlite3.DatabaseError:
         return  # damaged: whoever has it open cannot use it
     finally:

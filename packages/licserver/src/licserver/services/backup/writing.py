@@ -31,7 +31,7 @@ def write_backup(services: Services, target: IO[bytes], now: datetime, *, artifa
 
     Raises:
         ArtifactsError: when a release's file is not there, or is not what was published.
-        StoreUnavailable: when the database fails.
+        StoreUnavailableError: when the database fails.
         OSError: when the target cannot be written.
     """
     summary = Summary(now, __version__, schema.HEAD)

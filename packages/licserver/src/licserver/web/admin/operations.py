@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from licserver.domain.decisions import is_license_key, license_state, mask_key
 from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Scope
-from licserver.errors import Unknown, VaultError, WrongUse
+from licserver.errors import InvalidInputError, NotFoundError, SecretsError
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
 from licserver.services.license_terms import has_id_shape
 from licserver.web.admin import schemas
@@ -35,10 +35,10 @@ class Call:
         """The id of the license that the path names; not its key, because proxies log paths.
 
         Raises:
-            Unknown: for anything but an id.
+            NotFoundError: for anything but an id.
         """
         if not has_id_shape(self.path["id"]):
-            raise Unknown("no such license; a path names it by its id of 32 digits")
+            raise NotFoundError("no such license; a path names it by its id of 32 digits")
         return self.path["id"]
 
 
@@ -166,7 +166,7 @@ def list_licenses(call: Call) -> schemas.Page[schemas.License]:
     """Licenses, filtered and searched."""
     query = call.query
     if is_license_key((query.q or "").strip().upper()):
-        raise WrongUse("send a whole key to licenses/lookup, because proxies log addresses")
+        raise InvalidInputError("send a whole key to licenses/lookup, because proxies log addresses")
     which = LicenseFilter(
         query.q, query.product, query.subscription, query.state, query.expires_from, query.expires_until
     )
@@ -252,7 +252,7 @@ def _fields(call: Call, license_: IssuedLicense) -> dict[str, Any]:
     """Return the record's fields, the masked key and the state; an unreadable key does not fail a list."""
     try:
         masked = mask_key(call.services.licenses.decrypt_key(license_))
-    except VaultError:
+    except SecretsError:
         masked = "unreadable"
     state = license_state(license_, call.services.now())
     return {**asdict(license_), "masked_key": masked, "state": state}
@@ -293,9 +293,9 @@ def list_audit(call: Call) -> schemas.Page[schemas.AuditLine]:
     """The audit log, the newest entry first."""
     query = call.query
     if (query.object_kind is None) != (query.object_id is None):
-        raise WrongUse("object_kind and object_id must be given together")
+        raise InvalidInputError("object_kind and object_id must be given together")
     if (query.actor_kind is None) != (query.actor_name is None):
-        raise WrongUse("actor_kind and actor_name must be given together")
+        raise InvalidInputError("actor_kind and actor_name must be given together")
     which = AuditFilter(
         object=None if query.object_kind is None else (query.object_kind, query.object_id),
         actor=None if query.actor_kind is None else Actor(query.actor_kind, query.actor_name),

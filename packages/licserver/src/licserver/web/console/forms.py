@@ -5,7 +5,7 @@ from datetime import date
 from typing import Final
 from urllib.parse import parse_qsl
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 
 MAX_FORM: Final = 1 << 16
 """Bytes: enough for a note of the greatest length, percent-encoded."""
@@ -46,12 +46,12 @@ def parse_slots(text: str) -> int | None:
     """Parse a number of slots; None is unlimited (D-07).
 
     Raises:
-        WrongUse: when it is neither.
+        InvalidInputError: when it is neither.
     """
     if text.casefold() in {"unlimited", "∞"}:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
-        raise WrongUse("slots must be a whole number from 0, or “unlimited”")
+        raise InvalidInputError("slots must be a whole number from 0, or “unlimited”")
     return int(text)
 
 
@@ -59,9 +59,9 @@ def parse_day(text: str) -> date | None:
     """Parse a date; an empty one is None.
 
     Raises:
-        WrongUse: when it is no date.
+        InvalidInputError: when it is no date.
     """
     try:
         return date.fromisoformat(text) if text else None
     except ValueError:
-        raise WrongUse(f"{text!r} is not a date; write it like 2027-01-31") from None
+        raise InvalidInputError(f"{text!r} is not a date; write it like 2027-01-31") from None

@@ -11,7 +11,7 @@ from aiohttp import web
 from licserver.clock import Clock
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import ArtifactsError, WrongUse
+from licserver.errors import ArtifactsError, InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import Services
 from licserver.services.license_terms import has_id_shape
@@ -128,7 +128,7 @@ class Console:
             context = self.context(request, user)
             try:
                 return await self.respond(request, context, await self.run(show, context))
-            except WrongUse as wrong:  # nothing has this name; or the query cannot be
+            except InvalidInputError as wrong:  # nothing has this name; or the query cannot be
                 raise ApiError(404 if request.match_info else 422, to_sentence(wrong)) from None
 
         return self.signed_in(handle)
@@ -192,7 +192,7 @@ class Console:
                 return await self._act(request, show, act, context, with_file=True)
         except _EarlierSessionError:
             return await self._show_earlier(request, show, user, typed)
-        except WrongUse as wrong:
+        except InvalidInputError as wrong:
             again = self.context(request, user)._replace(form=typed, problem=to_sentence(wrong))
             return await self._show_again(request, show, again)
 
@@ -203,14 +203,14 @@ class Console:
         try:
             made = await self.run(act, context, with_file=with_file)
             return await self.respond(request, context, made)
-        except (WrongUse, ArtifactsError) as problem:
+        except (InvalidInputError, ArtifactsError) as problem:
             again = context._replace(problem=to_sentence(problem))
         return await self._show_again(request, show, again)
 
     async def _show_again(self, request: web.Request, show: Show, again: PageContext) -> web.StreamResponse:
         try:
             made = await self.run(show, again)
-        except WrongUse as wrong:  # the page does not exist any more
+        except InvalidInputError as wrong:  # the page does not exist any more
             raise ApiError(404, to_sentence(wrong)) from None
         return await self.respond(request, again, made)
 
@@ -222,7 +222,7 @@ class Console:
         again = context._replace(form=form, once=read_id(form), problem=_EARLIER_SESSION)
         try:
             return await self.respond(request, again, await self.run(show, again), 403)
-        except WrongUse:  # there is no such page any more
+        except InvalidInputError:  # there is no such page any more
             raise ApiError(403, _WRONG_SESSION) from None
 
     async def _hand_back(self, request: web.Request, form: Mapping[str, str]) -> web.StreamResponse:

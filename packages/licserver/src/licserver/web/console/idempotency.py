@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.records import ActorKind
-from licserver.errors import Conflict, WrongUse
+from licserver.errors import ConflictError, InvalidInputError
 from licserver.services import IdempotencyConflictError, Services
 from licserver.services.idempotency import Response, run_once
 from licserver.web.console.page_context import PageContext, Redirect
@@ -63,19 +63,19 @@ def do_once(
         more: What was sent beside the fields.
 
     Raises:
-        WrongUse: for a form without an id; and whatever the operation raises.
-        Conflict: for a form that was sent before with other fields.
+        InvalidInputError: for a form without an id; and whatever the operation raises.
+        ConflictError: for a form that was sent before with other fields.
     """
     form_id = read_id(context.form)
     if form_id is None:
-        raise WrongUse("this form is of an outdated page; look it through, and send it again")
+        raise InvalidInputError("this form is of an outdated page; look it through, and send it again")
     key = IdempotencyKey(ActorKind.USER, context.user.user_id, form_id, _digest(context, more))
     try:
         response, is_replayed = run_once(
             context.services, key, prepare, lambda tx, prepared: _write(operation(tx, prepared))
         )
     except IdempotencyConflictError:
-        raise Conflict(
+        raise ConflictError(
             "this form was sent before with other fields: that was done, and this was not; "
             "send it again if you want both"
         ) from None

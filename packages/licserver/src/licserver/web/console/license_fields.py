@@ -62,7 +62,7 @@ def parse_terms(form: Mapping[str, str]) -> LicenseTerms:
     """Parse the form that issues a license; an empty field has the default.
 
     Raises:
-        WrongUse: for a field that cannot be parsed.
+        InvalidInputError: for a field that cannot be parsed.
     """
     typed = {field: form.get(field.name, "").strip() for field in FIELDS if field.in_issue}
     return LicenseTerms(**{field.term: _parse(field, text) for field, text in typed.items() if text})
@@ -72,7 +72,7 @@ def parse_changes(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, An
     """Parse the form that changes a license: the new values of the edited fields, and what these showed.
 
     Raises:
-        WrongUse: for a field that cannot be parsed.
+        InvalidInputError: for a field that cannot be parsed.
     """
     edited = [field for field in FIELDS if is_touched(form, field.name)]
     changes = {field.term: _parse(field, form[field.name].strip()) for field in edited}

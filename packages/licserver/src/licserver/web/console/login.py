@@ -8,7 +8,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.services import Services
 from licserver.services.logins import SIGN_IN_FAILED, SIGN_IN_THROTTLED
 from licserver.services.users import SESSION_TIME, Needs, SignedIn
@@ -116,7 +116,7 @@ class Login:
                 if session is None:
                     problem = WRONG_PASSWORD
                     await self.report_failure(request, SIGN_IN_FAILED, user.name)
-        except WrongUse as wrong:
+        except InvalidInputError as wrong:
             problem = to_sentence(wrong)
         except TooManyAttemptsError:
             problem = TOO_MANY

@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import web
 from markupsafe import Markup
 
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.services import Services
 from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED
 from licserver.services.users import SignedIn
@@ -50,7 +50,7 @@ class SecondFactor:
             signed_in = await self._login.attempt(request, session.name, compare)
         except TooManyAttemptsError:
             return await self._code_page(429, session, goal, TOO_MANY)
-        except WrongUse as wrong:  # too many wrong codes
+        except InvalidInputError as wrong:  # too many wrong codes
             return await self._code_page(429, session, goal, to_sentence(wrong))
         if signed_in is None:
             await self._login.report_failure(request, CODE_FAILED, session.name)
@@ -72,7 +72,7 @@ class SecondFactor:
                 session.name,
                 lambda _: self._services.second_factors.begin_enrolment(session, password),
             )
-        except (TooManyAttemptsError, WrongUse) as problem:
+        except (TooManyAttemptsError, InvalidInputError) as problem:
             return await self._refused(session, problem)
         if not is_right:
             await self._login.report_failure(request, SIGN_IN_FAILED, session.name)
@@ -87,7 +87,7 @@ class SecondFactor:
             done = await self._console.threads.run(
                 self._services.second_factors.confirm_enrolment, session, form.get("code", "")
             )
-        except WrongUse as wrong:
+        except InvalidInputError as wrong:
             return await self._refused(session, wrong)
         if done is None:
             return await self._page(422, session, _WRONG_CODE)
@@ -106,7 +106,7 @@ class SecondFactor:
 
         try:
             session = await self._login.attempt(request, user.name, compare)
-        except (TooManyAttemptsError, WrongUse) as problem:
+        except (TooManyAttemptsError, InvalidInputError) as problem:
             return await self._refused(user, problem)
         if session is None:
             await self._login.report_failure(request, CODE_FAILED, user.name)

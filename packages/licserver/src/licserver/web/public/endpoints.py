@@ -10,11 +10,11 @@ from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import ActivationRequest, Lookup, UpdateQuery
 from licserver.domain import decisions
 from licserver.domain.decisions import Offer, UpdateRefusal, Valid, VerifyRefusal, VerifyVerdict
-from licserver.domain.records import Environment, License
+from licserver.domain.records import Environment, LicenseSnapshot
 from licserver.protocol import public_api
 from licserver.protocol.download_links import LinkSubject, sign_link
 from licserver.protocol.release_manifests import to_header
-from licserver.security.key_vault import Vault
+from licserver.security.key_vault import KeyVault
 from licserver.security.rotation import LinkSecrets
 from licserver.settings import Settings
 from licserver.web.client_addresses import ClientAddresses
@@ -43,7 +43,7 @@ class PublicEndpoints:
     def __init__(
         self,
         queries: PublicQueries,
-        vault: Vault,
+        vault: KeyVault,
         links: LinkSecrets,
         settings: Settings,
         clock: Clock,
@@ -69,7 +69,7 @@ class PublicEndpoints:
         environment = Environment(call.domain, caller.ip)
         key, now = call.license_key, self._clock()
 
-        def decide(license_: License | None) -> VerifyVerdict:
+        def decide(license_: LicenseSnapshot | None) -> VerifyVerdict:
             return decisions.evaluate_verify(key, license_, environment, now)
 
         lookup = None

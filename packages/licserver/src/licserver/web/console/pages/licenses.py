@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from licserver.domain.decisions import is_license_key
 from licserver.domain.records import Environment, IssuedLicense, LicenseState
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
 from licserver.services import Page as Some
@@ -56,15 +56,15 @@ def find(context: PageContext) -> Redirect:
     """Redirect to the license of a whole key, or to the list of all that match (D-94).
 
     Raises:
-        Unknown: when there is no such license.
-        WrongUse: for a part of a key, which would be in the address.
+        NotFoundError: when there is no such license.
+        InvalidInputError: for a part of a key, which would be in the address.
     """
     typed = {name: value for name in SEARCHED if (value := context.from_form(name))}
     key = typed.get("q", "").upper()
     if is_license_key(key):
         return Redirect(f"/console/licenses/{context.services.licenses.get(key).id.hex()}")
     if any(map(contains_key, typed.values())):
-        raise WrongUse("to find a license key, search for the whole key and nothing else")
+        raise InvalidInputError("to find a license key, search for the whole key and nothing else")
     return Redirect(_address("/console/licenses", typed))
 
 
@@ -213,7 +213,7 @@ def change(context: PageContext) -> Redirect:
     """Change the terms that the form sends and that were edited in it.
 
     Raises:
-        Conflict: when another user has changed one of them in the meantime.
+        ConflictError: when another user has changed one of them in the meantime.
     """
     changes, was = parse_changes(context.form)
     context.services.licenses.change(context.parts["id"], was=was, **changes)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from licserver.domain.records import EnvironmentPolicy
-from licserver.errors import WrongUse
+from licserver.errors import InvalidInputError
 from licserver.web.console.page_context import Csv, Page, PageContext, Redirect
 
 POLICIES: Final = {
@@ -39,7 +39,7 @@ def _policy(context: PageContext) -> EnvironmentPolicy:
     try:
         return EnvironmentPolicy(context.from_form("policy"))
     except ValueError:
-        raise WrongUse("choose what identifies a machine") from None
+        raise InvalidInputError("choose what identifies a machine") from None
 
 
 def _ends_with_support(context: PageContext) -> bool:
