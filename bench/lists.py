@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from pydantic import SecretStr
@@ -114,7 +114,8 @@ def _write(services: Services, new: list[IssuedLicense], batch: int) -> None:
 @contextmanager
 def served(services: Services) -> Iterator[int]:
     """Serve the vendor on a free port, in a thread."""
-    ready, found = threading.Event(), {}
+    ready = threading.Event()
+    found: dict[str, Any] = {}
 
     async def run() -> None:
         runner = Runner(create_app(services), services.settings, shutdown_timeout=1)

@@ -77,11 +77,10 @@ class Window:
             while waiting and self._idle:
                 self._send(self._idle.popleft(), waiting.popleft())
             # select and not epoll: its times are finer than a millisecond
-            ready, _, _ = select.select(
-                [*self._busy, *([end] if due < last else [])], [], [], max(0.0, due - time.perf_counter())
-            )
+            watched: list[socket.socket | int] = [*self._busy, *([end] if due < last else [])]
+            ready, _, _ = select.select(watched, [], [], max(0.0, due - time.perf_counter()))
             for one in ready:
-                if one == end:
+                if isinstance(one, int):
                     last = due
                 else:
                     self._read(one, seen, begin)
