@@ -15,7 +15,7 @@ from licserver.domain.decisions import generate_license_key, version_key
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.response_signatures import live_keys
-from licserver.security.signing_keys import add_signing_key, signing_keys
+from licserver.security.secrets_file import add_signing_key, signing_keys
 from licserver.services import Services, open_services
 from licserver.settings import Settings
 

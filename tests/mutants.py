@@ -30,7 +30,7 @@ PACKAGES: Final = {
     "licserver": {
         "domain/decisions": _RULES,
         "domain/environments": _RULES,
-        "protocol/download_links": ("download_links", "rotation"),
+        "protocol/downloads": ("download_links", "byte_ranges", "rotation"),
         "protocol/response_signatures": ("response_signatures",),
         "protocol/ed25519_keys": ("ed25519_keys",),
         "protocol/release_manifests": ("release_manifests",),

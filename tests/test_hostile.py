@@ -20,7 +20,7 @@ from harness.programs import environment, serving_process
 from licserver.clock import system_clock
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.security.signing_keys import add_signing_key
+from licserver.security.secrets_file import add_signing_key
 from licserver.services import open_services
 from licserver.settings import StandaloneSettings
 

@@ -14,7 +14,7 @@ import pytest
 from harness.leaks import PATTERNS, find_patterns
 from harness.world import utc
 from licserver.domain.decisions import generate_license_key
-from licserver.protocol.download_links import LinkSecret, LinkSubject, sign_link
+from licserver.protocol.downloads import LinkSecret, LinkSubject, sign_link
 from licserver.security.redaction import TOKEN_PREFIX
 from licserver.security.secrets_file import new_secrets
 

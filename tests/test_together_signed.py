@@ -14,8 +14,13 @@ from harness.world import MovableClock, World
 from licclient import LicenseRefused, Reason, Source, UntrustedAnswer
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
-from licserver.security.secrets_file import format_signing_key, new_secrets
-from licserver.security.signing_keys import add_signing_key, retire_signing_key, signing_keys
+from licserver.security.secrets_file import (
+    add_signing_key,
+    format_signing_key,
+    new_secrets,
+    retire_signing_key,
+    signing_keys,
+)
 from licserver.settings import Settings
 
 

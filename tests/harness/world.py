@@ -23,8 +23,8 @@ from licserver.protocol import public_api
 from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web import create_app
+from licserver.web.app import RequestHandler
 from licserver.web.connections import Runner
-from licserver.web.fast_path import RequestHandler
 
 _NOTED = web.ResponseKey("noted", bool)
 

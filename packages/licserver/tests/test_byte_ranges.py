@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.protocol.byte_ranges import Span, parse_range
+from licserver.protocol.downloads import Span, parse_range
 
 ETAG = '"abc"'
 NONE = Span(10, 0)  # cannot be satisfied

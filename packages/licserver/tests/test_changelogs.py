@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.domain.changelogs import is_html, sanitize
+from licserver.domain.text import is_html, sanitize
 
 PLAIN = [
     "",

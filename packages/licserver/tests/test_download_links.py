@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licserver.domain.decisions import DownloadRefusal
-from licserver.protocol.download_links import (
+from licserver.protocol.downloads import (
     LINK_LIFETIME,
     LinkSecret,
     LinkSubject,

@@ -10,7 +10,7 @@ from harness import engines
 from licserver.database.repositories import license_search as store_search
 from licserver.database.repositories.last_seen import Seen, note_seen
 from licserver.domain.records import Environment, LicenseState
-from licserver.domain.search_words import extract_words, parse_terms
+from licserver.domain.text import extract_words, parse_terms
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import AuditFilter, LicenseFilter, LicenseTerms
 

@@ -11,8 +11,7 @@ import pytest
 from harness.engines import sqlite_only
 from licserver.errors import ArtifactsError, StoreUnavailableError
 from licserver.settings import LogFormat
-from licserver.web.logging import make_formatter
-from licserver.web.request_ids import HEADER
+from licserver.web.logging import HEADER, make_formatter
 
 
 def listen(monkeypatch: pytest.MonkeyPatch, name: str = "licserver.web") -> io.StringIO:
@@ -62,8 +61,8 @@ async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken,
 @pytest.mark.parametrize(
     ("path", "asked", "side"),
     [
-        ("/admin/api/v1/products", "tokens.TokenService.authenticate", "admin"),
-        ("/console/sign-in", "users.UserService.list_all", "console"),
+        ("/admin/api/v1/products", "accounts.TokenService.authenticate", "admin"),
+        ("/console/sign-in", "accounts.UserService.list_all", "console"),
     ],
 )
 async def test_so_it_is_on_the_vendors_side(path, asked, side, problem, expected, site, monkeypatch):

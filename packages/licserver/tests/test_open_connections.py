@@ -16,7 +16,7 @@ from harness.commands import Program
 from harness.engines import sqlite_only
 from harness.memory import needs_proc
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.security.signing_keys import add_signing_key
+from licserver.security.secrets_file import add_signing_key
 
 if sys.platform == "win32":
     pytest.skip("the limits of a process are those of Unix", allow_module_level=True)

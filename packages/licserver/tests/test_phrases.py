@@ -2,7 +2,7 @@
 
 import pytest
 
-from licserver.services.phrases import plural, say_details
+from licserver.domain.text import plural, say_details
 
 
 @pytest.mark.parametrize(("number", "word"), [(0, "slots"), (1, "slot"), (2, "slots")])

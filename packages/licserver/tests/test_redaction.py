@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from harness.engines import sqlite_only
 from licserver.domain.decisions import generate_license_key, is_license_key, mask_key
-from licserver.protocol.download_links import LinkSecret
+from licserver.protocol.downloads import LinkSecret
 from licserver.protocol.public_api import parse_update_check, parse_verify
 from licserver.security.redaction import mask
 from licserver.security.secrets_file import new_secrets, read_vault

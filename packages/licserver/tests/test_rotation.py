@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from licserver.domain.decisions import DownloadRefusal
 from licserver.errors import InvalidInputError
-from licserver.protocol.download_links import (
+from licserver.protocol.downloads import (
     CLOCK_TOLERANCE,
     LINK_LIFETIME,
     LinkSecret,

@@ -12,10 +12,8 @@ import pytest
 from harness.engines import both_engines
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.security.secrets_file import new_secrets
-from licserver.security.signing_keys import add_signing_key
-from licserver.services.reachability import ask_base_url
-from licserver.services.self_check import Finding, Level, check_installation
+from licserver.security.secrets_file import add_signing_key, new_secrets
+from licserver.services.self_check import Finding, Level, ask_base_url, check_installation
 from licserver.settings import Settings
 
 ADMIN = {"admin_listen": "127.0.0.1:8081"}

@@ -113,11 +113,7 @@ class ArtifactBucket:
     # --- storing and checking -----------------------------------------------------------------
 
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
-        """Upload a file. It is read twice, because the object's key is its digest.
-
-        Raises:
-            InvalidInputError: if the file changes in between.
-        """
+        """Upload a file. It is read twice, because the object's key is its digest."""
         start = source.tell()
         digest, size = hashlib.sha256(), 0
         while chunk := source.read(_PIECE_BYTES):

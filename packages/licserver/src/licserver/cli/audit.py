@@ -7,8 +7,8 @@ import click
 from licserver.cli.common import services_command
 from licserver.cli.output import Printer
 from licserver.database.repositories.audit import Entry
+from licserver.domain.text import say_details
 from licserver.services import MAX_PAGE, AuditFilter, Services
-from licserver.services.phrases import say_details
 
 
 @click.command()

@@ -10,11 +10,11 @@ import click
 from licserver.cli.common import in_background, services_command, settings_command
 from licserver.cli.output import Printer
 from licserver.clock import system_clock
+from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.security.private_files import new_file
 from licserver.services import Services
 from licserver.services.backup import Summary, restore_backup, write_backup
-from licserver.services.phrases import plural
 from licserver.settings import Settings
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))

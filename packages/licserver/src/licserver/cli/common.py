@@ -18,7 +18,7 @@ from licserver.cli.parameters import Folder
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError, LicserverError
-from licserver.security.privileges import become_owner
+from licserver.security.private_files import become_owner
 from licserver.security.redaction import mask
 from licserver.services import Services, open_services
 from licserver.settings import Settings, load_settings

@@ -20,7 +20,7 @@ import click
 from licserver.cli.common import bind, json_option, port_option
 from licserver.clock import system_clock
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
-from licserver.security.privileges import become_owner
+from licserver.security.private_files import become_owner
 from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings, check_names
 

@@ -13,9 +13,9 @@ from licserver.cli.output import Printer
 from licserver.cli.parameters import Day, DayOrNever, Instant, Slots, read_stdin_line
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import IssuedLicense, LicenseTerms
+from licserver.domain.text import plural
 from licserver.errors import InvalidInputError, SecretsError
 from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Services
-from licserver.services.phrases import plural
 
 _WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
 

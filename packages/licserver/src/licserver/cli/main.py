@@ -12,7 +12,7 @@ import click
 
 from licserver import __version__
 from licserver.errors import InvalidInputError, LicserverError
-from licserver.security.privileges import user_name
+from licserver.security.private_files import user_name
 from licserver.security.redaction import mask
 
 EXIT_FAILED: Final = 1

@@ -35,7 +35,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     # Imported here: aiohttp would double the time of every other command.
     from licserver.web import server  # noqa: PLC0415
     from licserver.web.logging import set_up_logging  # noqa: PLC0415
-    from licserver.web.systemd import take_supervisor  # noqa: PLC0415
+    from licserver.web.server import take_supervisor  # noqa: PLC0415
 
     notify_supervisor = take_supervisor()
     settings = load_settings(data_dir=data_dir)

@@ -13,7 +13,7 @@ from licserver.clock import system_clock
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
-from licserver.security import signing_keys
+from licserver.security import secrets_file
 from licserver.settings import Settings
 
 _RESTART = "restart running servers to use this, or send SIGHUP with --workers"
@@ -34,7 +34,7 @@ def signing_key_group() -> None:
 def add(settings: Settings, printer: Printer, pem: Path | None) -> None:
     """Add a key that signs responses."""
     private = PrivateKey.generate() if pem is None else PrivateKey.from_pem(read_file(pem), str(pem))
-    key = signing_keys.add_signing_key(settings, private, system_clock().astimezone(UTC))
+    key = secrets_file.add_signing_key(settings, private, system_clock().astimezone(UTC))
     record_change(settings, "signing_key.add", ("signing-key", key.id), given=pem is not None)
     printer.result(_record(key), f"added {key.id}; {_RESTART}\napps pin {key.private.public.text}")
 
@@ -43,7 +43,7 @@ def add(settings: Settings, printer: Printer, pem: Path | None) -> None:
 @settings_command
 def list_keys(settings: Settings, printer: Printer) -> None:
     """List all keys, the oldest first."""
-    keys = signing_keys.signing_keys(settings)
+    keys = secrets_file.signing_keys(settings)
     printer.table(map(_record, keys), (43, 24, 24, 0), "no signing keys: responses are not signed")
 
 
@@ -56,7 +56,7 @@ def list_keys(settings: Settings, printer: Printer) -> None:
 @settings_command
 def retire(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> None:
     """Retire the key ID, or the only key that starts with ID: it signs nothing any more."""
-    key = signing_keys.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
+    key = secrets_file.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
     record_change(settings, "signing_key.retire", ("signing-key", key.id), last=last)
     printer.result(_record(key), f"retired {key.id}; {_RESTART}")
 
@@ -65,7 +65,7 @@ def retire(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> 
 @settings_command
 def public(settings: Settings, printer: Printer) -> None:
     """Print the public keys for apps to pin, of all live keys, the newest first."""
-    pins = [key.private.public.text for key in live_keys(signing_keys.signing_keys(settings))]
+    pins = [key.private.public.text for key in live_keys(secrets_file.signing_keys(settings))]
     if not pins:
         raise InvalidInputError("there is no live signing key; add one with: licserver signing-key add")
     printer.result({"public_keys": pins}, "\n".join(pins))

@@ -11,11 +11,11 @@ import click
 
 from licserver.cli.common import in_background, lower_priority, services_command
 from licserver.cli.output import Printer
+from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.security.private_files import new_file
 from licserver.services import Services
-from licserver.services.phrases import plural
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 format_option = click.option(

@@ -189,7 +189,6 @@ def evaluate_update(
     Args:
         license_: None for an unknown key and for text that is no key.
         product: The product with this slug, including its latest release, or None.
-        now: The time of the request, UTC.
     """
     if license_ is None or license_.revoked_at is not None:
         return UpdateRefusal.INVALID_LICENSE

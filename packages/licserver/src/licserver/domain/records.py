@@ -154,7 +154,6 @@ class IssuedLicense(LicenseTerms):
         product_id: Of the product that it was issued for.
         product_slug: That product's slug.
         product_name: That product's name on the day of issue.
-        issued_at: When.
         revoked_at: When it was revoked, or None.
         revoked_reason: As typed.
         subscription_ended_at: When the linked subscription ended or will end, or None.
@@ -198,7 +197,6 @@ class Actor(NamedTuple):
     """Who changes something, for the audit log.
 
     Args:
-        kind: How.
         name: Of the operating system's user, the token, or the console's user; `licserver` for the server.
     """
 

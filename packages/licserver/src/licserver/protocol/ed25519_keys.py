@@ -51,11 +51,7 @@ class PublicKey:
 
     @classmethod
     def from_text(cls, text: str, source: str = "the public key") -> Self:
-        """Parse ``ed25519:`` and base64url.
-
-        Raises:
-            InvalidInputError: naming `source`, for other text.
-        """
+        """Parse ``ed25519:`` and base64url."""
         if text.startswith(PUBLIC_PREFIX):
             with suppress(ValueError):
                 raw = from_base64url(text.removeprefix(PUBLIC_PREFIX))
@@ -108,11 +104,7 @@ class PrivateKey:
 
     @classmethod
     def from_pem(cls, pem: bytes, source: str) -> Self:
-        """Parse PKCS#8, as ``openssl genpkey -algorithm ed25519`` writes it.
-
-        Raises:
-            InvalidInputError: naming `source` but not its content, for other files.
-        """
+        """Parse PKCS#8, as ``openssl genpkey -algorithm ed25519`` writes it."""
         # Imported here: servers read no PEM, and cryptography takes 7 MiB.
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415

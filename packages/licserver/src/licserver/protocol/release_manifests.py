@@ -87,11 +87,7 @@ def use_signed(document: str) -> ManifestSigner:
 
 
 def sign(manifest: Manifest, keys: Sequence[PrivateKey]) -> SignedManifest:
-    """Sign a manifest.
-
-    Raises:
-        InvalidInputError: if it is too long for a header, or does not expire after its publication.
-    """
+    """Sign a manifest."""
     if manifest.expires_at <= manifest.published_at:
         raise InvalidInputError("a manifest must expire after its publication")
     content = {
@@ -116,11 +112,7 @@ def add_signature(signed: SignedManifest, key: PrivateKey) -> SignedManifest:
 
 
 def read(document: str) -> SignedManifest:
-    """Parse a document of any JWS library, without verifying its signatures.
-
-    Raises:
-        InvalidInputError: with the reason.
-    """
+    """Parse a document of any JWS library, without verifying its signatures."""
     try:
         jws = _object(json.loads(document))
         payload, signatures = jws["payload"], jws["signatures"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from licserver.errors import SecretsError
-from licserver.protocol.download_links import LinkSecret
+from licserver.protocol.downloads import LinkSecret
 from licserver.protocol.ed25519_keys import SigningKey
 
 ID_BYTES: Final = 16

@@ -29,11 +29,7 @@ R = TypeVar("R")
 
 
 def check_password(name: str, password: str) -> None:
-    """Refuse a password that is short, common or easy to guess (D-166).
-
-    Raises:
-        InvalidInputError: with the reason, without the password.
-    """
+    """Refuse a password that is short, common or easy to guess (D-166)."""
     if len(password) < MIN_LENGTH:
         raise InvalidInputError(
             f"the password needs at least {MIN_LENGTH} characters; use four words, for example"

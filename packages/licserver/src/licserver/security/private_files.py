@@ -1,4 +1,4 @@
-"""Validate and digest the vendor's files; write our files durably, and never read through a link."""
+"""Validate the vendor's files; write our own durably, as their owner, and never through a link."""
 
 import hashlib
 import os
@@ -17,11 +17,7 @@ MAX_NAME_BYTES: Final = 200
 
 
 def validate_file(file: Path) -> Path:
-    """Return a path that can be published.
-
-    Raises:
-        InvalidInputError: if it is not a file, or its name has control characters.
-    """
+    """Return a path that can be published."""
     if not is_printable(file.name):
         raise InvalidInputError("the file's name must not contain control characters")
     # Not `is_file`: in newer Pythons it returns False for a file that this user may not read.
@@ -35,11 +31,7 @@ def validate_file(file: Path) -> Path:
 
 
 def validate_file_name(text: str) -> str:
-    """Return the last part of a file name that a browser or program has sent.
-
-    Raises:
-        InvalidInputError: if it is empty, too long, or has control characters.
-    """
+    """Return the last part of a file name that a browser or program has sent."""
     name = text.replace("\\", "/").rpartition("/")[2].strip()
     if name.strip(".") == "" or not is_printable(name) or len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidInputError(
@@ -119,11 +111,7 @@ def remove_leftovers(folder: Path, prefix: str, now: float, older_than: float) -
 
 @contextmanager
 def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """Yield a file of mode 0600 that appears at `path`, complete and durable, unless the block raises.
-
-    Raises:
-        InvalidInputError: if the file exists and must not be replaced, or its folder does not exist.
-    """
+    """Yield a file of mode 0600 that appears at `path`, complete and durable, unless the block raises."""
     if path.exists() and not replace:
         raise InvalidInputError(f"the file {path} exists already")
     if not path.parent.is_dir():
@@ -138,3 +126,50 @@ def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def become_owner(folder: Path) -> None:
+    """As root, become the owner of a folder for the rest of the process; otherwise do nothing.
+
+    The owner could plant a link wherever root is about to write. If the folder does not exist, its nearest
+    existing parent counts.
+    """
+    if os.name == "nt" or os.geteuid() != 0:
+        return
+    while not folder.exists():
+        folder = folder.parent
+    status = folder.stat()
+    if status.st_uid == 0:
+        return
+    try:
+        _become(status.st_uid, status.st_gid)
+    except OSError as error:
+        name = user_name(status.st_uid)
+        raise InvalidInputError(
+            f"cannot act as {name}, the owner of {folder}: {error.strerror}; run this command as {name}"
+        ) from None
+
+
+def _become(uid: int, gid: int) -> None:
+    import pwd  # noqa: PLC0415 - does not exist on Windows
+
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:  # a container often has a user id without a name
+        os.setgroups([gid])
+    else:
+        gid = user.pw_gid
+        os.setgroups(os.getgrouplist(user.pw_name, gid))
+        os.environ["HOME"] = user.pw_dir  # libpq looks for certificates there, and fails if it may not
+    os.setgid(gid)
+    os.setuid(uid)  # last: afterwards the process may not call the others
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name, or 'user 1000' if there is none."""
+    import pwd  # noqa: PLC0415 - does not exist on Windows
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from licserver.domain.decisions import DownloadRefusal
 from licserver.errors import InvalidInputError, SecretsError
-from licserver.protocol.download_links import (
+from licserver.protocol.downloads import (
     LinkSecret,
     LinkSubject,
     accepted_secrets,
@@ -161,8 +161,6 @@ def rotate(
     """Add a new link secret, and remove retired ones.
 
     Args:
-        settings: Of the installation.
-        now: The time of the command.
         lead: How long the new secret is accepted before it signs.
         leaked: Remove all old secrets and sign at once; existing links stop working.
 
@@ -170,7 +168,6 @@ def rotate(
         The new status of the secrets.
 
     Raises:
-        InvalidInputError: if a rotation is under way, or the secrets are in the environment.
         SecretsError: if the secrets cannot be read.
         OSError: if they cannot be written.
     """

@@ -1,8 +1,4 @@
-"""The secrets file: created once, read at every start, changed completely or not at all.
-
-Without it, all license keys are lost; whoever reads it can decrypt them. So it has mode 0600 from its first
-byte, keeps its owner, and is never replaced by a fresh one if a database depends on it.
-"""
+"""The secrets file: create, read and edit it; the keys that sign responses are in it."""
 
 import contextlib
 import json
@@ -10,13 +6,14 @@ import os
 import secrets
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from licserver.errors import InvalidInputError, SecretsError
-from licserver.protocol.download_links import LinkSecret
+from licserver.protocol.downloads import LinkSecret
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.security.key_vault import KeyVault
 from licserver.security.private_files import describe_link, open_unlinked, remove_leftovers, sync_folder
@@ -110,7 +107,6 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
     """Read the secrets from the environment or the data folder; create them on first use.
 
     Args:
-        settings: Of the installation.
         is_in_use: Called if there are no secrets: returns whether the database was written with some.
 
     Raises:
@@ -159,7 +155,6 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
         The new secrets.
 
     Raises:
-        InvalidInputError: if the secrets are in the environment.
         SecretsError: if they cannot be read, or another process keeps them locked.
     """
     if settings.secrets is not None:
@@ -197,7 +192,6 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
     The old ones are kept beside the new ones. Everything that needs disk space is done first.
 
     Args:
-        settings: Of the installation.
         text: The content of the new secrets file.
 
     Raises:
@@ -295,3 +289,60 @@ def _check_owner(handle: int, path: Path) -> None:
         raise SecretsError(
             f"{path} belongs to another user, who could not read the changed file; run as that user"
         )
+
+
+def signing_keys(settings: Settings) -> tuple[SigningKey, ...]:
+    """Return all keys, including retired ones, the oldest first."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return tuple(sorted(open_vault(settings).signing_keys, key=lambda key: key.added_at))
+
+
+def add_signing_key(settings: Settings, private: PrivateKey, now: datetime) -> SigningKey:
+    """Add a key; servers use it after a restart."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    added = SigningKey(private, now)
+
+    def edit(content: dict[str, Any]) -> None:
+        known = content.setdefault("signing_keys", [])
+        if any(key["id"] == added.id for key in known):
+            raise InvalidInputError(f"the signing key {added.id} exists already")
+        known.append(format_signing_key(added))
+
+    change_secrets(settings, edit)
+    return added
+
+
+def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: bool = False) -> SigningKey:
+    """Retire a key; servers stop using it after a restart.
+
+    Args:
+        key_id: The id, or an unambiguous start of it.
+        last: Whether to retire even the last live key, after which responses are not signed.
+    """
+    key = _find(signing_keys(settings), key_id)
+    retired = replace(key, retired_at=now)
+
+    def edit(content: dict[str, Any]) -> None:
+        known = content["signing_keys"]
+        live = [one["id"] for one in known if one["retired_at"] is None]
+        if key.id not in live:
+            raise InvalidInputError(f"the signing key {key.id} is retired already")
+        if live == [key.id] and not last:
+            raise InvalidInputError(
+                f"{key.id} is the last live signing key: apps that pin it would trust no response any more; "
+                "add another key first, or use --last"
+            )
+        content["signing_keys"] = [
+            format_signing_key(retired) if one["id"] == key.id else one for one in known
+        ]
+
+    change_secrets(settings, edit)
+    return retired
+
+
+def _find(keys: Sequence[SigningKey], key_id: str) -> SigningKey:
+    found = [key for key in keys if key_id and key.id.startswith(key_id)]
+    if len(found) != 1:
+        problem = "there are several signing keys" if found else "there is no signing key"
+        raise InvalidInputError(f"{problem} {key_id!r}; `licserver signing-key list` shows all ids")
+    return found[0]

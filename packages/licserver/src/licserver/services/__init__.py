@@ -1,6 +1,7 @@
 """What a vendor can do, once, for the command line, the admin API and the console.
 
-Each operation checks everything first, then changes the data and the audit log in one transaction.
+Each operation checks everything first, then changes the data and the audit log in one transaction. What is
+invalid raises an `InvalidInputError`, what does not exist a `NotFoundError`, what is taken a `ConflictError`.
 """
 
 from collections.abc import Iterator
@@ -13,23 +14,20 @@ from licserver.database.repositories import Repositories
 from licserver.database.schema import is_in_use, open_database
 from licserver.domain.records import SYSTEM, Actor, LicenseTerms
 from licserver.security.secrets_file import expects_database, note_database, open_vault
+from licserver.services.accounts import TokenService, UserService
 from licserver.services.audit import AuditFilter, AuditService
 from licserver.services.context import Context
 from licserver.services.idempotency import IdempotencyConflictError, IdempotencyService, ReplayedError
 from licserver.services.license_lists import LicenseFilter
 from licserver.services.license_terms import MAX_INDEXED
-from licserver.services.licenses import ISSUE_BATCH, LicenseService
+from licserver.services.licenses import ISSUE_BATCH, LicenseService, SubscriptionService
 from licserver.services.logins import LoginService
 from licserver.services.pagination import MAX_PAGE, Page, page_of
-from licserver.services.products import ProductService
-from licserver.services.releases import MAX_CHANGELOG, ReleaseService
+from licserver.services.products import MAX_CHANGELOG, ProductService, ReleaseService
 from licserver.services.retention import RetentionService
 from licserver.services.second_factors import SecondFactorService
 from licserver.services.statistics import StatisticsService
-from licserver.services.subscriptions import SubscriptionService
-from licserver.services.tokens import TokenService
 from licserver.services.transfer import TransferService
-from licserver.services.users import UserService
 from licserver.settings import Settings
 
 __all__ = [
@@ -50,11 +48,7 @@ __all__ = [
 
 
 class Services:
-    """All services of an installation, for one acting user.
-
-    Args:
-        context: Shared by all of them.
-    """
+    """All services of an installation, for one acting user."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -113,7 +107,6 @@ def open_services(
 
     Args:
         settings: Name the data folder and the database.
-        clock: For stored instants.
         actor: Named in the audit log.
         new_database: Whether an empty database may be set up for secrets that belong to one (D-158).
 

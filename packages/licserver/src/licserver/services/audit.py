@@ -55,11 +55,7 @@ class AuditService:
             tx.write_audit(action, object_, **details)
 
     def list_page(self, which: AuditFilter = _ALL, cursor: str | None = None, limit: int = 50) -> Page[Entry]:
-        """Return a page of the audit log, the newest line first.
-
-        Raises:
-            InvalidInputError: for an invalid filter, or a cursor of another list.
-        """
+        """Return a page of the audit log, the newest line first."""
         check_limit(limit)
         place = read_place(cursor, int)
         kind, name = which.actor or (which.kind, which.name)

@@ -21,11 +21,9 @@ class Context:
     """Shared by all services.
 
     Args:
-        settings: Of the installation.
         vault: Encrypts license keys and computes their ids.
         database: Of the installation.
         artifacts: Stores the files of releases.
-        clock: For stored instants.
         actor: Named in the audit log.
         repositories: Each call is a transaction of its own, unless they come from `transaction`.
     """

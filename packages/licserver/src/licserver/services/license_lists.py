@@ -8,7 +8,7 @@ from licserver.database.repositories.license_search import Predicate, Scan
 from licserver.domain.decisions import can_download, is_license_key, license_state
 from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain
 from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
-from licserver.domain.search_words import parse_terms
+from licserver.domain.text import parse_terms
 from licserver.errors import InvalidInputError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape

@@ -38,41 +38,25 @@ def is_text(text: str) -> bool:
 
 
 def check_slots(slots: int | None) -> None:
-    """Validate a number of slots (D-07).
-
-    Raises:
-        InvalidInputError: naming what is valid.
-    """
+    """Validate a number of slots (D-07)."""
     if slots is not None and not 0 <= slots <= MAX_SLOTS:
         raise InvalidInputError("slots must be a whole number from 0, or unlimited")
 
 
 def check_lifetime(*, lifetime: bool, has_expiry: bool) -> None:
-    """Refuse a lifetime license with an expiry date (D-10).
-
-    Raises:
-        InvalidInputError: when it has both.
-    """
+    """Refuse a lifetime license with an expiry date (D-10)."""
     if lifetime and has_expiry:
         raise InvalidInputError("a key is either for a lifetime or expires on a date, not both")
 
 
 def check_subscription(subscription_id: str) -> None:
-    """Validate a subscription's id.
-
-    Raises:
-        InvalidInputError: naming what is valid.
-    """
+    """Validate a subscription's id."""
     if not (subscription_id.strip() and is_printable(subscription_id)) or len(subscription_id) > MAX_INDEXED:
         raise InvalidInputError(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
 
 
 def read_email(text: str | None) -> str | None:
-    """Validate a customer's e-mail address; None for a blank one.
-
-    Raises:
-        InvalidInputError: for an invalid address.
-    """
+    """Validate a customer's e-mail address; None for a blank one."""
     text = (text or "").strip()
     if not text:
         return None
@@ -82,11 +66,7 @@ def read_email(text: str | None) -> str | None:
 
 
 def read_note(text: str | None) -> str | None:
-    """Validate a note; None for a blank one.
-
-    Raises:
-        InvalidInputError: for one that is too long, or has control characters.
-    """
+    """Validate a note; None for a blank one."""
     text = (text or "").strip()
     if not text:
         return None
@@ -96,11 +76,7 @@ def read_note(text: str | None) -> str | None:
 
 
 def read_entries(entries: tuple[str, ...], ipv6_prefix: int) -> tuple[str, ...]:
-    """Return an allow-list in canonical form, each entry once (D-04).
-
-    Raises:
-        InvalidInputError: for an invalid entry, or too many.
-    """
+    """Return an allow-list in canonical form, each entry once (D-04)."""
     if len(entries) > MAX_ENTRIES:
         raise InvalidInputError(f"an allow-list has at most {MAX_ENTRIES} entries")
     try:
@@ -113,11 +89,7 @@ _Terms = TypeVar("_Terms", bound=LicenseTerms)
 
 
 def validate_terms(terms: _Terms, ipv6_prefix: int) -> _Terms:
-    """Return terms as they are stored.
-
-    Raises:
-        InvalidInputError: for the first invalid one.
-    """
+    """Return terms as they are stored."""
     check_lifetime(lifetime=terms.lifetime, has_expiry=terms.expires_on is not None)
     values = {name: getattr(terms, name) for name in TERMS}
     return replace(terms, **validate_fields(values, ipv6_prefix))
@@ -127,9 +99,6 @@ def validate_fields(values: Mapping[str, Any], ipv6_prefix: int) -> dict[str, An
     """Return some terms, by name, as they are stored.
 
     Text without a rule of its own is one line.
-
-    Raises:
-        InvalidInputError: for the first invalid one.
     """
     valid = dict(values)
     for name, value in values.items():

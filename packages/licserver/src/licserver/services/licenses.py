@@ -1,11 +1,12 @@
-"""Licenses: issued, changed, revoked, and their slots freed."""
+"""Licenses: issued, changed, revoked, their slots freed, and their subscriptions ended."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from licserver.database.repositories.licenses import Activation
+from licserver.database.repositories.subscriptions import Subscription
 from licserver.domain.decisions import generate_license_key, is_license_key
 from licserver.domain.environments import (
     InvalidDomainError,
@@ -21,9 +22,9 @@ from licserver.services import license_lists as lists
 from licserver.services import license_terms
 from licserver.services.context import Context
 from licserver.services.license_lists import LicenseFilter
+from licserver.services.license_terms import check_subscription
 from licserver.services.pagination import Page, check_limit, cut_page, read_place
-from licserver.services.products import ProductService
-from licserver.services.releases import ReleaseService
+from licserver.services.products import ProductService, ReleaseService
 
 ISSUE_BATCH: Final = 10_000
 """Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
@@ -58,10 +59,6 @@ class LicenseService:
 
         Returns:
             The license, and its key.
-
-        Raises:
-            NotFoundError: for an unknown product.
-            InvalidInputError: for invalid terms.
         """
         key, product, terms = generate_license_key(), self._products.get(slug), self._validate(terms)
         new = self.prepare(product, terms, key)
@@ -74,9 +71,6 @@ class LicenseService:
 
         Returns:
             Batches of keys; each is committed when it is returned. All checks are done before the first.
-
-        Raises:
-            NotFoundError, InvalidInputError: as `issue`.
         """
         if count < 1:
             raise InvalidInputError("the count must be at least 1")
@@ -121,11 +115,7 @@ class LicenseService:
         return _get(self._context, reference)
 
     def list_all(self, slug: str | None = None) -> Iterator[IssuedLicense]:
-        """Return all licenses, or those of one product, by the instant of issue.
-
-        Raises:
-            NotFoundError: for an unknown product.
-        """
+        """Return all licenses, or those of one product, by the instant of issue."""
         product_id = None if slug is None else self._products.get(slug).id
         return self._context.repositories.licenses.list_all(product_id)
 
@@ -138,10 +128,6 @@ class LicenseService:
             which: What must match.
             cursor: From the page before.
             limit: How many at most, 1 to 200.
-
-        Raises:
-            NotFoundError: for an unknown product.
-            InvalidInputError: for an invalid filter, or a cursor of another list.
         """
         return lists.search(self._context, which, cursor, limit)
 
@@ -151,10 +137,6 @@ class LicenseService:
         """Return a page of the licenses that permit the download of a release, if update checks offered it.
 
         None, once the release is withdrawn.
-
-        Raises:
-            NotFoundError: for an unknown product or version.
-            InvalidInputError: for a cursor of another list.
         """
         release = ReleaseService(self._context).get(slug, version)
         return lists.list_entitled(self._context, self._products.get(slug), release, cursor, limit)
@@ -162,11 +144,7 @@ class LicenseService:
     def list_activations(
         self, reference: str, cursor: str | None = None, limit: int = 50
     ) -> Page[Activation]:
-        """Return a page of a license's activations, by domain and address.
-
-        Raises:
-            InvalidInputError: also for a cursor of another list.
-        """
+        """Return a page of a license's activations, by domain and address."""
         check_limit(limit)
         after, license_id = read_place(cursor, str, str), self.get(reference).id
         found = self._context.repositories.licenses.list_activations_page(license_id, after, limit + 1)
@@ -209,10 +187,6 @@ class LicenseService:
             reference: Which license.
             was: What the user saw before changing it, if that matters.
             **changes: New values of fields of `LicenseTerms`, except the subscription.
-
-        Raises:
-            InvalidInputError: also for invalid terms.
-            ConflictError: when a value in `was` has changed meanwhile; then nothing is changed.
         """
         if not changes.keys() <= _CHANGEABLE:
             raise TypeError(f"not changeable: {', '.join(changes.keys() - _CHANGEABLE)}")
@@ -237,21 +211,12 @@ class LicenseService:
         return self.get(reference)
 
     def allow(self, reference: str, entry: str) -> IssuedLicense:
-        """Add an entry to a license's allow-list; it takes no slot (D-04).
-
-        Raises:
-            InvalidInputError: also for an invalid entry.
-        """
+        """Add an entry to a license's allow-list; it takes no slot (D-04)."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
         return self._change_allowed(reference, lambda held: (*held, read) if read not in held else held)
 
     def disallow(self, reference: str, entry: str) -> IssuedLicense:
-        """Remove an entry from the allow-list; an environment that matched it needs a slot from now on.
-
-        Raises:
-            NotFoundError: also when there is no such entry.
-            InvalidInputError: also for an invalid entry.
-        """
+        """Remove an entry from the allow-list; an environment that matched it needs a slot from now on."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
 
         def remove(held: tuple[str, ...]) -> tuple[str, ...]:
@@ -262,11 +227,7 @@ class LicenseService:
         return self._change_allowed(reference, remove)
 
     def revoke(self, reference: str, reason: str | None = None) -> IssuedLicense:
-        """Revoke a license; one that is revoked already stays as it is.
-
-        Raises:
-            InvalidInputError: also for a reason that is not one line of text.
-        """
+        """Revoke a license; one that is revoked already stays as it is."""
         if reason is not None and (not is_printable(reason) or len(reason) > MAX_REASON):
             raise InvalidInputError(f"a reason must be one line of text of at most {MAX_REASON} characters")
         reason = None if reason is None else mask(reason)  # a key is stored encrypted, or not at all
@@ -289,12 +250,7 @@ class LicenseService:
     # --- slots --------------------------------------------------------------------------------
 
     def deactivate(self, reference: str, domain_or_ip: str) -> int:
-        """Free the slots of a domain or an address; return how many were freed.
-
-        Raises:
-            NotFoundError: also when there is no such activation.
-            InvalidInputError: also when it is neither a domain nor an address.
-        """
+        """Free the slots of a domain or an address; return how many were freed."""
         try:
             domain = normalise_domain(domain_or_ip)
         except InvalidDomainError as problem:
@@ -313,11 +269,7 @@ class LicenseService:
         return freed
 
     def free_slot(self, reference: str, environment: Environment) -> None:
-        """Free one slot, and no other of the same domain or address.
-
-        Raises:
-            NotFoundError: also when there is no such activation (any more).
-        """
+        """Free one slot, and no other of the same domain or address."""
         with self._context.transaction() as tx:
             found = _get(tx, reference)
             if not (
@@ -377,3 +329,55 @@ def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[st
         raise ConflictError(
             f"somebody else has changed this license meanwhile ({changed}): compare, and send it again"
         )
+
+
+class SubscriptionService:
+    """Ends and resumes subscriptions (D-09)."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def end(self, subscription_id: str, at: datetime | None = None) -> int:
+        """End a subscription, now or at an instant; calling again moves the instant.
+
+        Returns:
+            How many licenses are linked to it.
+        """
+        at = (at or self._context.now()).astimezone(UTC)
+        return self._set_end(subscription_id, at, "subscription.end")
+
+    def resume(self, subscription_id: str) -> int:
+        """Undo the end of a subscription; its licenses are as if it had never ended.
+
+        Returns and raises: as `end`.
+        """
+        return self._set_end(subscription_id, None, "subscription.resume")
+
+    def get(self, subscription_id: str) -> Subscription:
+        """Return one subscription."""
+        check_subscription(subscription_id)
+        found = self._context.repositories.subscriptions.find(subscription_id)
+        if found is None:
+            raise _unknown(subscription_id)
+        return found
+
+    def list_page(self, cursor: str | None = None, limit: int = 50) -> Page[Subscription]:
+        """Return a page of all subscriptions, by id."""
+        check_limit(limit)
+        place = read_place(cursor, str)
+        found = self._context.repositories.subscriptions.list_page(place[0] if place else None, limit + 1)
+        return cut_page(found, limit, lambda last: [last.id])
+
+    def _set_end(self, subscription_id: str, at: datetime | None, action: str) -> int:
+        check_subscription(subscription_id)
+        with self._context.transaction() as tx:
+            tx.repositories.subscriptions.lock(subscription_id)  # a license issued meanwhile ends as well
+            count = tx.repositories.subscriptions.set_end(subscription_id, at)
+            if count == 0:
+                raise _unknown(subscription_id)
+            tx.write_audit(action, ("subscription", subscription_id), at=at, licenses=count)
+        return count
+
+
+def _unknown(subscription_id: str) -> NotFoundError:
+    return NotFoundError(f"no license is linked to a subscription {subscription_id!r}")

@@ -13,8 +13,7 @@ from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import StoreUnavailableError
 from licserver.security.passwords import hash_password, needs_rehash, verify_password
-from licserver.services.context import Context
-from licserver.services.users import (
+from licserver.services.accounts import (
     SESSION_TIME,
     Needs,
     SignedIn,
@@ -22,6 +21,7 @@ from licserver.services.users import (
     hash_new_password,
     read_name,
 )
+from licserver.services.context import Context
 
 PENDING_TIME: Final = timedelta(minutes=10)
 """For how long a code is accepted after the password."""
@@ -65,8 +65,6 @@ class LoginService:
         """Begin a session; None for a wrong name or password, which take as long as the right ones.
 
         Args:
-            name: As typed.
-            password: As typed.
             address: Of the client; remembered as one of the user's unless None.
 
         Returns:
@@ -87,9 +85,6 @@ class LoginService:
 
         Returns:
             The user with the new session; None when the old password is wrong.
-
-        Raises:
-            InvalidInputError: when the new one is too weak, or the user was removed meanwhile.
         """
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, old):
@@ -171,7 +166,6 @@ class LoginService:
 
         Args:
             address: As it is counted.
-            name: As typed.
         """
         known_as = read_name(name)  # PostgreSQL accepts no NUL, which may be typed
         return known_as is not None and self._context.repositories.logins.is_known_address(

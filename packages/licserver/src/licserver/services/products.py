@@ -1,12 +1,17 @@
-"""Products."""
+"""Products and their releases."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from licserver.domain.decisions import is_slug
+from licserver.domain.decisions import is_slug, parse_version, version_key
 from licserver.domain.environments import is_printable
-from licserver.domain.records import EnvironmentPolicy, Product
+from licserver.domain.records import Artifact, EnvironmentPolicy, Product, Release
+from licserver.domain.text import sanitize
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
+from licserver.protocol.release_manifests import Manifest, ManifestSigner
+from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Context
+from licserver.services.license_terms import MAX_INDEXED, is_text
 
 MAX_PRODUCT_NAME = 200
 """Characters of a product's name."""
@@ -26,12 +31,7 @@ class ProductService:
         *,
         has_support_policy: bool = False,
     ) -> Product:
-        """Add a product.
-
-        Raises:
-            InvalidInputError: for an invalid slug or name.
-            ConflictError: for a slug that is taken.
-        """
+        """Add a product."""
         if not is_slug(slug):
             raise InvalidInputError(
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
@@ -52,12 +52,7 @@ class ProductService:
         return self.get(slug)
 
     def rename(self, slug: str, name: str) -> Product:
-        """Change the name that update checks return; licenses keep the one they were issued with (D-12).
-
-        Raises:
-            NotFoundError: for an unknown slug.
-            InvalidInputError: for an invalid name.
-        """
+        """Change the name that update checks return; licenses keep the one they were issued with (D-12)."""
         return self.change(slug, name=_check_name(name))
 
     def change(
@@ -68,12 +63,7 @@ class ProductService:
         policy: EnvironmentPolicy | None = None,
         has_support_policy: bool | None = None,
     ) -> Product:
-        """Change a product; what is None stays.
-
-        Raises:
-            NotFoundError: for an unknown slug.
-            InvalidInputError: for an invalid name.
-        """
+        """Change a product; what is None stays."""
         wanted: dict[str, Any] = {
             "name": None if name is None else _check_name(name),
             "environment": None if policy is None else policy.value,
@@ -101,11 +91,7 @@ class ProductService:
         return self._context.repositories.products.list_all()
 
     def get(self, slug: str) -> Product:
-        """Return one product.
-
-        Raises:
-            NotFoundError: for an unknown slug.
-        """
+        """Return one product."""
         # An invalid slug is not looked up: it may contain what a database does not accept as text.
         product = self._context.repositories.products.find(slug) if is_slug(slug) else None
         if product is None:
@@ -122,3 +108,174 @@ def _check_name(name: str) -> str:
             f"a product's name must be one line of text of at most {MAX_PRODUCT_NAME} characters"
         )
     return name
+
+
+MAX_CHANGELOG: Final = 200_000
+"""Characters of a changelog; every update check carries it."""
+
+
+class StagedRelease(NamedTuple):
+    """A release whose file is stored, and that the database does not have yet."""
+
+    product: Product
+    version: str
+    changelog: str
+    artifact: Artifact
+    document: str | None
+
+
+class ReleaseService:
+    """Publishes, withdraws and lists releases."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._products = ProductService(context)
+
+    def publish(
+        self,
+        slug: str,
+        version: str,
+        file: Path,
+        changelog: str = "",
+        seal: ManifestSigner | None = None,
+        *,
+        file_name: str | None = None,
+    ) -> Release:
+        """Publish a file as a version of a product.
+
+        The file is stored first and the database written last, together with the manifest: a crash between
+        the two leaves no release.
+
+        Args:
+            slug: The product.
+            version: By PEP 440 (D-23).
+            file: What customers download.
+            changelog: Plain text or basic HTML, from which everything unsafe is removed (D-65).
+            seal: Makes the signed manifest; None leaves the release unsigned (D-67).
+            file_name: The name that customers see, checked (`validate_file_name`); that of `file` if None.
+
+        Raises:
+            OSError: when the file cannot be read, or its copy not be written.
+            ArtifactsError: when the bucket does not accept it.
+        """
+        return self.add(self.stage(slug, version, file, changelog, seal, file_name=file_name))
+
+    def stage(
+        self,
+        slug: str,
+        version: str,
+        file: Path,
+        changelog: str = "",
+        seal: ManifestSigner | None = None,
+        *,
+        file_name: str | None = None,
+    ) -> StagedRelease:
+        """Do the slow part of `publish`, outside of any transaction: check everything and store the file.
+
+        Args and raises: as `publish`.
+        """
+        product, version, changelog = self.check(slug, version, changelog)
+        document = None
+        if seal is not None:  # before anything is stored: it may be a manifest of another file
+            size, sha256 = digest_file(validate_file(file))
+            document = seal(self._describe(slug, version, size, sha256)).document
+        with validate_file(file).open("rb") as source:
+            artifact = self._context.artifacts.store(source, file_name or file.name)
+        if seal is not None and artifact.sha256 != sha256:
+            raise InvalidInputError(f"{file} changed while it was published; publish it again")
+        return StagedRelease(product, version, changelog, artifact, document)
+
+    def check(self, slug: str, version: str, changelog: str = "") -> tuple[Product, str, str]:
+        """Check what can be checked before the file arrives.
+
+        Returns:
+            The product, the version and the changelog as they will be published.
+        """
+        product = self._products.get(slug)
+        version = version.strip()
+        if self._context.repositories.releases.find(product.id, _version_key(version)) is not None:
+            raise _published_already(slug, version)
+        changelog = sanitize(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
+        if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
+            raise InvalidInputError(f"the changelog is longer than {MAX_CHANGELOG} characters")
+        if not is_text(changelog):
+            raise InvalidInputError("the changelog must not contain control characters")
+        return product, version, changelog
+
+    def add(self, staged: StagedRelease) -> Release:
+        """Do the last step of `publish`."""
+        product, version, changelog, artifact, document = staged
+        with self._context.transaction() as tx:
+            if not tx.repositories.releases.add(
+                product.id, version, _version_key(version), changelog, artifact, tx.now(), document
+            ):
+                raise _published_already(product.slug, version)
+            tx.write_audit(
+                "release.publish",
+                _object(product.slug, version),
+                file=artifact.file_name,
+                size=artifact.size,
+                sha256=artifact.sha256,
+                signed=document is not None,
+            )
+        return self.get(product.slug, version)
+
+    def renew_manifest(self, slug: str, version: str, seal: ManifestSigner) -> Release:
+        """Give a release a manifest that expires later, or its first one; its file stays as it is.
+
+        Running servers return it from the very next update check on.
+        """
+        release = self.get(slug, version)
+        if release.withdrawn_at is not None:
+            raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
+        artifact = release.artifact
+        signed = seal(self._describe(slug, release.version, artifact.size, artifact.sha256))
+        with self._context.transaction() as tx:
+            tx.repositories.releases.renew_manifest(release, signed.document, tx.now())
+            tx.write_audit("release.renew", _object(slug, release.version), signed_by=signed.key_ids)
+        return self.get(slug, version)
+
+    def withdraw(self, slug: str, version: str) -> Release:
+        """Withdraw a release: it is not offered any more, and links to it stop working (D-33).
+
+        One that is withdrawn already keeps its first date.
+        """
+        release = self.get(slug, version)
+        if release.withdrawn_at is None:
+            with self._context.transaction() as tx:
+                tx.repositories.releases.withdraw(release, tx.now())
+                tx.write_audit("release.withdraw", _object(slug, release.version))
+        return self.get(slug, version)
+
+    def list_all(self, slug: str) -> list[Release]:
+        """Return a product's releases, in the order of publication."""
+        return self._context.repositories.releases.list_all(self._products.get(slug).id)
+
+    def get(self, slug: str, version: str) -> Release:
+        """Return one release."""
+        product = self._products.get(slug)
+        release = self._context.repositories.releases.find(product.id, _version_key(version))
+        if release is None:
+            raise NotFoundError(f"{slug} has no version {version!r}")
+        return release
+
+    def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
+        now = self._context.now()
+        return Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
+
+
+def _object(slug: str, version: str) -> tuple[str, str]:
+    return "release", f"{slug}/{version}"
+
+
+def _version_key(text: str) -> str:
+    version = parse_version(text) if len(text) <= MAX_INDEXED else None
+    if version is None:
+        raise InvalidInputError(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
+    return version_key(version)
+
+
+def _published_already(slug: str, version: str) -> ConflictError:
+    return ConflictError(
+        f"{slug} has a version {version} already; a published version never changes, choose a higher one"
+    )

@@ -15,9 +15,9 @@ from licserver.security.totp import (
     generate_secret,
     normalize_recovery_code,
 )
+from licserver.services.accounts import SignedIn, UserService
 from licserver.services.context import Context
 from licserver.services.logins import LoginService, audit_as, digest_token
-from licserver.services.users import SignedIn, UserService
 
 RECOVERY_CODES: Final = 10
 
@@ -79,9 +79,6 @@ class SecondFactorService:
 
         Returns:
             The user with a new session; None for a wrong code, or when the session has ended meanwhile.
-
-        Raises:
-            InvalidInputError: after too many wrong codes.
         """
         with self._context.transaction() as tx:
             logins = LoginService(tx)
@@ -92,11 +89,7 @@ class SecondFactorService:
             return logins.begin_session(user, address, is_verified=True)
 
     def begin_enrolment(self, who: SignedIn, password: str) -> bool:
-        """Draw the secret of a second factor; return False for a wrong password.
-
-        Raises:
-            InvalidInputError: when the user has a second factor.
-        """
+        """Draw the secret of a second factor; return False for a wrong password."""
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, password):
             return False
@@ -122,9 +115,6 @@ class SecondFactorService:
 
         Returns:
             None for a wrong code.
-
-        Raises:
-            InvalidInputError: when no secret is waiting for its first code.
         """
         user, now = self._users.get(who.name), self._context.now()
         enrolment = self.find_enrolment(who)
@@ -154,9 +144,6 @@ class SecondFactorService:
 
         Returns:
             None for a wrong password or code.
-
-        Raises:
-            InvalidInputError: after too many wrong codes.
         """
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, password):
@@ -170,11 +157,7 @@ class SecondFactorService:
             return LoginService(tx).renew_session(user)
 
     def reset(self, name: str) -> None:
-        """Remove the second factor of a user who has lost it; the user is signed out everywhere.
-
-        Raises:
-            InvalidInputError: for an unknown user, or one without a second factor.
-        """
+        """Remove the second factor of a user who has lost it; the user is signed out everywhere."""
         user = self._users.get(name)
         with self._context.transaction() as tx:
             if not tx.repositories.second_factors.remove(user.id):
@@ -190,11 +173,7 @@ class SecondFactorService:
 
 
 def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
-    """Use a code up, or count a wrong one.
-
-    Raises:
-        InvalidInputError: after too many wrong codes, at an unknown address; then it is not even checked.
-    """
+    """Use a code up, or count a wrong one."""
     factors, now = tx.repositories.second_factors, tx.now()
     factor = factors.find(user.id)
     if factor is None or factor.confirmed_at is None:

@@ -1,13 +1,19 @@
-"""Is this installation fit to serve? Everything is looked at, nothing is changed, and advice is in words."""
+"""Whether this installation is fit to serve; everything is looked at, and nothing is changed."""
 
 import enum
+import http.client
 import ipaddress
+import json
 import os
 import shutil
+import ssl
 import stat
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,8 +26,58 @@ from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
-from licserver.services.reachability import ask_base_url
 from licserver.settings import Settings
+
+TIMEOUT: Final = 5.0
+"""Seconds for all of it: a name, a connection, an answer."""
+
+_LIMIT: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ReachResult:
+    """What came back.
+
+    Args:
+        problem: What is wrong, as the rest of a sentence; empty when a licserver answered.
+        date: The answer's own clock, to the second.
+    """
+
+    problem: str = ""
+    date: datetime | None = None
+
+
+def ask_base_url(base_url: str) -> ReachResult:
+    """Ask whether a licserver answers at an address."""
+    try:
+        with urllib.request.urlopen(f"{base_url}/healthz", timeout=TIMEOUT) as answer:  # noqa: S310 - settings check the scheme
+            body, date = answer.read(_LIMIT), answer.headers.get("Date")
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return ReachResult(f"answers {refused.code} at /healthz")
+    except urllib.error.URLError as problem:
+        return ReachResult(_why(problem.reason))
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        return ReachResult(_why(problem))
+    try:
+        is_ours = json.loads(body) == {"status": "ok"}
+        told = None if date is None else parsedate_to_datetime(date)
+    except (ValueError, TypeError):
+        is_ours, told = False, None
+    return ReachResult("" if is_ours else "is answered by something else than licserver", told)
+
+
+def _why(problem: object) -> str:
+    match problem:
+        case ssl.SSLCertVerificationError():
+            return f"has a certificate that is not trusted: {problem.verify_message}"
+        case TimeoutError():
+            return f"does not answer within {TIMEOUT:.0f} seconds"
+        case OSError():
+            return f"cannot be reached: {problem.strerror or problem}"
+        case _:
+            return f"cannot be reached: {type(problem).__name__}"
+
 
 RENEW_WITHIN: Final = timedelta(days=30)
 """A manifest that runs out so soon should be renewed: who forgets has nothing to offer then (D-68)."""
@@ -63,7 +119,6 @@ def check_installation(settings: Settings, now: datetime, *, reach: bool) -> Ite
     """Look at everything that has to be right for an installation to serve.
 
     Args:
-        settings: Whose.
         now: By this machine's clock.
         reach: Whether to ask the base URL, over the network, as customers do.
 

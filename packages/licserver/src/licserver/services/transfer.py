@@ -17,7 +17,7 @@ from licserver.domain.environments import (
     parse_ip,
 )
 from licserver.domain.records import TERMS, IssuedLicense, Product
-from licserver.domain.search_words import extract_words
+from licserver.domain.text import extract_words
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.protocol.license_files import ActivationRow, LicenseRow, Problem
 from licserver.services import license_terms

@@ -13,9 +13,9 @@ from licserver.security.rotation import LinkSecrets
 
 if TYPE_CHECKING:
     from licserver.web.failed_requests import FailureReport
+    from licserver.web.logging import RequestIds
     from licserver.web.metric_counters import Meter
     from licserver.web.rate_limits import Limits
-    from licserver.web.request_ids import RequestIds
     from licserver.web.statistics import StatisticsCounter
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -17,11 +17,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
-from licserver.web.app import HSTS, is_https
+from licserver.web.app import HSTS, create_request_handler, is_https
 from licserver.web.app_state import SHORTCUTS
-from licserver.web.errors import send_error, send_failure
-from licserver.web.fast_path import create_request_handler
 from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
+from licserver.web.responses import send_error, send_failure
 
 IDLE_TIMEOUT: Final = 75.0
 """Seconds between a response and the next request's whole head; proxies expect a minute."""
@@ -86,7 +85,6 @@ class Connection(web.RequestHandler):
         header_timeout: Seconds from the connection to the end of the first request's head.
         send_timeout: Seconds in which a client must read some of what waits to be sent.
         is_https: Whether clients reach the server by https.
-        more: aiohttp's own.
     """
 
     __slots__ = (
@@ -258,7 +256,6 @@ class Runner(web.AppRunner):
     """Runs an application on our connections, with its fast path.
 
     Args:
-        app: From `create_app`.
         settings: The time limits.
         shutdown_timeout: Seconds for running requests at the end.
         held: Counts the connections of all runners of a process.

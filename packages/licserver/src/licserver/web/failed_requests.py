@@ -5,9 +5,9 @@ import contextlib
 import logging
 from typing import Final
 
+from licserver.domain.text import plural
 from licserver.errors import LicserverError
 from licserver.services import Services
-from licserver.services.phrases import plural
 from licserver.web.worker_threads import WorkerThreads
 
 _log = logging.getLogger("licserver.logins")

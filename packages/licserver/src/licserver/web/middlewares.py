@@ -15,9 +15,9 @@ from aiohttp.typedefs import Middleware
 
 from licserver.errors import LicserverError
 from licserver.web.app_state import DRAIN, LIMITS, METER, REQUEST_IDS, Handler
-from licserver.web.errors import NO_ENCODING, ApiError, expect, respond_as_json, to_api_error
+from licserver.web.logging import RequestIds
 from licserver.web.rate_limits import Limits
-from licserver.web.request_ids import RequestIds
+from licserver.web.responses import NO_ENCODING, ApiError, expect, respond_as_json, to_api_error
 
 _CLIENT_GONE: Final = 499
 """What proxies log when the client has disconnected."""

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from licserver.domain.environments import IpNetwork, normalise_ip, parse_ip
 from licserver.settings import Settings
-from licserver.web.client_addresses import ONE_CUSTOMER
+from licserver.web.rate_limits import ONE_CUSTOMER
 
 if sys.platform != "win32":
     import resource

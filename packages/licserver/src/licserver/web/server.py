@@ -20,14 +20,14 @@ from licserver.services import Services, open_services
 from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
 from licserver.web.app_state import DRAIN
-from licserver.web.client_addresses import ClientAddresses
 from licserver.web.connections import Runner
-from licserver.web.logging import access_logger, make_formatter
+from licserver.web.logging import RequestIds, access_logger, make_formatter
 from licserver.web.open_connections import OpenConnections, raise_descriptor_limit
-from licserver.web.request_ids import RequestIds
+from licserver.web.rate_limits import ClientAddresses
 
 if TYPE_CHECKING:
     from licserver.web.metrics import Metrics
+
 
 _log = logging.getLogger("licserver.serving")
 
@@ -45,6 +45,26 @@ With Python's 5 ms a request would wait as long more than once: it takes several
 """
 
 Announce = Callable[[], None]
+
+
+def take_supervisor() -> Callable[[], None]:
+    """Take NOTIFY_SOCKET out of the environment; return a function that notifies it once, in any process.
+
+    gunicorn would notify it before the server accepts connections. Without the variable, nothing is sent.
+    """
+    address = os.environ.pop("NOTIFY_SOCKET", None)
+
+    def notify() -> None:
+        if address is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+                # A leading @ stands for the name of an abstract socket (sd_notify(3)).
+                sock.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
+        except OSError as problem:  # systemd will end the server; the log then has the reason
+            _log.error("cannot notify systemd that the server is ready: %s", problem)
+
+    return notify
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
@@ -147,7 +167,6 @@ class ServerRunner(DrainingRunner):
     Both drain at the same time: a supervisor kills a process that takes twice as long.
 
     Args:
-        app: From `create_app`.
         settings: The times.
         admin: The runner of `create_admin_app`, and its sockets.
         on_end: Called when both have shut down.

@@ -17,7 +17,7 @@ from multipart import MultipartError, MultipartSegment, PushMultipartParser, par
 from licserver.errors import InvalidInputError
 from licserver.security.private_files import validate_file_name
 from licserver.settings import Settings
-from licserver.web.errors import ApiError, TooLargeError, send_continue
+from licserver.web.responses import ApiError, TooLargeError, send_continue
 from licserver.web.worker_threads import WorkerThreads
 
 MAX_FIELDS: Final = 1 << 20
@@ -72,7 +72,6 @@ async def received(
     `admit` is called with the fields before the file; what it raises ends the upload before a byte is kept.
 
     Raises:
-        InvalidInputError: for a form that cannot be read, without a file or with an unknown field.
         TooLargeError: as soon as it is known.
         ApiError: 408 when nothing arrives for `send_timeout`.
     """

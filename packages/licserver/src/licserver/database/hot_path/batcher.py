@@ -17,7 +17,7 @@ from licserver.database.hot_path.store import ActivationRequest, BatchStore, Loo
 from licserver.domain.decisions import VerifyVerdict
 from licserver.domain.records import LicenseSnapshot, Product, Release
 from licserver.errors import LicenseLockedError
-from licserver.protocol.download_links import LinkSubject
+from licserver.protocol.downloads import LinkSubject
 
 MAX_BATCH: Final = 256
 """Requests of one statement; bounds its length, and how long the last one waits."""

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, Select, literal, select, tuple_
 
 from licserver.database.repositories.base import Repository
 from licserver.database.tables import activations, license_words, licenses
-from licserver.domain.search_words import extract_words, matches_terms
+from licserver.domain.text import extract_words, matches_terms
 
 MAX_SCANNED: Final = 1_000
 """Rows read for one page."""
@@ -166,7 +166,7 @@ def by_word(term: str, others: list[str], matches: Predicate) -> Scan:
     """Return the scan of the words that begin with a term; it finds a license at the first of its words.
 
     Args:
-        term: From `licserver.domain.search_words.parse_terms`.
+        term: From `licserver.domain.text.parse_terms`.
         others: Words of the license must begin with these as well.
         matches: Called besides.
     """

@@ -13,7 +13,7 @@ from licserver.database.repositories.base import Repository
 from licserver.database.rows import join_entries, license_row, read_license
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.records import Environment, IssuedLicense
-from licserver.domain.search_words import extract_words
+from licserver.domain.text import extract_words
 
 
 class Activation(NamedTuple):

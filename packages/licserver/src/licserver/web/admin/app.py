@@ -22,15 +22,15 @@ from licserver.protocol.public_api import NOT_A_PAGE
 from licserver.services import Services
 from licserver.services.idempotency import Response, run_once
 from licserver.services.logins import TOKEN_FORBIDDEN, TOKEN_REFUSED
-from licserver.services.releases import StagedRelease
+from licserver.services.products import StagedRelease
 from licserver.web.admin import schemas
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.app_state import Handler
-from licserver.web.errors import ApiError, read_body
 from licserver.web.failed_requests import FailureReport
 from licserver.web.metric_counters import ADMIN
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
 from licserver.web.rate_limits import MISS_DELAY, Limits
+from licserver.web.responses import ApiError, read_body
 from licserver.web.uploads import received
 from licserver.web.worker_threads import WorkerThreads
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.services import Services
-from licserver.services.users import Needs
+from licserver.services.accounts import Needs
 from licserver.web.app_state import Handler
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
@@ -22,10 +22,10 @@ from licserver.web.console.pages import account, audit, licenses, overview, prod
 from licserver.web.console.responses import ASSET, redirect
 from licserver.web.console.second_factor import SecondFactor
 from licserver.web.console.templating import Asset, Templates, load_assets
-from licserver.web.errors import expect
 from licserver.web.failed_requests import FailureReport
 from licserver.web.metric_counters import CONSOLE
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
+from licserver.web.responses import expect
 from licserver.web.worker_threads import WorkerThreads
 
 

@@ -14,8 +14,8 @@ from licserver.domain.records import Actor, ActorKind
 from licserver.errors import ArtifactsError, InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import Services
+from licserver.services.accounts import Needs, SignedIn
 from licserver.services.license_terms import has_id_shape
-from licserver.services.users import Needs, SignedIn
 from licserver.web.app_state import Handler
 from licserver.web.console import messages, sessions
 from licserver.web.console.forms import MAX_FORM, FormError, parse_form
@@ -23,7 +23,7 @@ from licserver.web.console.idempotency import draw_id, read_id
 from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, Reply
 from licserver.web.console.responses import INTO_UPLOAD_FORM, PAGE, redirect, send_csv
 from licserver.web.console.templating import Templates
-from licserver.web.errors import ApiError, read_body, to_sentence
+from licserver.web.responses import ApiError, read_body, to_sentence
 from licserver.web.uploads import received
 from licserver.web.worker_threads import WorkerThreads
 

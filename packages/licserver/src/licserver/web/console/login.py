@@ -10,16 +10,16 @@ from aiohttp import web
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.services import Services
+from licserver.services.accounts import SESSION_TIME, Needs, SignedIn
 from licserver.services.logins import SIGN_IN_FAILED, SIGN_IN_THROTTLED
-from licserver.services.users import SESSION_TIME, Needs, SignedIn
-from licserver.web.client_addresses import ClientAddresses
 from licserver.web.console import messages, sessions
 from licserver.web.console.handlers import SIGN_IN, Console
 from licserver.web.console.login_throttle import LoginThrottle, TooManyAttemptsError
 from licserver.web.console.pages import account
 from licserver.web.console.responses import redirect
-from licserver.web.errors import to_sentence
 from licserver.web.failed_requests import FailureReport
+from licserver.web.rate_limits import ClientAddresses
+from licserver.web.responses import to_sentence
 
 R = TypeVar("R")
 

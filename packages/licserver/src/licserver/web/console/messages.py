@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from licserver.domain.decisions import is_support_over, license_state
 from licserver.domain.records import IssuedLicense, LicenseState, Product
-from licserver.services.phrases import plural
+from licserver.domain.text import plural
 
 DONE: Final[Mapping[str, str]] = MappingProxyType(
     {

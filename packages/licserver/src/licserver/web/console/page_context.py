@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from licserver.services import Page as Some
 from licserver.services import Services
-from licserver.services.users import SignedIn
+from licserver.services.accounts import SignedIn
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

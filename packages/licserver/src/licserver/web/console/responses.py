@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from licserver.errors import LicserverError
-from licserver.protocol.csv_cells import to_line
+from licserver.protocol.license_files import to_line
 from licserver.web.console.page_context import Csv
 from licserver.web.worker_threads import WorkerThreads
 

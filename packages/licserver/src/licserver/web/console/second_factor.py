@@ -8,14 +8,14 @@ from markupsafe import Markup
 
 from licserver.errors import InvalidInputError
 from licserver.services import Services
+from licserver.services.accounts import SignedIn
 from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED
-from licserver.services.users import SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console
 from licserver.web.console.login import ACCOUNT, SECOND_FACTOR, TOO_MANY, WRONG_PASSWORD, Login
 from licserver.web.console.login_throttle import TooManyAttemptsError
 from licserver.web.console.responses import redirect
-from licserver.web.errors import to_sentence
+from licserver.web.responses import to_sentence
 
 _WRONG_CODE = "This code is wrong, or was used already. Your app shows a new one every 30 seconds."
 _WRONG_EITHER = "The password or the code is wrong, or the code was used already."

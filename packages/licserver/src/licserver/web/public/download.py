@@ -13,11 +13,9 @@ from licserver.domain.decisions import DownloadRefusal, DownloadVerdict
 from licserver.domain.records import Release
 from licserver.errors import ArtifactsError
 from licserver.protocol import public_api
-from licserver.protocol.byte_ranges import Span, parse_range
-from licserver.protocol.download_links import LinkSubject
+from licserver.protocol.downloads import LinkSubject, Span, parse_range
 from licserver.web.app_state import ARTIFACTS, CLOCK, LIMITS, LINKS, QUERIES, SEND_TIMEOUT
-from licserver.web.errors import send_unavailable
-from licserver.web.responses import send
+from licserver.web.responses import send, send_unavailable
 
 _PART_BYTES: Final = 1 << 20
 """Bytes that a client must accept within `send_timeout`."""

@@ -7,9 +7,9 @@ from urllib.parse import quote, urlencode
 
 from licserver.database.repositories.audit import Entry
 from licserver.domain.records import ActorKind
+from licserver.domain.text import say_details
 from licserver.services import MAX_PAGE, AuditFilter
 from licserver.services import Page as Some
-from licserver.services.phrases import say_details
 from licserver.web.console.page_context import Csv, Page, PageContext, in_pages
 
 _SHOWN: Final = 50

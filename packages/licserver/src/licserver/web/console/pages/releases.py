@@ -2,10 +2,10 @@
 
 from markupsafe import Markup
 
-from licserver.domain.changelogs import is_html, sanitize
 from licserver.domain.records import Product, Release
+from licserver.domain.text import is_html, sanitize
 from licserver.services import MAX_PAGE, Services
-from licserver.services.releases import StagedRelease
+from licserver.services.products import StagedRelease
 from licserver.web.console.idempotency import do_once
 from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, in_pages
 from licserver.web.console.pages.licenses import licenses_csv, summarize

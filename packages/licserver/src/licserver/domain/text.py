@@ -1,0 +1,139 @@
+"""Changelogs, search words and messages: text in, text out. Pure."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import nh3
+
+
+_TAG: Final = re.compile(r"<[A-Za-z/!?]")
+"""What a browser takes for the start of a tag or comment, even if it never ends."""
+
+_TAGS: Final = {
+    *("h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "blockquote", "pre", "br", "hr"),
+    *("ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"),
+    *("a", "b", "strong", "i", "em", "u", "s", "ins", "del", "small", "sub", "sup", "span", "code", "kbd"),
+}
+
+
+def is_html(changelog: str) -> bool:
+    """Return whether a changelog is HTML; text without the start of a tag is plain text."""
+    return _TAG.search(changelog) is not None
+
+
+def sanitize(changelog: str) -> str:
+    """Return plain text unchanged, and HTML with harmless elements only (spec 2, D-65).
+
+    Sanitized HTML contains a tag, so that clients do not take it for plain text.
+    """
+    if not is_html(changelog):
+        return changelog
+    sanitized = _cleaner().clean(changelog).strip()
+    return sanitized if not sanitized or is_html(sanitized) else f"<p>{sanitized}</p>"
+
+
+@cache
+def _cleaner() -> "nh3.Cleaner":
+    import nh3  # noqa: PLC0415 - needed only to publish
+
+    return nh3.Cleaner(
+        tags=_TAGS,
+        attributes={"a": {"href", "title"}},
+        url_schemes={"http", "https", "mailto"},
+        url_relative="deny",  # an app has no base address
+    )
+
+
+MAX_WORD: Final = 64
+"""Characters of a word; the rest is ignored."""
+
+_MAX_WORDS: Final = 100
+_PIECES: Final = re.compile(r"[^\W_]+")
+_EDGES: Final = "\"'()[]{}<>,;:!?."
+
+
+def extract_words(email: str | None, note: str | None) -> list[str]:
+    """Return at most a hundred words, none of which begins another.
+
+    Includes what follows the ``@`` of an address, and the pieces between punctuation marks.
+    """
+    words: dict[str, None] = {}
+    for chunk in f"{email or ''} {note or ''}".split():
+        whole = _normalise(chunk).strip(_EDGES)
+        for word in (whole, whole.partition("@")[2], *_PIECES.findall(whole)):
+            if word:
+                words[word[:MAX_WORD]] = None
+        if len(words) >= _MAX_WORDS:
+            break
+    ordered = sorted(list(words)[:_MAX_WORDS])
+    # A word sorts directly before the words that it begins.
+    return [
+        word for word, later in zip(ordered, [*ordered[1:], ""], strict=False) if not later.startswith(word)
+    ]
+
+
+def parse_terms(query: str) -> list[str]:
+    """Split a query into beginnings of words, the most selective first; a license must match all of them."""
+    terms = {_normalise(term).strip(_EDGES)[:MAX_WORD] for term in query.split()}
+    return sorted(terms - {""}, key=lambda term: (term.isalpha(), -len(term), term))
+
+
+def matches_terms(words: list[str], terms: list[str]) -> bool:
+    """Return whether each term begins one of the words."""
+    return all(any(word.startswith(term) for word in words) for term in terms)
+
+
+def _normalise(text: str) -> str:
+    """Ignore case, and full-width forms of letters."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+_PLAIN: Final = (("count", 1), ("freed", 1))
+"""Details that say nothing: one is what everybody takes for granted."""
+
+_LISTS: Final = frozenset({"narrowed_by"})
+"""Details that are a list; two values are otherwise what was and what is."""
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """Give the word for so many things.
+
+    Args:
+        number: How many there are.
+        one: The word for one of them.
+        many: The word for any other number; `one` with an ``s``, unless given.
+    """
+    return one if number == 1 else many or f"{one}s"
+
+
+def say_details(details: Mapping[str, Any]) -> str:
+    """Put the details of a line of the audit log into words: ``slots: 1 → 3; reason: refund``."""
+    return "; ".join(
+        f"{name.replace('_', ' ')}: {_one(value) if name in _LISTS else _one_or_change(value)}"
+        for name, value in details.items()
+        if value not in (None, "") and (name, value) not in _PLAIN
+    )
+
+
+def _one_or_change(value: Any) -> str:
+    match value:
+        case [before, after]:
+            return f"{_one(before)} → {_one(after)}"
+        case _:
+            return _one(value)
+
+
+def _one(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ", ".join(map(str, value)) or "nothing"
+        case _:
+            return str(value)
