@@ -86,7 +86,7 @@ def main() -> int:
 def _activate(client: licclient.LicenseClient, key: Ed25519PrivateKey) -> None:
     """Leave in a client's folder what an activation leaves, as if the service had answered and signed."""
     steps = client._steps  # noqa: SLF001 - there is no service
-    asking = steps.begin_verify(KEY, recheck=False)
+    asking = steps.begin_verify(KEY, force=False)
     assert not isinstance(asking, licclient.License)
     call = steps.verify_call(asking, "127.0.0.1")
     headers = {"content-type": "application/json", "content-digest": content_digest(BODY)}

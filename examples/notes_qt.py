@@ -14,9 +14,9 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication, QMainWindow, QPlainTextEdit, QPushButton, QToolBar
 
-from licclient import LicclientError, LicenseClient, LicenseStatus, NoUpdate, Update, explain
+from licclient import LicclientError, LicenseClient, LicenseStatus, Update, explain
 from licclient.deliver import to_qt
-from licclient.qt import ask_for_key, offer_update
+from licclient.dialogs.qt import ask_for_key, offer_update
 
 VERSION = "1.0.0"
 
@@ -48,8 +48,8 @@ class Notes(QMainWindow):
         self.resize(640, 420)
         self.build()
         self.back = to_qt()  # what runs on other threads comes back through this
-        # The gate. Without a license it calls `locked` instead, and nothing is written.
-        self.export = client.require(otherwise=self.locked)(self.write_file)
+        # Without a license this calls `locked` instead, and nothing is written.
+        self.export = client.licensed(otherwise=self.locked)(self.write_file)
         # Behind the app: keeps the license fresh, looks for updates, tells both on this thread.
         client.start(on_status=self.show_status, on_update=self.offer, deliver=self.back)
 
@@ -115,13 +115,12 @@ class Notes(QMainWindow):
 
     def check(self) -> None:
         """Ask the service; on a thread."""
-        found = self.licenses.look_for_update(force=True)
-        self.back(lambda: self.offer(found, asked=True))
+        update = self.licenses.check_for_update(force=True)
+        self.back(lambda: self.offer(update, asked=True))
 
-    def offer(self, found: Update | NoUpdate | LicclientError, *, asked: bool = False) -> None:
+    def offer(self, update: Update | None, *, asked: bool = False) -> None:
         """Offer an update; what has been downloaded and verified is yours to install."""
-        update = found if isinstance(found, Update) else None
-        self.say("" if update else str(found))  # up to date, or nobody knows
+        self.say("" if update else self.licenses.last_update_check.message)  # up to date, or why not known
         if update and (file := offer_update(self.licenses, update, self.folder, self, asked=asked)):
             self.say(f"Version {file.version} is here: {file.path.name}")
 

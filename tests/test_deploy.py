@@ -19,7 +19,7 @@ import trustme
 import yaml  # type: ignore[import-untyped]
 
 from harness.programs import SCRIPTS, environment, licserver, serving_process
-from licclient import LicenseClient, ServiceUnavailable, Source
+from licclient import LicenseClient, ServiceUnavailableError, Source
 
 pytestmark = pytest.mark.system_tools
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -275,8 +275,11 @@ def test_a_signed_verify_through_a_proxy(
             assert [one["ip"] for one in shown["activations"]] == ["127.0.0.1", "127.0.0.1"]
             assert _ask(base, authority, key, {}, "/admin/api/v1/licenses") == 404
             assert _ask(base, authority, key, {}, "/console") == 404
-        with LicenseClient(base, domain="other.example", **app) as client, pytest.raises(ServiceUnavailable):
-            client.verify(key, recheck=True)
+        with (
+            LicenseClient(base, domain="other.example", **app) as client,
+            pytest.raises(ServiceUnavailableError),
+        ):
+            client.verify(key, force=True)
         assert _ask(base, authority, key, {}, "/api/v1/update-check") in {502, 503, 504}
     logged = "".join(path.read_text(errors="replace") for path in [printed, *folder.glob("*.log")])
     assert "/api/v1/licenses/verify" in logged

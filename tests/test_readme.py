@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.world import World
-from licclient import LicenseRefused
+from licclient import LicenseRefusedError
 from licserver.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -24,10 +24,18 @@ def _block(marker: str) -> str:
 def test_a_newcomer_gates_a_feature_with_the_ten_lines(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The README's code gates a feature, also after a restart, and locks it after a revocation."""
+    """The README's app asks for a key, remembers it across a restart, and asks again after a revocation."""
+    tkinter = pytest.importorskip("tkinter")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
-    monkeypatch.setenv("LANGUAGE", "en")
+    monkeypatch.setattr(tkinter, "Tk", lambda: None)
+    typed, shown = "", list[str]()
+
+    def ask_for_key(client: Any, _parent: None, *, problem: Exception) -> Any:
+        shown.append(str(problem))
+        return client.activate(typed) if typed else None
+
+    monkeypatch.setattr("licclient.dialogs.tk.ask_for_key", ask_for_key)
     product = {"slug": "photo-lab", "name": "Photo Lab", "environment": "domain", "support_policy": False}
     world.stock({"products": [{**product, "releases": []}], "licenses": []})
     key = world.new_key("photo-lab")
@@ -40,18 +48,20 @@ def test_a_newcomer_gates_a_feature_with_the_ten_lines(
             return app
 
         app = start()
-        assert app["export"]("a.png") == "No license key has been entered on this computer yet."
-        assert app["enter_key"](key[:-1]) == "The license key is incomplete. Characters missing: 1"
-        assert server.verifies == 0
-        assert app["enter_key"](f" {key.lower()} ") == "Licensed for Photo Lab"
+        assert app["export"]("a.png") is None  # the dialog was closed
+        typed = f" {key.lower()} "
         assert app["export"]("a.png") == "a.png exported"
-        app = start()
+        app, typed = start(), ""
         assert app["export"]("a.png") == "a.png exported"
         assert server.verifies == 1
         world.services.licenses.revoke(key)
-        with pytest.raises(LicenseRefused):
-            app["client"].verify(recheck=True)
-        assert app["export"]("a.png") == "This license has been revoked."
+        with pytest.raises(LicenseRefusedError):
+            app["client"].verify(force=True)
+        assert app["export"]("a.png") is None
+    assert shown == [
+        *["No license key has been entered on this computer yet."] * 2,
+        "License has been revoked.",
+    ]
 
 
 def test_the_example_is_short() -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness import chromium
 from harness.chromium import Visitor, browser, visiting
 from harness.programs import licserver, serving_process
-from licclient import LicenseClient, LicenseRefused, Reason
+from licclient import LicenseClient, LicenseRefusedError, Reason
 
 PASSWORD = "four words of a sentence"
 
@@ -43,7 +43,7 @@ async def test_a_vendors_day(home: Path, tmp_path: Path) -> None:
             with LicenseClient(
                 url, product="Photo Lab", slug="photo-lab", version="1.0.0", state_dir=state, domain=machine
             ) as app:
-                app.verify(key, recheck=True)
+                app.verify(key, force=True)
 
         verify("first.example")
         verify("second.example")
@@ -120,7 +120,7 @@ async def _revoke(support: Visitor) -> None:
 
 
 def _refused(verify: Callable[[str], None], machine: str) -> Reason | None:
-    with pytest.raises(LicenseRefused) as refused:
+    with pytest.raises(LicenseRefusedError) as refused:
         verify(machine)
     return refused.value.reason
 

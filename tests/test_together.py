@@ -14,9 +14,9 @@ from harness.world import MovableClock, Server, World
 from licclient import (
     License,
     LicenseClient,
-    LicenseRefused,
+    LicenseRefusedError,
     Reason,
-    ServiceUnavailable,
+    ServiceUnavailableError,
     Source,
 )
 
@@ -50,11 +50,11 @@ def test_revoked_between_two_calls(
     client.verify(key)
     shop.services.licenses.revoke(key)
     assert client.verify(key).source is Source.CACHE  # not asked yet
-    with pytest.raises(LicenseRefused) as refused:
-        client.verify(key, recheck=True)
+    with pytest.raises(LicenseRefusedError) as refused:
+        client.verify(key, force=True)
     assert (refused.value.reason, refused.value.message) == (Reason.REVOKED, "License has been revoked.")
     server.stop()
-    with pytest.raises(ServiceUnavailable):  # and not "valid by grace"
+    with pytest.raises(ServiceUnavailableError):  # and not "valid by grace"
         client.verify(key)
     shop.services.licenses.reinstate(key)
     server.start()
@@ -67,7 +67,7 @@ def test_a_slot_for_each_machine(shop: World, open_client: Open) -> None:
     machines = [open_client() for _ in range(3)]  # each with an installation id of its own (D-45)
     for machine in machines[:2]:
         machine.verify(key)
-    with pytest.raises(LicenseRefused) as refused:
+    with pytest.raises(LicenseRefusedError) as refused:
         machines[2].verify(key)
     assert refused.value.reason is Reason.ENVIRONMENT
     (domain, _), _ = shop.activations(key)
@@ -89,6 +89,6 @@ def test_many_machines_race_for_the_last_slots(
         ]
         results = call_at_once([partial(machine.verify, key) for machine in machines])
     assert sum(isinstance(result, License) for result in results) == 5
-    refusals = [result.reason for result in results if isinstance(result, LicenseRefused)]
+    refusals = [result.reason for result in results if isinstance(result, LicenseRefusedError)]
     assert refusals == [Reason.ENVIRONMENT] * 11
     assert len(shop.activations(key)) == 5

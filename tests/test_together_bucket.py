@@ -10,7 +10,7 @@ from harness.bucket import S3Server
 from harness.shop import Open
 from harness.sockets import Cable
 from harness.world import Server, World
-from licclient import LicenseClient, ServiceUnavailable, Update
+from licclient import LicenseClient, ServiceUnavailableError, Update
 from licserver.artifacts.bucket import ArtifactBucket
 
 SLUG = "photo-lab"
@@ -98,7 +98,7 @@ def test_a_file_that_is_lost(
     """The customer's app is told to try later; when the file is back, it gets it."""
     bucket, key = _bucket(world)
     obstore.delete(bucket._writer, key)
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         client.download(update, tmp_path)
     assert set(server.downloads) == {503}
     obstore.put(bucket._writer, key, world.files["1.1.0"])

@@ -11,7 +11,7 @@ import pytest
 from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
-from licclient import LicenseRefused, Reason, Source, UntrustedAnswer
+from licclient import LicenseRefusedError, Reason, Source, UntrustedResponseError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
 from licserver.security.secrets_file import (
@@ -74,7 +74,7 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
         assert (found.source, found.authenticated) == (Source.GRACE, True)
         shop.services.licenses.revoke(key)
         server.start()
-        with pytest.raises(LicenseRefused) as refused:
+        with pytest.raises(LicenseRefusedError) as refused:
             client.verify(key)
         assert refused.value.reason is Reason.REVOKED
 
@@ -100,8 +100,8 @@ def test_a_retired_key_signs_no_more(
                 if not retired:
                     assert client.verify(key).authenticated
                     continue
-                with pytest.raises(UntrustedAnswer, match="no signature by a pinned key"):
-                    client.verify(key, recheck=True)
+                with pytest.raises(UntrustedResponseError, match="no signature by a pinned key"):
+                    client.verify(key, force=True)
 
 
 def test_a_server_that_takes_itself_for_another_address_is_noticed(
@@ -111,7 +111,7 @@ def test_a_server_that_takes_itself_for_another_address_is_noticed(
     shop = make_shop(base_url="https://licenses.example.com")
     key = shop.new_key(SLUG)
     with shop.serving() as server, opened(flavour, server.url, **told) as client:
-        with pytest.raises(UntrustedAnswer, match="LICSERVER_BASE_URL") as mistaken:
+        with pytest.raises(UntrustedResponseError, match="LICSERVER_BASE_URL") as mistaken:
             client.verify(key)
         assert server.url in str(mistaken.value)
         assert client.check_for_update(key) is None

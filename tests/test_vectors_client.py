@@ -16,14 +16,14 @@ from harness.sockets import Replay
 from harness.vectors import LINK, Case, load, parameters
 from harness.world import MovableClock
 from licclient import (
-    InvalidRequest,
+    InvalidRequestError,
     LicclientError,
     License,
     LicenseClient,
-    LicenseRefused,
-    ServiceUnavailable,
+    LicenseRefusedError,
+    ServiceUnavailableError,
     Source,
-    UntrustedAnswer,
+    UntrustedResponseError,
     Update,
     _transport,
 )
@@ -116,7 +116,7 @@ def test_the_client_sends_and_reads_exactly_this(
     settings["state_dir"] = tmp_path / "unsigned"
     with opened("sync", BASE, **settings, public_keys=pins) as client:
         result = _call(client, case)
-    assert result is None or isinstance(result, (UntrustedAnswer, ServiceUnavailable))
+    assert result is None or isinstance(result, (UntrustedResponseError, ServiceUnavailableError))
 
     signed = True
     settings["state_dir"] = tmp_path / "signed"
@@ -158,11 +158,11 @@ def _assert_sent(case: Case, request: httpx.Request) -> None:
 def _described(result: Any) -> dict[str, Any]:
     """Write a result the way that the vectors do."""
     match result:
-        case LicenseRefused():
+        case LicenseRefusedError():
             return {"refused": {"reason": result.reason.value, "message": result.message}}
-        case InvalidRequest():
+        case InvalidRequestError():
             return {"invalid": result.errors}
-        case ServiceUnavailable():
+        case ServiceUnavailableError():
             return {"no_answer": True}
         case License():
             assert result.source is Source.SERVER

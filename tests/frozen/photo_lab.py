@@ -10,7 +10,8 @@ import ssl
 import sys
 from pathlib import Path
 
-from licclient import Installation, LicclientError, LicenseClient, __version__
+from licclient import LicclientError, LicenseClient, __version__
+from licclient.install import Installation
 
 BUNDLE = Path(__file__).parent
 

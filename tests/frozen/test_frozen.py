@@ -111,7 +111,7 @@ def test_certificates_are_the_systems(built: Path, shop: Shop, run: Run) -> None
     """Who trusts the authority is answered, who does not is not; the system's own are known as ever."""
     program = built / "photo-lab-one-file"
     said = run(program, "folder", "activate", shop.key, trusting=False)
-    assert said["error"] == "ServiceUnavailable"
+    assert said["error"] == "ServiceUnavailableError"
     report = run(program, "folder", "doctor", trusting=False)["report"]
     assert "certificate" in report.partition("!! tls:")[2].splitlines()[0]
     assert run(program, "folder", "activate", shop.key)["product"] == "Photo Lab"

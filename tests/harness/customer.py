@@ -12,7 +12,7 @@ from harness.programs import environment
 from harness.screen import Screen, without
 from harness.sockets import Cable
 from harness.world import Server
-from licclient._dialogs.words import say
+from licclient.dialogs._words import say
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SLUG, NAME = "demo-notes", "Demo Notes"

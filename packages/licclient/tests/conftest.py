@@ -314,7 +314,7 @@ def break_off(store, folder, key):
     async def begin(client, size):
         update = await client.check_for_update(key)
         store.cuts = [size, 0, 0, 0]
-        with pytest.raises(licclient.ServiceUnavailable):
+        with pytest.raises(licclient.ServiceUnavailableError):
             await client.download(update, folder)
         store.cuts = []
         [part] = folder.glob(".*.part")

@@ -6,9 +6,9 @@ from stage.flavours import asynchronous, both
 
 from licclient import (
     KeyFlaw,
-    LicenseRefused,
-    MistypedKey,
-    NotActivated,
+    LicenseRefusedError,
+    MistypedKeyError,
+    NotActivatedError,
     Source,
 )
 
@@ -37,7 +37,7 @@ async def test_a_key_is_entered_once(make_client, service, clock, key):
 
 async def test_what_cannot_be_a_key_is_said_before_any_call(client, service, key):
     """A slip of the pen costs no call, and the error says what is wrong (D-57)."""
-    with pytest.raises(MistypedKey) as caught:
+    with pytest.raises(MistypedKeyError) as caught:
         await client.activate(key[:-2])
     assert (caught.value.flaw, caught.value.detail) == (KeyFlaw.TOO_SHORT, "2")
     assert str(caught.value) == "The license key is incomplete. Characters missing: 2"
@@ -47,14 +47,14 @@ async def test_what_cannot_be_a_key_is_said_before_any_call(client, service, key
 async def test_a_key_that_is_refused_is_not_remembered(client, service, key):
     """What was activated before stays; a refused key takes no one's place."""
     service.refuses(404, "License not found.")
-    with pytest.raises(LicenseRefused):
+    with pytest.raises(LicenseRefusedError):
         await client.activate(key)
-    with pytest.raises(NotActivated):
+    with pytest.raises(NotActivatedError):
         await client.verify()
     service.grants()
     await client.activate(key)
     service.refuses(404, "License not found.")
-    with pytest.raises(LicenseRefused):
+    with pytest.raises(LicenseRefusedError):
         await client.activate(OTHER_KEY)
     assert (await client.verify()).source is Source.CACHE
 
@@ -64,7 +64,7 @@ async def test_a_new_key_takes_the_place_of_the_old(make_client, service, key):
     service.grants()
     await make_client().activate(key)
     await make_client().activate(OTHER_KEY)
-    await make_client().verify(recheck=True)
+    await make_client().verify(force=True)
     assert service.requests[-1].json["license_key"] == OTHER_KEY
 
 
@@ -73,14 +73,14 @@ async def test_deactivating_forgets(make_client, service, key, tmp_path):
     service.grants()
     client = make_client()
     await client.activate(key)
-    await client.deactivate_locally()
-    with pytest.raises(NotActivated):
+    await client.forget_key()
+    with pytest.raises(NotActivatedError):
         await client.verify()
-    with pytest.raises(NotActivated):
+    with pytest.raises(NotActivatedError):
         await make_client().verify()
     assert "activation" not in _files(tmp_path / "state")
     assert not list((tmp_path / "state").glob("license-*.state"))
-    await client.deactivate_locally()  # twice is no mistake
+    await client.forget_key()  # twice is no mistake
     await client.activate(key)
     assert [request.json["domain"] for request in service.requests][0:1] * 2 == [
         request.json["domain"] for request in service.requests
@@ -91,7 +91,7 @@ async def test_apps_of_one_vendor_have_a_key_each(make_client, service, key):
     """In one folder, two products do not take each other's keys; naming a product later finds the old one."""
     service.grants("Notes")
     await make_client(product="Notes", slug="notes").activate(key)
-    with pytest.raises(NotActivated):
+    with pytest.raises(NotActivatedError):
         await make_client(product="Photos", slug="photos").verify()
     nameless = {"product": None, "slug": None, "version": None}
     await make_client(**nameless).activate(OTHER_KEY)
@@ -113,25 +113,28 @@ def test_require_gates_a_function(client, service, key):
     """As a decorator it lets the function run, with its arguments and its name, only with a license."""
     done, app = [], client.client
 
-    @app.require
+    @app.licensed
     def export(path, *, dpi):
         """Export."""
         done.append((path, dpi))
         return "exported"
 
     assert (export.__name__, export.__doc__) == ("export", "Export.")
-    with pytest.raises(NotActivated):
+    with pytest.raises(NotActivatedError):
         export("a.png", dpi=300)
     service.grants()
     app.activate(key)
     assert export("a.png", dpi=300) == "exported"
     service.refuses(403, "License has been revoked.")
-    with pytest.raises(LicenseRefused):
-        app.verify(recheck=True)
-    with pytest.raises(LicenseRefused):
+    with pytest.raises(LicenseRefusedError):
+        app.verify(force=True)
+    with pytest.raises(LicenseRefusedError):
         export("b.png", dpi=300)
     assert done == [("a.png", 300)]
-    assert app.require(otherwise=lambda problem: type(problem).__name__)(lambda: "open")() == "LicenseRefused"
+    assert (
+        app.licensed(otherwise=lambda problem: type(problem).__name__)(lambda: "open")()
+        == "LicenseRefusedError"
+    )
 
 
 async def instead(problem):
@@ -144,18 +147,18 @@ async def instead(problem):
 async def test_require_gates_coroutines(client, service, key, otherwise):
     """Both clients check first; without a license they call `otherwise`, a coroutine function or not."""
 
-    @client.client.require
+    @client.client.licensed
     async def export():
         return "exported"
 
-    @client.client.require(otherwise=otherwise)
+    @client.client.licensed(otherwise=otherwise)
     async def gentle_export():
         return "exported"
 
     assert inspect.iscoroutinefunction(export)
-    with pytest.raises(NotActivated):
+    with pytest.raises(NotActivatedError):
         await export()
-    assert await gentle_export() == "NotActivated"
+    assert await gentle_export() == "NotActivatedError"
     service.grants()
     await client.activate(key)
     assert await export() == await gentle_export() == "exported"
@@ -165,7 +168,7 @@ async def test_require_gates_coroutines(client, service, key, otherwise):
 async def test_the_asynchronous_client_refuses_plain_functions(client):
     """It cannot await its check inside one, so it raises where the function is decorated."""
     with pytest.raises(TypeError, match="async def"):
-        client.client.require(lambda: None)
+        client.client.licensed(lambda: None)
 
 
 @both

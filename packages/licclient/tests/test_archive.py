@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage.archives import MODES, NAMES, entry
 
-from licclient import UnusableArchive
-from licclient._archive import (
+from licclient import UnusableArchiveError
+from licclient.install._archive import (
     MAX_DIRECTORY_BYTES,
     MAX_ENTRIES,
     MAX_UNPACKED_BYTES,
@@ -50,7 +50,7 @@ REFUSED = {name: entry(told) for name, told in NAMES.items()} | {
 @pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
 def test_names_that_lead_elsewhere_and_what_is_no_file(refused):
     """What one platform would take for another place, or cannot hold, is refused on all; so are links."""
-    with pytest.raises(UnusableArchive):
+    with pytest.raises(UnusableArchiveError):
         read_plan([entry("good.txt"), refused])
 
 
@@ -81,7 +81,7 @@ def test_names_that_lead_elsewhere_and_what_is_no_file(refused):
 )
 def test_the_words_say_what_is_wrong_and_where(told, words):
     """A vendor can mend it: the entry is named, cut where it is very long."""
-    with pytest.raises(UnusableArchive) as caught:
+    with pytest.raises(UnusableArchiveError) as caught:
         read_plan(told)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
@@ -101,7 +101,7 @@ def test_whatever_is_accepted_stays_within_the_folder(told):
     """For any directory: every path is relative, plain, and the same one file to Windows and to Unix."""
     try:
         plan = read_plan([entry(name, mode) for name, mode in told])
-    except UnusableArchive:
+    except UnusableArchiveError:
         return
     for path in (*plan.folders, *(file.path for file in plan.files)):
         for flavour in (PurePosixPath, PureWindowsPath):
@@ -116,5 +116,5 @@ def test_a_directory_of_few_entries_is_read():
     """The limits themselves pass; one entry more is refused."""
     check_directory(MAX_DIRECTORY_BYTES)
     check_entries(b"PK\x01\x02" * MAX_ENTRIES)
-    with pytest.raises(UnusableArchive, match="entries"):
+    with pytest.raises(UnusableArchiveError, match="entries"):
         check_entries(b"PK\x01\x02" * (MAX_ENTRIES + 1))

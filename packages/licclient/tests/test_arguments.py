@@ -5,7 +5,7 @@ import threading
 import pytest
 from stage.flavours import both
 
-from licclient import Installation
+from licclient.install import Installation
 
 
 @pytest.fixture

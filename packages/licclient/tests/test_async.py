@@ -13,10 +13,10 @@ from stage.store import CONTENT
 from licclient import (
     AsyncLicenseClient,
     LicenseClient,
-    LicenseRefused,
+    LicenseRefusedError,
     LicenseState,
-    NotActivated,
-    ServiceUnavailable,
+    NotActivatedError,
+    ServiceUnavailableError,
     Source,
 )
 
@@ -38,7 +38,8 @@ async def test_both_clients_return_the_same(clients, key, folder):
         assert (await client.activate(key)).source is Source.SERVER
         assert await client.verify() == plain.verify() == await client.require()
         update = await client.check_for_update()
-        assert await client.look_for_update() == plain.look_for_update() == update
+        assert await client.check_for_update() == plain.check_for_update() == update
+        assert client.last_update_check == plain.last_update_check
         assert await client.status() == plain.status()
         await client.skip_update(update)
         assert (await client.is_skipped(update), plain.is_skipped(update)) == (True, True)
@@ -53,14 +54,14 @@ async def test_errors_are_the_same(clients, service, key):
     plain, client = clients
     async with client:
         for ask in (client.verify, client.require):
-            with pytest.raises(NotActivated):
+            with pytest.raises(NotActivatedError):
                 await ask()
         assert await client.check_for_update() is None
         await client.activate(key)
         service.refuses(403, "License has been revoked.")
-        with pytest.raises(LicenseRefused, match="revoked"):
-            await client.verify(recheck=True)
-        await client.deactivate_locally()
+        with pytest.raises(LicenseRefusedError, match="revoked"):
+            await client.verify(force=True)
+        await client.forget_key()
         assert plain.status().state is LicenseState.NOT_ACTIVATED
 
 
@@ -108,7 +109,7 @@ def test_a_loop_ends_while_a_name_is_still_looked_up(tmp_path, key, monkeypatch)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     client = AsyncLicenseClient("https://licenses.invalid", state_dir=tmp_path, timeout=0.3)
-    with pytest.raises(ServiceUnavailable, match="in time"):
+    with pytest.raises(ServiceUnavailableError, match="in time"):
         asyncio.run(client.verify(key))
     assert ended == []
     over.set()

@@ -49,7 +49,7 @@ def cached(kind, service, grants, at, key, tmp_path):
 
     def ask():
         with at() as client:
-            return isinstance(client._steps.begin_verify(key, recheck=False), License)
+            return isinstance(client._steps.begin_verify(key, force=False), License)
 
     return record, ask
 
@@ -110,7 +110,7 @@ def test_a_broken_installation_id_is_made_anew(service, clock, key, tmp_path, st
     service.grants()
     for _ in range(2):
         with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
-            client.verify(key, recheck=True)
+            client.verify(key, force=True)
     first, second = (request.json["domain"] for request in service.requests)
     assert first == second != ""
 

@@ -12,9 +12,9 @@ from stage.fleet import MONDAY as NINE
 from stage.fleet import SETTINGS, WEEK
 
 from licclient._cadence import START_WITHIN, Course, next_check, next_verify, noting
-from licclient._errors import LicenseRefused, ServiceUnavailable
 from licclient._model import Held, Reason, Round, Verified
 from licclient._outcome import Note, Outcome
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 FIRST = Course(NINE)
 """A worker that has just started."""
@@ -50,14 +50,14 @@ def test_an_outage_is_asked_about_within_the_hour(failures):
     """The wait doubles, and stays below an hour: who is back is noticed."""
     now = NINE + timedelta(days=3)
     at = next_verify(
-        "x", _held(NINE), _ended(now, ServiceUnavailable()), Course(NINE, failures), now, SETTINGS
+        "x", _held(NINE), _ended(now, ServiceUnavailableError()), Course(NINE, failures), now, SETTINGS
     )
     assert timedelta(minutes=2) <= at - now < timedelta(hours=1)
 
 
 def test_a_refusal_is_asked_about_the_next_day():
     """It may be reinstated; nobody sits and waits for that."""
-    refused = _ended(NINE, LicenseRefused(Reason.REVOKED, "No."))
+    refused = _ended(NINE, LicenseRefusedError(Reason.REVOKED, "No."))
     at = next_verify("x", None, refused, FIRST, NINE, SETTINGS)
     assert timedelta(hours=24) <= at - NINE <= timedelta(hours=30)
 
@@ -69,7 +69,10 @@ def test_nothing_remembered_is_asked_at_once():
     assert next_verify("x", _held(NINE), _ended(NINE), FIRST, back, SETTINGS) == back
     late = NINE + timedelta(days=5)
     assert next_verify("x", _held(NINE), _ended(NINE), FIRST, late, SETTINGS) == late
-    assert next_verify("x", None, _ended(late, ServiceUnavailable()), Course(NINE, 3), NINE, SETTINGS) == NINE
+    assert (
+        next_verify("x", None, _ended(late, ServiceUnavailableError()), Course(NINE, 3), NINE, SETTINGS)
+        == NINE
+    )
 
 
 def test_a_round_is_left_alone_for_its_span():
@@ -101,8 +104,8 @@ OUTCOMES = {
     "success": Outcome("c", NINE, None, "Notes"),
     "success of an older version": Outcome("c", NINE, None),
     "another product": Outcome("c", NINE, None, "Photos"),
-    "refused": Outcome("c", NINE, LicenseRefused(Reason.EXPIRED, "No.")),
-    "no answer": Outcome("c", NINE, ServiceUnavailable()),
+    "refused": Outcome("c", NINE, LicenseRefusedError(Reason.EXPIRED, "No.")),
+    "no answer": Outcome("c", NINE, ServiceUnavailableError()),
     "422, or unsigned": Outcome("c", NINE, None, is_private=True),
 }
 
@@ -230,7 +233,7 @@ def test_a_note_from_the_future_is_none():
 
 def test_what_was_asked_in_vain_is_not_put_off_again():
     """An outage at the start is asked about like any other."""
-    held, failed = _held(NINE - timedelta(hours=30)), Outcome("c", NINE, ServiceUnavailable())
+    held, failed = _held(NINE - timedelta(hours=30)), Outcome("c", NINE, ServiceUnavailableError())
     at = next_verify("x", held, failed, FIRST, NINE + timedelta(seconds=1), SETTINGS)
     assert timedelta(minutes=2) <= at - NINE < timedelta(minutes=3)
 

@@ -11,8 +11,9 @@ import pytest
 from stage.archives import app, downloaded
 from stage.scripts import digest
 
-from licclient import Installation, License, Source
+from licclient import License, Source
 from licclient._cli import _origin, main
+from licclient.install import Installation
 
 FILE = b"the new version" * 100
 

@@ -88,17 +88,17 @@ async def test_a_call_that_is_cut_off_answers_nobody_else(
 async def test_a_key_that_is_forgotten_meanwhile_leaves_nothing(
     make_client, service, slow, clock, key, eventually, tmp_path
 ):
-    """A verify on its way does not bring the license back that `deactivate_locally` forgot."""
+    """A verify on its way does not bring the license back that `forget_key` forgot."""
     await make_client().activate(key)
     answer = service.script
     state = tmp_path / "state"
 
     def script(request):
-        LicenseClient(service.url, state_dir=state, slug="notes", version="1.0").deactivate_locally()
+        LicenseClient(service.url, state_dir=state, slug="notes", version="1.0").forget_key()
         return answer(request)
 
     service.script = script
-    await make_client().verify(recheck=True)
+    await make_client().verify(force=True)
     left = [path.name for path in state.glob("*.state") if path.name.startswith(("license", "call", "activ"))]
     assert left == []
     assert (await make_client().status()).state is LicenseState.NOT_ACTIVATED

@@ -1,4 +1,4 @@
-"""What the two dialogs decide, without any window: `licclient._dialogs` but for its driver."""
+"""What the two dialogs decide, without any window: `licclient.dialogs` but for its driver."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -9,21 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient import (
-    DownloadCancelled,
+    DownloadCancelledError,
     Downloaded,
-    InvalidRequest,
+    InvalidRequestError,
     License,
-    LicenseRefused,
-    NotActivated,
+    LicenseRefusedError,
+    NotActivatedError,
     Reason,
-    ServiceUnavailable,
+    ServiceUnavailableError,
     Source,
     Update,
 )
-from licclient._dialogs import words
-from licclient._dialogs.activation import Activation
-from licclient._dialogs.update import Offer
-from licclient._dialogs.view import (
+from licclient._texts import LANGUAGES, amount, span
+from licclient.dialogs import _words as words
+from licclient.dialogs._activation import Activation
+from licclient.dialogs._update import Offer
+from licclient.dialogs._view import (
     Action,
     Activate,
     Bar,
@@ -41,15 +42,14 @@ from licclient._dialogs.view import (
     marked,
     split_mnemonic,
 )
-from licclient._dialogs.words import WORDS, say_problem
-from licclient._texts import LANGUAGES, amount, span
+from licclient.dialogs._words import WORDS, say_problem
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LICENSE = License("Notes", date(2027, 12, 31), lifetime=False, checked_at=AT, source=Source.SERVER)
 UPDATE = Update("Notes", "notes", "1.1.0", "<ul><li>Export.</li></ul>", AT, license_key=KEY, size=4_200_000)
 FILE = Downloaded(Path("notes.zip"), 4_200_000, "0" * 64, "2.0")
-REFUSED = LicenseRefused(Reason.REVOKED, "License has been revoked.")
+REFUSED = LicenseRefusedError(Reason.REVOKED, "License has been revoked.")
 GO, LEAVE, SKIP, CLOSE = (Pressed(action) for action in Action)
 
 
@@ -122,8 +122,11 @@ def test_a_flaw_is_followed_until_it_is_mended():
     ("problem", "message"),
     [
         (REFUSED, "This license has been revoked."),
-        (ServiceUnavailable(), "The license could not be confirmed. Please go online and try again."),
-        (InvalidRequest({}), "The license service did not understand the request. Please contact support."),
+        (ServiceUnavailableError(), "The license could not be confirmed. Please go online and try again."),
+        (
+            InvalidRequestError({}),
+            "The license service did not understand the request. Please contact support.",
+        ),
         (ZeroDivisionError(KEY), "Something went wrong that should not have. Please contact support."),
     ],
 )
@@ -140,7 +143,7 @@ def test_a_no_is_told_and_the_key_can_be_changed(problem, message):
 def test_why_the_app_asks_is_shown_unless_it_is_plain():
     """A refusal that made the app ask is told; that no key has been entered is not."""
     assert Activation("de", problem=REFUSED).view().message == "Diese Lizenz wurde widerrufen."
-    assert Activation("de", problem=NotActivated()).view().message == ""
+    assert Activation("de", problem=NotActivatedError()).view().message == ""
 
 
 def test_the_product_is_in_the_title_if_it_is_known():
@@ -191,7 +194,7 @@ def test_cancelling_goes_back_to_the_offer():
     assert command == Stop()
     assert shown(stopping.view()) == (set(), "Cancelling …")
     assert play(stopping, Progressed(1, 2, 3.0))[0] == stopping
-    offered, _ = play(stopping, Ended(DownloadCancelled("")))
+    offered, _ = play(stopping, Ended(DownloadCancelledError("")))
     assert shown(offered.view()) == ({"go", "leave", "skip"}, "The download was cancelled.")
     assert offered.view().tone is Tone.PLAIN
     assert play(stopping, LEAVE)[1] == Close()
@@ -202,7 +205,7 @@ def test_cancelling_goes_back_to_the_offer():
     ("problem", "message"),
     [
         (
-            ServiceUnavailable(),
+            ServiceUnavailableError(),
             "The download was interrupted. Please go online and try again; it goes on where it stopped.",
         ),
         (REFUSED, "This license has been revoked."),
@@ -234,7 +237,16 @@ def test_skipping_closes_when_it_is_remembered():
 
 # --- both -------------------------------------------------------------------------------------
 
-ENDS = [LICENSE, FILE, REFUSED, ServiceUnavailable(), DownloadCancelled(""), OSError(), ValueError(), None]
+ENDS = [
+    LICENSE,
+    FILE,
+    REFUSED,
+    ServiceUnavailableError(),
+    DownloadCancelledError(""),
+    OSError(),
+    ValueError(),
+    None,
+]
 EVENTS = st.one_of(
     st.sampled_from([GO, LEAVE, SKIP, CLOSE]),
     st.sampled_from([Ended(what) for what in ENDS]),
@@ -298,10 +310,12 @@ def test_no_two_things_answer_to_the_same_letter(state, language):
 
 
 def test_no_line_is_left_over():
-    """Every line of the table is said by a room."""
+    """Every text of the table is used by a module."""
     folder = Path(words.__file__).parent
-    said = "".join((folder / f"{room}.py").read_text(encoding="utf-8") for room in ("activation", "update"))
-    said += (folder / "words.py").read_text(encoding="utf-8").partition("def say(")[2]
+    said = "".join(
+        (folder / f"_{module}.py").read_text(encoding="utf-8") for module in ("activation", "update")
+    )
+    said += (folder / "_words.py").read_text(encoding="utf-8").partition("def say(")[2]
     assert [code for code in WORDS if f'"{code}"' not in said] == []
 
 

@@ -108,7 +108,7 @@ async def test_a_refused_license_says_why(client, service, well, key):
     script = service.script
     service.refuses(403, "License has been revoked.")
     with pytest.raises(Exception, match="revoked"):
-        await client.verify(recheck=True)
+        await client.verify(force=True)
     service.script = script
     mark, words = _lines(await client.diagnose())["license"]
     assert mark == "!!"

@@ -11,7 +11,7 @@ from stage.flavours import asynchronous, both
 from stage.store import CONTENT
 
 from harness.standstill import Standstill
-from licclient import AsyncLicenseClient, DownloadCancelled
+from licclient import AsyncLicenseClient, DownloadCancelledError
 from licclient._bar import bar_line, progress_bar
 from licclient._fetch import PROGRESS_SECONDS
 
@@ -77,7 +77,7 @@ async def test_a_cancelled_download_ends_at_once_and_goes_on_later(client, store
             threading.Timer(0.1, cancel.set).start()
 
     with Standstill() as machine:
-        with pytest.raises(DownloadCancelled):
+        with pytest.raises(DownloadCancelledError):
             await client.download(update, folder, soon, cancel=cancel)
         ended = time.monotonic()
     assert ended - began[0] - machine.within(began[0], ended) < 1
@@ -111,7 +111,7 @@ async def test_cancelling_waits_for_nobody(make_client, service, http_answer, fo
         watcher.start()
     with Standstill() as machine:
         began = time.monotonic()
-        with pytest.raises(DownloadCancelled):
+        with pytest.raises(DownloadCancelledError):
             await client.download(update, folder, cancel=cancel)
         ended = time.monotonic()
     assert ended - began - machine.within(began, ended) < 2

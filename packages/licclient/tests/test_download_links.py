@@ -1,7 +1,7 @@
 import pytest
 from stage.store import CONTENT
 
-from licclient import LicenseRefused, Reason, ServiceUnavailable
+from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
 
 
 async def test_a_remembered_offer_gets_a_fresh_link(make_client, store, clock, key, fetch):
@@ -60,7 +60,7 @@ async def test_links_may_run_out_more_than_once(client, store, fetch):
 async def test_a_server_that_refuses_its_own_links_is_unavailable(client, store, fetch):
     """It does not go round in circles."""
     store.refusals = [(403, "link_expired")] * 50
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await fetch(client)
     assert len(store.asked) <= 4
 
@@ -68,7 +68,7 @@ async def test_a_server_that_refuses_its_own_links_is_unavailable(client, store,
 async def test_a_key_revoked_within_the_hour_is_refused(client, store, fetch):
     """The download endpoint's own no is the license's end (D-31)."""
     store.refusals = [(403, "license_revoked")]
-    with pytest.raises(LicenseRefused) as caught:
+    with pytest.raises(LicenseRefusedError) as caught:
         await fetch(client)
     assert (caught.value.reason, caught.value.message) == (Reason.REVOKED, "It is license_revoked.")
 
@@ -92,7 +92,7 @@ async def test_a_fresh_link_may_be_refused(client, store, service, clock, folder
     elif body == "withdrawn":
         body = service.listing("1.0")
     service.says(status, body)
-    with pytest.raises(LicenseRefused) as caught:
+    with pytest.raises(LicenseRefusedError) as caught:
         await client.download(update, folder)
     assert caught.value.reason is reason
 
@@ -102,5 +102,5 @@ async def test_no_answer_when_a_link_is_needed(client, store, service, clock, fo
     update = await client.check_for_update(key)
     clock.move(hours=2)
     service.goes_down()
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await client.download(update, folder)

@@ -2,7 +2,7 @@ import pytest
 from stage.scripts import digest
 from stage.store import CONTENT
 
-from licclient import UntrustedAnswer
+from licclient import UntrustedResponseError
 from licclient._download import open_job
 from licclient._wire import Head
 
@@ -62,7 +62,7 @@ def test_more_than_was_said_is_untrusted(folder):
     with open_job(folder, "part", "https://x.example", "notes", "key", "2.0") as job:
         job.begin(Head(200, told))
         job.write(b"1234")
-        with pytest.raises(UntrustedAnswer):
+        with pytest.raises(UntrustedResponseError):
             job.write(b"5")
         assert not [path for path in folder.iterdir() if path.suffix != ".lock"]
 
@@ -120,6 +120,6 @@ async def test_another_file_than_promised_is_refused(client, store, service, htt
     """A bucket with other bytes in it is an attack, though all that it says is consistent."""
     store.content = CONTENT[:-1] + b"!"
     service.script = sends_elsewhere(store, http_answer, Repr_Digest=digest(CONTENT))
-    with pytest.raises(UntrustedAnswer):
+    with pytest.raises(UntrustedResponseError):
         await fetch(client)
     assert [path for path in folder.iterdir() if path.suffix == ".part"] == []

@@ -5,37 +5,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient import (
-    DownloadCancelled,
-    InvalidRequest,
+    DownloadCancelledError,
+    InvalidRequestError,
     KeyFlaw,
-    LicenseRefused,
+    LicenseRefusedError,
     LicenseState,
     LicenseStatus,
-    MistypedKey,
-    NotActivated,
-    NoUpdate,
+    MistypedKeyError,
+    NotActivatedError,
     Reason,
-    ServiceUnavailable,
-    UntrustedAnswer,
-    UnusableArchive,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+    UnusableArchiveError,
+    UpdateCheck,
     explain,
 )
-from licclient._dialogs.words import WORDS
 from licclient._texts import LANGUAGES, TEXTS, pick_language, text_of
+from licclient.dialogs._words import WORDS
 
 EVERYTHING = [
     *Reason,
-    *(MistypedKey(flaw, "3") for flaw in KeyFlaw),
-    *(LicenseRefused(reason, "In the server's words.") for reason in Reason),
-    NotActivated(),
-    InvalidRequest({}),
-    ServiceUnavailable(),
-    UntrustedAnswer(),
-    UnusableArchive(),
-    DownloadCancelled(),
+    *(MistypedKeyError(flaw, "3") for flaw in KeyFlaw),
+    *(LicenseRefusedError(reason, "In the server's words.") for reason in Reason),
+    NotActivatedError(),
+    InvalidRequestError({}),
+    ServiceUnavailableError(),
+    UntrustedResponseError(),
+    UnusableArchiveError(),
+    DownloadCancelledError(),
     OSError(28, "No space left on device"),
     OSError(),
-    NoUpdate("Version 2.0 is up to date."),
+    UpdateCheck(None, "Version 2.0 is up to date."),
+    UpdateCheck(None, "Not now.", NotActivatedError()),
     *(LicenseStatus(state) for state in LicenseState),
 ]
 
@@ -75,7 +76,7 @@ def test_what_cannot_be_explained_is_a_slip(what):
 
 def test_who_cancels_is_not_told_of_an_outage():
     """A download that the app itself stopped went as it should."""
-    assert explain(DownloadCancelled(), "de") == "Der Download wurde abgebrochen."
+    assert explain(DownloadCancelledError(), "de") == "Der Download wurde abgebrochen."
 
 
 def test_no_line_is_left_over():
@@ -117,10 +118,10 @@ def test_any_tag_gives_some_language(tags):
 
 def test_the_servers_words_stay(monkeypatch):
     """The wire's sentence is untouched beside the translation, and stands in where there is none."""
-    known = LicenseRefused(Reason.EXPIRED, "License expired.")
+    known = LicenseRefusedError(Reason.EXPIRED, "License expired.")
     assert explain(known, "de") == "Diese Lizenz ist abgelaufen."
     assert (known.message, str(known)) == ("License expired.", "License expired.")
-    assert explain(LicenseRefused(Reason.OTHER, "Closed on Sundays."), "de") == "Closed on Sundays."
+    assert explain(LicenseRefusedError(Reason.OTHER, "Closed on Sundays."), "de") == "Closed on Sundays."
     assert text_of("reason.from_the_future", "fr") == "La licence a été refusée."
 
 

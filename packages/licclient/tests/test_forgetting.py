@@ -1,4 +1,4 @@
-"""Whose key `deactivate_locally` forgets (D-122)."""
+"""Whose key `forget_key` forgets (D-122)."""
 
 import pytest
 from stage.keyrings import Keyring
@@ -25,8 +25,8 @@ async def test_another_apps_key_is_left_alone(make_client, keys, key, use_keyrin
     backend = use_keyring(Keyring())
     await make_client(slug=None, **keys).activate(key)
     ours = make_client(**named, **keys)
-    await ours.deactivate_locally()
-    await ours.deactivate_locally()
+    await ours.forget_key()
+    await ours.forget_key()
     assert (await ours.status()).state is LicenseState.NOT_ACTIVATED
     assert (await make_client(slug=None, **keys).status()).state is LicenseState.VALID
     assert list(backend.kept.values()) == [key]
@@ -37,7 +37,7 @@ async def test_what_an_older_version_entered_is_ours(make_client, keys, key, tmp
     await make_client(slug=None, **keys).activate(key)
     newer = make_client(product="Notes", **keys)
     assert (await newer.verify()).product == "Notes"
-    await newer.deactivate_locally()
+    await newer.forget_key()
     assert not list((tmp_path / "state").glob("activation-*"))
 
 
@@ -45,7 +45,7 @@ async def test_a_key_can_be_entered_again_where_one_was_hidden(make_client, keys
     """What stands for a forgotten key gives way to the next."""
     await make_client(slug=None, **keys).activate(key)
     ours = make_client(**keys)
-    await ours.deactivate_locally()
+    await ours.forget_key()
     await ours.activate(key)
     assert (await make_client(**keys).status()).state is LicenseState.VALID
 
@@ -59,5 +59,5 @@ async def test_a_license_that_says_no_product_is_not_ours(make_client, keys, key
     await before.activate(key)
     activations = before.client._steps._activations
     before.client._steps._state.change(activations.find().license, lambda _: body)
-    await make_client(product="Notes", **keys).deactivate_locally()
+    await make_client(product="Notes", **keys).forget_key()
     assert activations.find() is not None

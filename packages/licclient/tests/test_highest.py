@@ -8,7 +8,7 @@ import pytest
 from stage.releases import ALICE, EVE, document, word
 from stage.rules import settings
 
-from licclient import LicenseRefused, Reason, UntrustedAnswer, Update
+from licclient import LicenseRefusedError, Reason, UntrustedResponseError, Update
 from licclient._cache import StateFolder
 from licclient._model import Listing, Manifest
 from licclient._records import record_name, unseal
@@ -58,7 +58,7 @@ def test_what_is_not_taken_changes_nothing(state, tmp_path, offered):
     """Neither a step back nor what nobody signed."""
     releases = SignedReleases(PINNED, state)
     releases.vouch(listing(), NOW)
-    assert isinstance(releases.vouch(offered, NOW), UntrustedAnswer)
+    assert isinstance(releases.vouch(offered, NOW), UntrustedResponseError)
     assert highest(tmp_path) == "2.0"
 
 
@@ -92,7 +92,7 @@ def test_what_another_process_has_seen_meanwhile_counts():
             held = {"version": "3.0"}
             assert edit(held) is held
 
-    assert isinstance(SignedReleases(PINNED, Racing()).vouch(listing(), NOW), UntrustedAnswer)
+    assert isinstance(SignedReleases(PINNED, Racing()).vouch(listing(), NOW), UntrustedResponseError)
 
 
 def update(version: str = "2.0", signer=ALICE) -> Update:
@@ -117,8 +117,8 @@ def test_what_is_to_be_downloaded_is_judged_again(state, tmp_path):
 
 def test_the_log_says_what_a_check_keeps_to_itself(caplog):
     """A warning of what may be an attack, and of nothing else; the problem goes on as it is."""
-    refused = LicenseRefused(Reason.OTHER, "No.")
-    forged = UntrustedAnswer("Who?")
+    refused = LicenseRefusedError(Reason.OTHER, "No.")
+    forged = UntrustedResponseError("Who?")
     with caplog.at_level(logging.DEBUG):
         assert logged(refused) is refused
         assert logged(forged) is forged

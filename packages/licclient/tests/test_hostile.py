@@ -14,7 +14,7 @@ from stage.scripts import RESET, drip, http, silence
 import licclient
 from harness.standstill import Standstill
 from harness.threads import call_at_once
-from licclient import ServiceUnavailable
+from licclient import ServiceUnavailableError
 
 TIMEOUT = 0.5
 
@@ -29,7 +29,7 @@ async def test_a_hostile_answer_is_an_outage(make_client, service, script, key, 
     """No license, no refusal, nothing on the disk, in time and with little memory (D-40)."""
     play(service, script)
     client = make_client(timeout=TIMEOUT)
-    with bounded(TIMEOUT), pytest.raises(ServiceUnavailable) as caught:
+    with bounded(TIMEOUT), pytest.raises(ServiceUnavailableError) as caught:
         await client.verify(key)
     assert not [word for word in (key, "httpx", "httpcore") if word in told_by(caught.value)]
     assert not list((tmp_path / "state").glob("license-*"))
@@ -44,7 +44,7 @@ async def test_the_rows_are_hostile_and_not_the_harness(make_client, service, ke
 async def test_endpoints_are_never_redirected(make_client, service, key):
     """Not even to a place that would say yes (D-40)."""
     service.script = lambda request: GOOD_RAW if "yes" in request.path else http(307, b"", Location="/yes")
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await make_client().verify(key)
     assert service.count() == 1
 
@@ -68,7 +68,7 @@ def test_the_slowest_servers_end_within_twelve_seconds(service, key, tmp_path, c
             service.url, state_dir=tmp_path / name, clock=clock, domain=name
         ) as client:
             began = monotonic()
-            with pytest.raises(ServiceUnavailable):
+            with pytest.raises(ServiceUnavailableError):
                 client.verify(key)
             return monotonic() - began
 
@@ -80,7 +80,7 @@ def test_nothing_goes_on_behind_our_back(service, key, tmp_path):
     """When time is up the connection is cut, and the thread that waited for it ends."""
     service.script = lambda _: drip(GOOD_RAW)
     with licclient.LicenseClient(service.url, state_dir=tmp_path, timeout=0.3) as client:
-        with pytest.raises(ServiceUnavailable):
+        with pytest.raises(ServiceUnavailableError):
             client.verify(key)
         with Standstill() as machine:
             began = monotonic()
@@ -113,7 +113,7 @@ async def test_retries_end_with_the_deadline(make_client, service, key, monkeypa
     """The time limit holds for all tries together."""
     monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.4)
     service.goes_down()
-    with bounded(0.5), pytest.raises(ServiceUnavailable):
+    with bounded(0.5), pytest.raises(ServiceUnavailableError):
         await make_client(timeout=0.5).verify(key)
     assert service.count() <= 2
 
@@ -122,7 +122,7 @@ async def test_retries_end_with_the_deadline(make_client, service, key, monkeypa
 async def test_what_will_not_pass_is_asked_once(make_client, service, key, name):
     """A login page will be one in a second as well; and who says "in years" is not asked sooner."""
     play(service, ANSWERS[name])
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await make_client().verify(key)
     assert service.count() == 1
 
@@ -130,6 +130,6 @@ async def test_what_will_not_pass_is_asked_once(make_client, service, key, name)
 async def test_the_app_learns_when_to_come_back(make_client, service, key):
     """What the server asked for is on the error."""
     service.says(503, b"", Retry_After="120")
-    with pytest.raises(ServiceUnavailable) as caught:
+    with pytest.raises(ServiceUnavailableError) as caught:
         await make_client().verify(key)
     assert caught.value.retry_after == 120

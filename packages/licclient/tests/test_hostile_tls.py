@@ -9,7 +9,7 @@ from stage.meters import bounded
 from stage.scripts import drip, silence
 from stage.tls import secured
 
-from licclient import ServiceUnavailable
+from licclient import ServiceUnavailableError
 
 TIMEOUT = 1.5
 
@@ -34,7 +34,7 @@ async def test_a_certificate_that_should_not_be_trusted(make_client, tls, author
     """No answer at all comes out of it, and the key is not told (D-40)."""
     tls.context = secured(make(authority))
     client = make_client(f"https://127.0.0.1:{tls.port}", timeout=TIMEOUT)
-    with bounded(TIMEOUT), pytest.raises(ServiceUnavailable) as caught:
+    with bounded(TIMEOUT), pytest.raises(ServiceUnavailableError) as caught:
         await client.verify(key)
     assert tls.heard == b""
     assert key not in str(caught.value)
@@ -65,7 +65,7 @@ async def test_a_handshake_that_goes_wrong_ends_in_time(make_client, tls, key, g
     """Whatever is at the other end, it is an outage within the time limit."""
     tls.greeting = greeting()
     client = make_client(f"https://127.0.0.1:{tls.port}", timeout=0.5)
-    with bounded(0.5), pytest.raises(ServiceUnavailable):
+    with bounded(0.5), pytest.raises(ServiceUnavailableError):
         await client.verify(key)
 
 
@@ -74,5 +74,5 @@ async def test_an_answer_that_drips_through_tls_ends_in_time(make_client, tls, a
     tls.context = secured(authority.issue_cert("127.0.0.1"))
     tls.wrapped_answer = drip(GOOD_RAW)
     client = make_client(f"https://127.0.0.1:{tls.port}", timeout=0.5)
-    with bounded(0.5), pytest.raises(ServiceUnavailable):
+    with bounded(0.5), pytest.raises(ServiceUnavailableError):
         await client.verify(key)

@@ -15,8 +15,9 @@ from stage.archives import HOSTILE, content_of, downloaded, entry, names, pack, 
 from stage.damage import edits
 from stage.meters import bounded
 
-from licclient import Installation, UntrustedAnswer, UnusableArchive
-from licclient._unpack import unpack
+from licclient import UntrustedResponseError, UnusableArchiveError
+from licclient.install import Installation
+from licclient.install._unpack import unpack
 
 needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or signals of Unix")
 
@@ -129,7 +130,7 @@ def test_a_directory_is_counted_before_it_is_built(tmp_path, count, name, words)
     content += b"PK\x05\x06" + bytes(8) + struct.pack("<LLH", size, 0, 0)
     bad = downloaded(tmp_path, content)
     del content
-    with bounded(20), pytest.raises(UnusableArchive, match=words):
+    with bounded(20), pytest.raises(UnusableArchiveError, match=words):
         unpack(bad.path, bad.size, bad.sha256, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -144,7 +145,7 @@ def test_what_may_not_be_unpacked_changes_nothing(root, lay, name):
         bad.path.write_bytes(b"")
         bad = downloaded(root.parent, b"", "1.1.0")
     outside = {path.name for path in root.parent.iterdir()}
-    with pytest.raises(UnusableArchive):
+    with pytest.raises(UnusableArchiveError):
         installation.apply(bad)
     assert installation.current == first
     assert names(root) == {first.folder.name}
@@ -160,7 +161,9 @@ def test_the_hostile_zips_are_hostile_in_one_thing_only(root, lay):
 
 def test_a_zip_damaged_anywhere_is_refused_or_does_no_harm(tmp_path, monkeypatch):
     """Each byte changed, lost or doubled before it was signed: no other error, nothing outside the folder."""
-    monkeypatch.setattr("licclient._unpack.os.fsync", lambda _: None)  # a thousand of them take their time
+    monkeypatch.setattr(
+        "licclient.install._unpack.os.fsync", lambda _: None
+    )  # a thousand of them take their time
     good = pack({"a": b"first", "b/c": b"second"})
     refused = 0
     (tmp_path / "in").mkdir()
@@ -170,7 +173,7 @@ def test_a_zip_damaged_anywhere_is_refused_or_does_no_harm(tmp_path, monkeypatch
         folder.parent.mkdir()
         try:
             unpack(bad.path, bad.size, bad.sha256, folder)
-        except UnusableArchive:
+        except UnusableArchiveError:
             refused += 1
         else:
             assert len(content_of(folder)) >= 1
@@ -187,7 +190,7 @@ def test_a_file_that_changed_since_it_was_verified(root, lay, change):
     raw = bytearray(good.path.read_bytes())
     raw[40] ^= 1
     good.path.write_bytes(bytes(raw) + change)
-    with pytest.raises(UntrustedAnswer):
+    with pytest.raises(UntrustedResponseError):
         Installation(root).apply(good)
     assert names(root) == set()
 
@@ -224,7 +227,7 @@ def test_a_disk_that_fills_up_while_unpacking(root, lay, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("licclient._unpack.os.fsync", full)
+    monkeypatch.setattr("licclient.install._unpack.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         installation.apply(lay("1.1.0"))
     monkeypatch.undo()
@@ -278,7 +281,8 @@ def test_the_version_that_runs_is_not_removed(root, lay):
 import sys
 from pathlib import Path
 sys.path[:0] = {sys.path!r}
-from licclient import Downloaded, Installation
+from licclient import Downloaded
+from licclient.install import Installation
 for told in sys.argv[2:]:
     path, size, sha256, version = told.split("|")
     Installation(sys.argv[1]).apply(Downloaded(Path(path), int(size), sha256, version))

@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from stage.archives import APP, content_of, names, pack
 
-from licclient import Installation
-from licclient._versions import read_pointer
+from licclient.install import Installation
+from licclient.install._versions import read_pointer
 
 needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or signals of Unix")
 
 
 def test_many_at_once_unpack_once(root, lay, monkeypatch):
     """They wait for each other, and all are told the same."""
-    from licclient import _unpack  # noqa: PLC0415 - to count
+    from licclient.install import _unpack  # noqa: PLC0415 - to count
 
     unpacked, real = [], _unpack.unpack
 
@@ -38,7 +38,7 @@ def test_many_at_once_unpack_once(root, lay, monkeypatch):
 def test_another_process_is_not_waited_for_forever(root, lay, monkeypatch):
     """After two minutes, or what stands for them here, an OSError says that somebody is at it."""
     installation = Installation(root)
-    monkeypatch.setattr("licclient._installation.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("licclient.install._installation.LOCK_SECONDS", 0.05)
     with installation._alone():
         for change in (lambda: installation.apply(lay("1.0.0")), installation.roll_back):
             with pytest.raises(OSError, match="Another process") as caught:
@@ -61,7 +61,8 @@ def test_where_files_cannot_be_locked_nothing_is_changed(root, lay, monkeypatch)
 APPLY = """
 import sys
 from pathlib import Path
-from licclient import Downloaded, Installation
+from licclient import Downloaded
+from licclient.install import Installation
 path, size, sha256, version = sys.argv[2:]
 update = Downloaded(Path(path), int(size), sha256, version)
 print("ready", flush=True)
@@ -115,7 +116,7 @@ def test_killed_at_any_moment_one_version_is_current_and_whole(root, lay, crashe
 
 # --- starting what is current -----------------------------------------------------------------
 
-LAUNCHER = "import sys; from licclient import Installation; "
+LAUNCHER = "import sys; from licclient.install import Installation; "
 LAUNCHER += "sys.exit(Installation(sys.argv[1]).start('photo-lab', sys.argv[2:]))"
 
 
@@ -150,7 +151,7 @@ def test_nothing_to_start(root, lay):
 @needs_unix
 def test_the_way_of_windows_is_to_wait(root, lay):
     """Where there is no exec the status is handed on, and `.exe` may be left out."""
-    from licclient._installation import _run  # noqa: PLC0415 - Windows takes it in `start`
+    from licclient.install._installation import _run  # noqa: PLC0415 - Windows takes it in `start`
 
     folder = (
         Installation(root)
@@ -173,7 +174,7 @@ def test_the_way_of_windows_is_to_wait(root, lay):
 )
 def test_a_frozen_launcher_hands_on_a_clean_environment(monkeypatch, given, left):
     """What PyInstaller's loader set for the launcher's own libraries is no business of the app."""
-    from licclient._installation import _own_environment  # noqa: PLC0415 - needs no program to run
+    from licclient.install._installation import _own_environment  # noqa: PLC0415 - needs no program to run
 
     for name in ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH_ORIG"):
         monkeypatch.delenv(name, raising=False)

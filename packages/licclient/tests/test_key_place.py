@@ -10,7 +10,7 @@ import pytest
 from stage.keyrings import Broken, Chain, Forgetful, Keyring
 from stage.signing import SIGNER, grants_signed
 
-from licclient import LicenseState, NotActivated, ServiceUnavailable, Source
+from licclient import LicenseState, NotActivatedError, ServiceUnavailableError, Source
 from licclient import _keyring as keyring_room
 from licclient._cadence import Course
 
@@ -43,9 +43,9 @@ async def test_a_keyring_that_works_holds_the_key_and_is_left_asleep(
     clock.move(days=2)
     client = make_client()
     assert (await client.verify()).source is Source.SERVER
-    assert (await client.verify(recheck=True)).source is Source.SERVER
+    assert (await client.verify(force=True)).source is Source.SERVER
     assert backend.woken == 1
-    await client.deactivate_locally()
+    await client.forget_key()
     assert backend.kept == {}
 
 
@@ -55,7 +55,7 @@ async def test_a_keyring_that_does_not_work_is_no_obstacle(client, service, key,
     use_keyring(backend())
     service.grants()
     await client.activate(key)
-    assert (await client.verify(recheck=True)).source is Source.SERVER
+    assert (await client.verify(force=True)).source is Source.SERVER
 
 
 @pytest.mark.parametrize(("module", "is_used"), [("stage.keyrings", True), ("keyrings.alt.file", False)])
@@ -80,7 +80,7 @@ async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_
     hanging.set_password = lambda *_: __import__("time").sleep(0.5)  # ten times as long as is waited
     service.grants()
     await client.activate(key)
-    assert (await client.verify(recheck=True)).source is Source.SERVER
+    assert (await client.verify(force=True)).source is Source.SERVER
 
 
 async def test_a_keyring_that_lost_the_key(make_client, service, clock, key, use_keyring):
@@ -93,7 +93,7 @@ async def test_a_keyring_that_lost_the_key(make_client, service, clock, key, use
     assert (await make_client().verify()).source is Source.GRACE
     assert await make_client().check_for_update() is None
     clock.move(hours=72)
-    with pytest.raises(ServiceUnavailable, match="keyring"):
+    with pytest.raises(ServiceUnavailableError, match="keyring"):
         await make_client().verify()
 
 
@@ -104,7 +104,7 @@ def test_an_app_without_the_extra_works(service, tmp_path, key):
         "import sys; sys.modules['keyring'] = None\n"
         "import licclient\n"
         f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
-        "client.activate(sys.argv[1]); print(client.verify(recheck=True).source)"
+        "client.activate(sys.argv[1]); print(client.verify(force=True).source)"
     )
     done = subprocess.run([sys.executable, "-c", code, key], capture_output=True, text=True, check=True)
     assert done.stdout == "server\n"
@@ -123,7 +123,7 @@ async def test_a_pinned_app_asks_the_keyring_for_what_was_signed(
     assert (await make_client(public_keys=[SIGNER.text]).status()).product == "Notes"
     kept, backend.kept = backend.kept, {}
     client = make_client(public_keys=[SIGNER.text])
-    with pytest.raises(ServiceUnavailable, match="keyring"):
+    with pytest.raises(ServiceUnavailableError, match="keyring"):
         await client.verify()
     backend.kept = kept  # unlocked
     assert (await make_client(public_keys=[SIGNER.text]).verify()).source is Source.CACHE
@@ -176,13 +176,13 @@ async def test_an_offer_without_its_key_is_downloaded_when_the_keyring_is_open(
     update = await client.check_for_update()
     assert update.license_key == ""
     service.script = store.reply
-    with pytest.raises(ServiceUnavailable, match="keyring"):
+    with pytest.raises(ServiceUnavailableError, match="keyring"):
         await client.download(update, folder)
     locked.unlock()
     done = await make_client().download(update, folder)
     assert done.path.read_bytes() == store.content
-    await client.deactivate_locally()
-    with pytest.raises(NotActivated):
+    await client.forget_key()
+    with pytest.raises(NotActivatedError):
         await client.download(update, folder)
 
 
@@ -192,7 +192,7 @@ async def test_a_locked_keyring_is_not_asked_again_and_again(make_client, clock,
     clock.move(hours=97)
 
     async def ask(**how: bool):
-        with pytest.raises(ServiceUnavailable, match="keyring"):
+        with pytest.raises(ServiceUnavailableError, match="keyring"):
             await client.verify(**how)
         assert await client.check_for_update() is None
         assert (await client.status()).state is LicenseState.UNCONFIRMED
@@ -207,11 +207,11 @@ async def test_a_locked_keyring_is_not_asked_again_and_again(make_client, clock,
     assert await ask() == 2
     seconds[0] += 300
     assert await ask() == 3
-    assert await ask(recheck=True) == 4
+    assert await ask(force=True) == 4
     assert await client.check_for_update(force=True) is None
     assert locked.woken == 5
     locked.unlock()
-    assert (await client.verify(recheck=True)).source is Source.SERVER
+    assert (await client.verify(force=True)).source is Source.SERVER
 
 
 async def test_a_keyring_that_asks_a_person_is_asked_once_at_a_time(
@@ -222,7 +222,7 @@ async def test_a_keyring_that_asks_a_person_is_asked_once_at_a_time(
     clock.move(hours=97)
     client, opened = make_client(), locked.stand_open()
     for _ in range(4):
-        with pytest.raises(ServiceUnavailable, match="keyring"):
+        with pytest.raises(ServiceUnavailableError, match="keyring"):
             await client.verify()
     before = monotonic()
     for _ in range(20):
@@ -235,7 +235,7 @@ async def test_a_keyring_that_asks_a_person_is_asked_once_at_a_time(
     async def licensed():
         try:
             return (await client.verify()).source is Source.SERVER
-        except ServiceUnavailable:
+        except ServiceUnavailableError:
             return False
 
     await eventually(licensed)

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from licclient import LicenseClient, LicenseRefused, Reason, Update
-from licclient._dialogs.driver import begin_offer
-from licclient._dialogs.update import Offer
-from licclient._dialogs.view import (
+from licclient import LicenseClient, LicenseRefusedError, Reason, Update
+from licclient.dialogs._driver import begin_offer
+from licclient.dialogs._update import Offer
+from licclient.dialogs._view import (
     LONGEST_LINE,
     MOST_LETTERS,
     MOST_WORDS,
@@ -54,7 +54,7 @@ def test_names_and_sentences_of_the_service_fit_the_screen():
     """A heading or a message without end would push the buttons off it."""
     named = Offer("en", replace(UPDATE, name="N" * MEGABYTE)).view()
     assert len(named.heading) < MOST_WORDS + 50
-    refused = LicenseRefused(Reason.OTHER, "because " * 10_000)
+    refused = LicenseRefusedError(Reason.OTHER, "because " * 10_000)
     coming, _ = Offer("en", UPDATE).step(Pressed(Action.GO))
     failed, _ = coming.step(Ended(refused))
     assert failed.view().message == refused.message[:MOST_WORDS] + "…"

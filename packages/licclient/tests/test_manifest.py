@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage.releases import ALICE, BOB, CONTENT, EVE, document, said, word
 
-from licclient import UntrustedAnswer
+from licclient import UntrustedResponseError
 from licclient._ed25519 import read_public_key
 from licclient._manifest import MAX_HEADER, is_at_least, judge_manifest, read_manifest
 from licclient._model import Manifest
@@ -37,7 +37,7 @@ OVER = (
 def judged(header: str | None, *, highest: str | None = None, now: datetime = NOW) -> Manifest | str:
     """What becomes of notes 2.0 with this header: what was signed, or what is wrong."""
     found = judge_manifest(header, "notes", "2.0", KEYS, highest, now)
-    return str(found) if isinstance(found, UntrustedAnswer) else found
+    return str(found) if isinstance(found, UntrustedResponseError) else found
 
 
 def signatures(*signed: Any, payload: Any = None) -> str:
@@ -181,7 +181,7 @@ def test_every_single_change_of_a_manifest_is_found():
     good = word(document())
     for at, other in itertools.product(range(len(good)), "A_"):
         found = read_manifest(good[:at] + other + good[at + 1 :], KEYS)
-        assert found == SIGNED or isinstance(found, UntrustedAnswer)
+        assert found == SIGNED or isinstance(found, UntrustedResponseError)
 
 
 @given(
@@ -198,7 +198,7 @@ def test_every_single_change_of_a_manifest_is_found():
 )
 def test_rubbish_is_not_trusted_and_raises_nothing(header):
     """Whatever stands in the header."""
-    assert isinstance(read_manifest(header, KEYS), UntrustedAnswer)
+    assert isinstance(read_manifest(header, KEYS), UntrustedResponseError)
 
 
 def test_without_a_pin_nothing_is_signed():

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from stage.rules import settings
 
-from licclient import LicenseRefused, Reason, ServiceUnavailable
+from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
 from licclient._model import Verified
 from licclient._outcome import (
     Note,
@@ -22,8 +22,8 @@ from licclient._outcome import (
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = settings(product="Notes")
-REVOKED = LicenseRefused(Reason.REVOKED, "License has been revoked.")
-SILENCE = ServiceUnavailable("The license service could not be reached.")
+REVOKED = LicenseRefusedError(Reason.REVOKED, "License has been revoked.")
+SILENCE = ServiceUnavailableError("The license service could not be reached.")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def make(signing, clock, tmp_path):
 
 def recalled(client, key):
     """What a client says without asking anybody; None for a miss."""
-    found = client._steps.begin_verify(key, recheck=False)
+    found = client._steps.begin_verify(key, force=False)
     return found if isinstance(found, License) else None
 
 

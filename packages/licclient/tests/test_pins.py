@@ -10,13 +10,13 @@ from stage.signing import GOOD, SIGNER, Vendor, grants_signed
 
 from harness.oracle import Answered, Signer
 from licclient import (
-    InvalidRequest,
+    InvalidRequestError,
     LicenseClient,
-    LicenseRefused,
-    NotActivated,
-    ServiceUnavailable,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
     Source,
-    UntrustedAnswer,
+    UntrustedResponseError,
 )
 
 DAY = timedelta(days=1)
@@ -59,20 +59,20 @@ async def test_signed_refusals_count_like_others(pinned, vendor, key):
     """A signed no is a no, and forgets the success; a signed 422 is our own mistake."""
     await pinned.verify(key)
     vendor.says(403, {"valid": False, "reason": "License expired."})
-    with pytest.raises(LicenseRefused, match=r"License expired\."):
-        await pinned.verify(key, recheck=True)
+    with pytest.raises(LicenseRefusedError, match=r"License expired\."):
+        await pinned.verify(key, force=True)
     vendor.service.goes_down()
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await pinned.verify(key)
     vendor.says(422, {"message": "no", "errors": {"domain": ["no"]}})
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequestError):
         await pinned.verify(key)
 
 
 async def test_every_call_has_a_nonce_of_its_own(pinned, vendor, key):
     """128 random bits that no other call has."""
     for _ in range(3):
-        await pinned.verify(key, recheck=True)
+        await pinned.verify(key, force=True)
     nonces = {vendor.signer.wish(request.headers)[1] for request in vendor.service.requests}
     assert [len(nonce) for nonce in nonces] == [22] * 3
 
@@ -113,16 +113,16 @@ ROWS: dict[str, Row] = {
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 async def test_what_is_not_signed_for_this_call_is_no_license(pinned, vendor, key, clock, row):
-    """Each row is a success word for word, and `UntrustedAnswer`; what was remembered stays as it was."""
+    """Each row is a perfect success, and an `UntrustedResponseError`; what was remembered stays as it was."""
     first = await pinned.verify(key)
     vendor.service.script = lambda request: vendor.write(row(vendor, vendor.answered(request)))
-    with pytest.raises(UntrustedAnswer) as raised:
-        await pinned.verify(key, recheck=True)
+    with pytest.raises(UntrustedResponseError) as raised:
+        await pinned.verify(key, force=True)
     assert key not in str(raised.value)
     cached = await pinned.verify(key)
     assert (cached.source, cached.checked_at) == (Source.CACHE, first.checked_at)
     clock.move(hours=30)
-    with pytest.raises(UntrustedAnswer):  # not even in grace: this is no outage
+    with pytest.raises(UntrustedResponseError):  # not even in grace: this is no outage
         await pinned.verify(key)
 
 
@@ -130,8 +130,8 @@ async def test_a_forged_refusal_takes_nothing_away(pinned, vendor, key):
     """What no pinned key signed is not a refusal either."""
     await pinned.verify(key)
     vendor.service.refuses(403, "License has been revoked.")
-    with pytest.raises(UntrustedAnswer):
-        await pinned.verify(key, recheck=True)
+    with pytest.raises(UntrustedResponseError):
+        await pinned.verify(key, force=True)
     assert (await pinned.verify(key)).source is Source.CACHE
 
 
@@ -143,7 +143,7 @@ async def test_what_claims_nothing_is_an_outage_and_no_attack(pinned, vendor, ke
     clock.move(hours=30)
     assert (await pinned.verify(key)).source is Source.GRACE
     clock.move(hours=72)
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await pinned.verify(key)
 
 
@@ -152,14 +152,14 @@ async def test_an_html_page_with_a_signature_is_an_attack(pinned, vendor, key):
     vendor.service.script = lambda request: vendor.write(
         vendor.sign(vendor.answered(request, 200, b"<html>"), Signer())
     )
-    with pytest.raises(UntrustedAnswer):
+    with pytest.raises(UntrustedResponseError):
         await pinned.verify(key)
 
 
 async def test_a_signed_body_that_is_none_of_the_protocol_is_no_answer(pinned, vendor, key):
     """The service itself, talking nonsense: an outage."""
     vendor.says(200, {"valid": "yes"})
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await pinned.verify(key)
 
 
@@ -196,7 +196,7 @@ async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, cl
     offer = await pinned.check_for_update(key)
     clock.move(hours=2)
     vendor.service.offers()
-    with pytest.raises(UntrustedAnswer):
+    with pytest.raises(UntrustedResponseError):
         await pinned.download(offer, tmp_path / "to")
     assert vendor.service.count("update-download") == 0
 
@@ -218,9 +218,9 @@ async def test_pins_come_and_go_with_versions_of_the_app(
     for kind in kinds:
         found = await make_client(**kind).verify()
         assert (found.source, found.authenticated) == (Source.CACHE, bool(kind))
-    await make_client(**kinds[1]).deactivate_locally()
+    await make_client(**kinds[1]).forget_key()
     for kind in kinds:
-        with pytest.raises(NotActivated):
+        with pytest.raises(NotActivatedError):
             await make_client(**kind).verify()
     await make_client(**kinds[0]).activate(key)
     assert service.count() == 3
@@ -234,11 +234,11 @@ def test_what_others_were_told_without_a_signature_counts_for_nothing(
     pinned = LicenseClient(service.url, state_dir=tmp_path, clock=clock, **PINS)
     plain = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
     pinned.activate(key)
-    asking = pinned._steps.begin_verify(None, recheck=True)
+    asking = pinned._steps.begin_verify(None, force=True)
     script = service.script
     service.refuses(403, "License has been revoked.")
-    with pytest.raises(LicenseRefused):
+    with pytest.raises(LicenseRefusedError):
         plain.verify(key)
     service.script = script
     assert pinned._steps.told_meanwhile(asking) is None
-    assert pinned.verify(recheck=True).authenticated
+    assert pinned.verify(force=True).authenticated

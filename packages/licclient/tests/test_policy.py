@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from stage.rules import settings
 
 from licclient import (
-    InvalidRequest,
+    InvalidRequestError,
     License,
-    LicenseRefused,
+    LicenseRefusedError,
     Reason,
-    ServiceUnavailable,
+    ServiceUnavailableError,
     Source,
-    UntrustedAnswer,
+    UntrustedResponseError,
 )
 from licclient._model import Held, Listing, Manifest, Proof, Round, Verified
 from licclient._policy import (
@@ -40,7 +40,7 @@ from licclient._policy import (
 )
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-OUTAGE = ServiceUnavailable("No answer.")
+OUTAGE = ServiceUnavailableError("No answer.")
 HOUR = timedelta(hours=1)
 
 
@@ -119,7 +119,7 @@ def test_a_license_is_always_for_the_expected_product(cached, expected, later):
         if isinstance(result, License):
             assert result.product == expected
     if cached != expected:
-        assert isinstance(results[2], LicenseRefused)
+        assert isinstance(results[2], LicenseRefusedError)
         assert results[2].reason is Reason.OTHER_PRODUCT
 
 
@@ -202,9 +202,9 @@ def test_an_outage_says_why_nothing_holds(now, words):
 def test_each_answer_leaves_what_it_should():
     """A refusal forgets; another product, a malformed call and a forger do not; a success says all."""
     held = Held(Verified("Notes", None, lifetime=False), START, START)
-    no = LicenseRefused(Reason.REVOKED, "Gone.")
+    no = LicenseRefusedError(Reason.REVOKED, "Gone.")
     assert settle(no, held, START, settings()) == Settled(no, None)
-    for answer in (InvalidRequest({}), UntrustedAnswer("Who?")):
+    for answer in (InvalidRequestError({}), UntrustedResponseError("Who?")):
         assert settle(answer, held, START, settings()) == Settled(answer, held)
     other = settle(Verified("Notes", None, lifetime=False), held, START, settings(product="Paint"))
     assert (str(other.result), other.held) == ("This license is for Notes, not for Paint.", held)
@@ -327,7 +327,7 @@ LISTING = Listing("Notes", "notes", "2.0", "", START, "https://x.example/f", "wo
         (LISTING, True, "2.0"),
         (Listing("Notes", "notes", "2.0", "", START, None), True, None),
         (Listing("Notes", "notes", "0.9", "", START, "https://x.example/f"), True, "0.9"),
-        (LicenseRefused(Reason.OTHER, "No."), True, None),
+        (LicenseRefusedError(Reason.OTHER, "No."), True, None),
         (OUTAGE, False, "1.5"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from licclient import ServiceUnavailable
+from licclient import ServiceUnavailableError
 from licclient._proxies import system_proxy
 
 pytestmark = pytest.mark.filterwarnings("ignore:base_url is http")
@@ -53,7 +53,7 @@ async def test_a_setting_for_something_else_is_in_nobodys_way(make_client, servi
 async def test_a_bad_proxy_setting_is_an_outage(make_client, proxied, key, proxy):
     """Whatever the environment says, only our own errors get out."""
     proxied(proxy)
-    with pytest.raises(ServiceUnavailable) as caught:
+    with pytest.raises(ServiceUnavailableError) as caught:
         await make_client("http://store.invalid", timeout=2).verify(key)
     assert key not in repr(caught.value)
 
@@ -65,7 +65,7 @@ async def test_who_reads_the_error_knows_that_it_is_the_proxy(make_client, proxi
     """It names the setting to look at, and not the password in it; so does the doctor."""
     proxied(proxy)
     client = make_client("http://store.invalid", timeout=2)
-    with pytest.raises(ServiceUnavailable, match="The proxy in this computer's settings") as caught:
+    with pytest.raises(ServiceUnavailableError, match="The proxy in this computer's settings") as caught:
         await client.verify(key)
     assert "secret" not in repr(caught.value)
     report = await client.diagnose()
@@ -77,7 +77,9 @@ async def test_a_proxy_that_lets_nobody_through_is_named(make_client, service, p
     """One that wants a name and a password first is no trouble of the license service."""
     service.says(407)
     proxied(https_proxy=service.url)
-    with pytest.raises(ServiceUnavailable, match="proxy in this computer's settings did not let the call"):
+    with pytest.raises(
+        ServiceUnavailableError, match="proxy in this computer's settings did not let the call"
+    ):
         await make_client("https://store.invalid").verify(key)
     assert service.requests[0].method == "CONNECT"
 

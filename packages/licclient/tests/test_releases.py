@@ -10,7 +10,7 @@ import pytest
 from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, document, named, word
 from stage.scripts import digest
 
-from licclient import LicclientError, UntrustedAnswer, Update
+from licclient import LicclientError, UntrustedResponseError, Update
 from licclient._records import seal, unseal
 
 
@@ -89,7 +89,7 @@ async def test_what_is_not_vouched_for_is_neither_offered_nor_downloaded(
     assert "No update is offered: " in caplog.text
     assert key not in caplog.text
     assert await pinned.check_for_update(key) is None  # nothing of it is remembered either
-    with pytest.raises(UntrustedAnswer):
+    with pytest.raises(UntrustedResponseError):
         await other.download(update, folder / "to")
     assert named(folder / "to") == []
 
@@ -134,7 +134,7 @@ async def test_a_client_without_pins_cannot_pass_its_offer_on(client, pinned, st
     """An update that was never checked is checked before it is downloaded."""
     store.manifest = ""
     update = await client.check_for_update(key)
-    with pytest.raises(UntrustedAnswer):
+    with pytest.raises(UntrustedResponseError):
         await pinned.download(update, folder)
     assert isinstance(update, Update)
     assert named(folder) == []
@@ -225,7 +225,7 @@ async def test_a_fresh_link_to_a_lower_version(pinned, store, folder, key):
     update = await pinned.check_for_update(key)
     store.refusals, store.version, store.content = [(403, "link_expired")], "1.9", OTHER
     store.manifest = word(document(content=OTHER, version="1.9"))
-    with pytest.raises(UntrustedAnswer, match="higher version"):
+    with pytest.raises(UntrustedResponseError, match="higher version"):
         await pinned.download(update, folder)
     assert named(folder) == []
 
@@ -237,6 +237,6 @@ async def test_a_fresh_link_to_a_newer_version_is_not_answered_with_the_older_fi
     update, _ = await break_off(pinned, 20_000)
     store.version, store.digest = "2.1", ""
     store.manifest = word(document(content=OTHER, version="2.1"))
-    with pytest.raises(UntrustedAnswer):
+    with pytest.raises(UntrustedResponseError):
         await pinned.download(replace(update, download_url=None), folder)
     assert named(folder) == []

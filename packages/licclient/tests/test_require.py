@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from stage.flavours import both
 
-from licclient import LicenseRefused, NotActivated, Reason, ServiceUnavailable, Source
+from licclient import LicenseRefusedError, NotActivatedError, Reason, ServiceUnavailableError, Source
 
 # --- a slip must not open a feature -----------------------------------------------------------
 
@@ -16,15 +16,15 @@ from licclient import LicenseRefused, NotActivated, Reason, ServiceUnavailable, 
 async def test_a_key_opens_nothing(client, service, key):
     """`require(key)` reads like `verify(key)`: it says so, without the key, and hands out nothing truthy."""
     with pytest.raises(TypeError, match="takes no key") as caught:
-        client.client.require(key)
+        client.client.licensed(key)
     assert key not in str(caught.value)
     for slip in (7, b"CP", [print], {}):
         with pytest.raises(TypeError, match="decorates functions"):
-            client.client.require(slip)
+            client.client.licensed(slip)
         with pytest.raises(TypeError, match="decorates functions"):
-            client.client.require(slip, otherwise=print)
+            client.client.licensed(slip, otherwise=print)
         with pytest.raises(TypeError, match="decorates functions"):
-            client.client.require(otherwise=print)(slip)
+            client.client.licensed(otherwise=print)(slip)
     assert service.requests == []
 
 
@@ -32,7 +32,7 @@ async def test_a_class_is_not_gated(client):
     """It would become a function: no `isinstance`, no subclass."""
     with pytest.raises(TypeError, match="methods"):
 
-        @client.client.require
+        @client.client.licensed
         class Exporter:
             pass
 
@@ -41,17 +41,28 @@ async def test_what_cannot_be_called_stands_in_for_nothing(client):
     """It is said where the feature is defined, not when a customer clicks."""
     for slip in ("no", False, 0):
         with pytest.raises(TypeError, match="otherwise"):
-            client.client.require(otherwise=slip)
+            client.client.licensed(otherwise=slip)
 
 
-async def test_with_parentheses_it_is_a_call(client, service, key):
-    """`@client.require()` is asked where the function is defined: it raises there, and gates nothing."""
-    with pytest.raises(NotActivated):
-        await client.require()
+async def test_the_function_runs_after_a_dialog_that_brought_a_license(client, service, key):
+    """`otherwise` may return the license that it obtained; anything else is returned instead."""
+
+    @client.client.licensed()
+    async def plain():
+        return "ran"
+
+    with pytest.raises(NotActivatedError) as caught:
+        await plain()
+    assert caught.value.message == str(caught.value)
     service.grants()
-    await client.activate(key)
-    with pytest.raises(TypeError):
-        (await client.require())(print)
+    for obtained, result in ((None, None), (await client.verify(key), "ran")):
+        decorate = client.client.licensed(otherwise=lambda problem, obtained=obtained: obtained)
+
+        @decorate
+        async def export():
+            return "ran"
+
+        assert await export() == result
 
 
 # --- after a refusal --------------------------------------------------------------------------
@@ -67,16 +78,16 @@ async def test_clicks_after_a_refusal_do_not_become_calls(make_client, service, 
     before = service.count()
     for _ in range(20):
         for asked in (client, make_client()):
-            with pytest.raises(LicenseRefused) as caught:
+            with pytest.raises(LicenseRefusedError) as caught:
                 await asked.require()
             assert caught.value.reason is Reason.REVOKED
     assert service.count() == before + 1
     clock.move(seconds=61)
-    with pytest.raises(LicenseRefused):
+    with pytest.raises(LicenseRefusedError):
         await client.require()
     assert service.count() == before + 2
     service.grants()
-    await client.verify(recheck=True)
+    await client.verify(force=True)
     assert (await client.require()).source is Source.CACHE
 
 
@@ -86,7 +97,7 @@ async def test_an_outage_is_no_refusal(client, service, clock, key):
     await client.activate(key)
     clock.move(hours=97)
     service.says(500)
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await client.require()
     service.grants()
     assert (await client.require()).source is Source.SERVER
@@ -142,7 +153,7 @@ async def test_programs_that_end_at_once_learn_of_a_refusal(
     assert run() == "grace"
     first_has_ended.set()
     clock.move(hours=1)
-    assert run() == "LicenseRefused"
+    assert run() == "LicenseRefusedError"
 
 
 @both

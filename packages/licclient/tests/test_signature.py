@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.oracle import COVERED, Answered, Asked, Signer, digest
-from licclient import UntrustedAnswer
+from licclient import UntrustedResponseError
 from licclient._ed25519 import read_public_key
 from licclient._signature import Signed, asking_for_signature, read_signature, stale
 from licclient._wire import Call, Reply
@@ -194,7 +194,7 @@ def test_an_answer_to_another_request_does_not_fit(other):
 def test_the_status_is_part_of_it():
     """A refusal that was signed is no success."""
     found = read_signature(CALL, Reply(403, BODY, GOOD), KEYS, "n")
-    assert isinstance(found, UntrustedAnswer)
+    assert isinstance(found, UntrustedResponseError)
 
 
 def test_no_key_no_trust():

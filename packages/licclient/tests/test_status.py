@@ -4,13 +4,13 @@ import pytest
 from stage.rules import settings
 
 from licclient import (
-    InvalidRequest,
-    LicenseRefused,
+    InvalidRequestError,
+    LicenseRefusedError,
     LicenseState,
     Reason,
-    ServiceUnavailable,
+    ServiceUnavailableError,
     Source,
-    UntrustedAnswer,
+    UntrustedResponseError,
     explain,
 )
 from licclient._model import Held, Verified
@@ -19,8 +19,8 @@ from licclient._status import judge_status
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = settings(product="Notes")
-REVOKED = LicenseRefused(Reason.REVOKED, "License has been revoked.")
-SILENCE = ServiceUnavailable("The license service could not be reached.")
+REVOKED = LicenseRefusedError(Reason.REVOKED, "License has been revoked.")
+SILENCE = ServiceUnavailableError("The license service could not be reached.")
 
 
 def _held(hours, product="Notes", expiry=None):
@@ -89,7 +89,7 @@ def test_a_success_of_the_last_days_of_all():
 
 def test_words_that_nobody_has_translated():
     """The server's own sentence stands in for a reason that is not known."""
-    odd = _ended(0, LicenseRefused(Reason.OTHER, "Closed on Sundays."))
+    odd = _ended(0, LicenseRefusedError(Reason.OTHER, "Closed on Sundays."))
     status = judge_status(None, odd, NOW, SETTINGS, key_hint=None, update=None)
     assert explain(status, "ja") == status.message == "Closed on Sundays."
 
@@ -115,7 +115,7 @@ def test_an_outcome_that_makes_no_sense_is_none(document):
 
 def test_a_malformed_request_is_nobody_elses_business():
     """A 422 says something about one caller's settings (D-49)."""
-    for answer in (InvalidRequest({}), UntrustedAnswer()):
+    for answer in (InvalidRequestError({}), UntrustedResponseError()):
         private = outcome_of(answer, "call", NOW)
         assert (private.answer, private.is_private) == (None, True)
         assert read_outcome(write_outcome(private)) == private

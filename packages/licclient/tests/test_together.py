@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from licclient import AsyncLicenseClient, LicenseClient, LicenseRefused, ServiceUnavailable, _steps, _turns
+from licclient import (
+    AsyncLicenseClient,
+    LicenseClient,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+    _steps,
+    _turns,
+)
 from licclient._cache import StateFolder
 from licclient._records import record_name
 from licclient._transport import Transport
@@ -114,7 +121,7 @@ def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, ke
     steps = together(client, 6)
 
     def ask(_):
-        with pytest.raises(LicenseRefused) as caught:
+        with pytest.raises(LicenseRefusedError) as caught:
             client.verify(key)
         return caught.value.message
 
@@ -130,7 +137,7 @@ def test_other_keys_do_not_wait(service, tmp_path, key):
     """A call for one key holds up nobody who asks about another."""
     service.grants()
     client = LicenseClient(service.url, state_dir=tmp_path)
-    asking = client._steps.begin_verify(key[:-1] + "9", recheck=False)
+    asking = client._steps.begin_verify(key[:-1] + "9", force=False)
     with client._steps.turn(asking) as turn:
         assert turn.is_ours()
         assert client.verify(key).product == "Notes"
@@ -167,7 +174,7 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
     owner.send_signal(signal.SIGSTOP)
     try:
         client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
-        lock = client._steps.turn(client._steps.begin_verify(key, recheck=False))._path
+        lock = client._steps.turn(client._steps.begin_verify(key, force=False))._path
         with Turn(lock, 60) as turn:
             assert not turn.is_ours()
             turn._patience = 0.0  # as if so long had been waited
@@ -201,7 +208,7 @@ def test_killed_in_the_middle_nothing_is_left_behind(service, tmp_path, key, cra
         began = time.monotonic()
         after = LicenseClient(service.url, state_dir=tmp_path)
         assert after.verify().product == "Notes"
-        assert after.verify(recheck=True).product == "Notes"
+        assert after.verify(force=True).product == "Notes"
         assert time.monotonic() - began < 5  # a lock held by the dead would take longer than this
     assert {request.json["domain"] for request in service.requests} == {domain}
 
@@ -232,7 +239,7 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
     assert service.count("verify") == before + 1
     del steps.begin_verify
     clock.move(hours=72)
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         client.verify(key)
 
 
@@ -267,7 +274,7 @@ async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, 
     assert given.pop() > 9
     [lock] = _locks(tmp_path)
     with FileLock(lock, thread_local=False):
-        await client.verify(key, recheck=True)
+        await client.verify(key, force=True)
     assert given.pop() <= 9.7
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from licclient import AsyncLicenseClient, LicenseClient, NoUpdate, ServiceUnavailable
+from licclient import AsyncLicenseClient, LicenseClient, ServiceUnavailableError
 
 
 @pytest.mark.parametrize("make", [LicenseClient, AsyncLicenseClient])
@@ -29,17 +29,18 @@ def test_nothing_is_in_the_clear(make, address):
 async def test_an_address_that_redirects(client, service, key, status):
     """The developer is told where to look; the two endpoints are never redirected (D-40)."""
     service.says(status, b"", Location="https://elsewhere.example/")
-    with pytest.raises(ServiceUnavailable, match=rf"HTTP status {status}; it redirects: is base_url"):
+    with pytest.raises(ServiceUnavailableError, match=rf"HTTP status {status}; it redirects: is base_url"):
         await client.verify(key)
     assert "it redirects: is base_url right?" in await client.diagnose()
 
 
 async def test_a_version_that_nobody_can_compare(make_client, service, key, caplog):
-    """Nothing is ever newer than "2024 Spring": log, `NoUpdate` and doctor say so."""
+    """Nothing is ever newer than "2024 Spring": log, `last_update_check` and doctor say so."""
     service.offers()
     client = make_client(version="2024 Spring")
-    found = await client.look_for_update(key)
-    assert isinstance(found, NoUpdate)
+    assert await client.check_for_update(key) is None
+    found = client.client.last_update_check
+    assert found.error is None
     assert "2024 Spring is none that PEP 440 can read" in found.message
     assert found.message in caplog.messages
     assert re.search("^!! version: +2024 Spring is none that PEP 440", await client.diagnose(), re.MULTILINE)
@@ -48,7 +49,8 @@ async def test_a_version_that_nobody_can_compare(make_client, service, key, capl
 async def test_a_version_that_can_be_compared(client, service, key, caplog):
     """There is nothing to say of it."""
     service.offers("1.0")
-    assert (await client.look_for_update(key)).message == "Version 1.0 is up to date."
+    assert await client.check_for_update(key) is None
+    assert client.client.last_update_check.message == "Version 1.0 is up to date."
     assert caplog.messages == []
     assert "version:" not in await client.diagnose()
 
@@ -65,7 +67,7 @@ async def test_a_folder_that_cannot_be_written(make_client, service, key, nowher
     service.grants()
     client = make_client(state_dir=nowhere)
     await client.activate(key)
-    await client.verify(recheck=True)
+    await client.verify(force=True)
     told = [message for message in caplog.messages if "cannot be written" in message]
     assert len(told) == 3
     assert any("each start takes an activation slot" in one for one in told)
@@ -90,5 +92,5 @@ async def test_no_locks_are_left(client, service, key, tmp_path):
     """Who looks after many keys has no end of files otherwise."""
     service.grants()
     await client.verify(key)
-    await client.verify(key, recheck=True)
+    await client.verify(key, force=True)
     assert not list((tmp_path / "state").glob("call-*.lock"))

@@ -4,7 +4,12 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.threads import call_at_once
-from licclient import LicenseClient, LicenseRefused, NotActivated, NoUpdate, ServiceUnavailable, Update
+from licclient import (
+    LicenseClient,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+)
 
 
 async def test_a_newer_version_is_offered(client, service, key):
@@ -123,7 +128,7 @@ async def test_verify_and_check_do_not_disturb_each_other(client, service, key):
     await client.check_for_update(key)
     service.goes_down()
     assert (await client.verify(key)).product == "Notes"
-    with pytest.raises((LicenseRefused, ServiceUnavailable)):
+    with pytest.raises((LicenseRefusedError, ServiceUnavailableError)):
         await client.verify(key[:-1] + "9")
 
 
@@ -157,22 +162,27 @@ async def test_what_was_skipped_cannot_be_read(client, service, key, tmp_path):
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        (lambda service: service.offers("2.0"), Update),
-        (lambda service: service.offers("1.0"), NoUpdate),
-        (lambda service: service.offers(download_url=None), NoUpdate),
-        (lambda service: service.says(403, {"error": "license_expired", "message": "No."}), LicenseRefused),
-        (lambda service: service.goes_down(), ServiceUnavailable),
+        (lambda service: service.offers("2.0"), type(None)),
+        (lambda service: service.offers("1.0"), type(None)),
+        (lambda service: service.offers(download_url=None), type(None)),
+        (
+            lambda service: service.says(403, {"error": "license_expired", "message": "No."}),
+            LicenseRefusedError,
+        ),
+        (lambda service: service.goes_down(), ServiceUnavailableError),
     ],
 )
-async def test_a_button_check_now_tells_no_from_nobody_knows(client, service, key, script, expected):
-    """`look_for_update` says why there is nothing, where `check_for_update` says None."""
+async def test_the_reason_for_none_is_kept(client, service, key, script, expected):
+    """`last_update_check` tells "up to date" from "not known", for a button "Check now"."""
     script(service)
-    found = await client.look_for_update(key, force=True)
-    assert type(found) is expected
-    assert isinstance(found, Update) or str(getattr(found, "message", found))
+    found = await client.check_for_update(key, force=True)
+    check = client.client.last_update_check
+    assert (check.update, type(check.error)) == (found, expected)
+    assert check.message
 
 
 async def test_looking_for_updates_without_a_key(client, service):
-    """Nobody has entered one: that is said, and nothing is raised or asked."""
-    assert isinstance(await client.look_for_update(force=True), NotActivated)
+    """No key has been entered: that is the reason for None, and no request is made."""
+    assert await client.check_for_update(force=True) is None
+    assert isinstance(client.client.last_update_check.error, NotActivatedError)
     assert service.requests == []

@@ -8,13 +8,13 @@ from stage.flavours import both
 
 from harness.threads import call_at_once
 from licclient import (
-    InvalidRequest,
+    InvalidRequestError,
     License,
     LicenseClient,
-    LicenseRefused,
+    LicenseRefusedError,
     LicenseState,
     Reason,
-    ServiceUnavailable,
+    ServiceUnavailableError,
     Source,
 )
 
@@ -41,7 +41,7 @@ async def test_the_request_is_the_specified_one(make_client, service, key):
 @pytest.mark.parametrize("typed", ["", "  \t\n", "\ud800"])
 async def test_no_key_means_no_call(client, service, typed):
     """An empty or unreadable key is an invalid request, without asking anybody."""
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         await client.verify(typed)
     assert list(caught.value.errors) == ["license_key"]
     assert service.requests == []
@@ -53,8 +53,8 @@ async def test_a_settings_page_says_that_the_key_is_for_another_product(make_cli
     client = make_client(product="Notes")
     await client.activate(key)
     service.grants("Paint")
-    with pytest.raises(LicenseRefused):
-        await client.verify(recheck=True)
+    with pytest.raises(LicenseRefusedError):
+        await client.verify(force=True)
     status = await client.status()
     assert (status.state, status.reason) == (LicenseState.REFUSED, Reason.OTHER_PRODUCT)
     assert status.message == "This license is for Paint, not for Notes."
@@ -66,7 +66,7 @@ async def test_recheck_asks_although_the_cache_is_fresh(client, service, key):
     await client.verify(key)
     service.grants("New")
     assert (await client.verify(key)).product == "Old"
-    assert (await client.verify(key, recheck=True)).product == "New"
+    assert (await client.verify(key, force=True)).product == "New"
     assert (await client.verify(key)).product == "New"
 
 
@@ -80,7 +80,7 @@ async def test_the_grace_period_begins_when_the_cache_has_run_out(client, servic
     clock.move(hours=71, minutes=59)
     assert (await client.verify(key)).source is Source.GRACE
     clock.move(minutes=1)
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailableError):
         await client.verify(key)
     service.grants()
     assert (await client.verify(key)).source is Source.SERVER
@@ -88,7 +88,7 @@ async def test_the_grace_period_begins_when_the_cache_has_run_out(client, servic
 
 async def test_nobody_listens(make_client, dead_url, key):
     """A closed port is an outage, and the error names neither key nor address."""
-    with pytest.raises(ServiceUnavailable) as caught:
+    with pytest.raises(ServiceUnavailableError) as caught:
         await make_client(dead_url).verify(key)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -115,7 +115,7 @@ async def test_an_installation_keeps_its_id_and_shows_another_to_each_server(mak
     """The id outlives restarts; two vendors cannot recognise the same installation by it."""
     service.grants()
     await make_client().verify(key)
-    await make_client().verify(key, recheck=True)
+    await make_client().verify(key, force=True)
     await make_client(service.url + "/other").verify(key)
     first, again, other = (request.json["domain"] for request in service.requests)
     assert first == again != other
@@ -144,4 +144,4 @@ async def test_a_closed_client_opens_again(make_client, service, key):
     await client.verify(key)
     await client.close()
     await client.close()
-    assert (await client.verify(key, recheck=True)).source is Source.SERVER
+    assert (await client.verify(key, force=True)).source is Source.SERVER

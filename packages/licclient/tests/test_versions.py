@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licclient._versions import (
+from licclient.install._versions import (
     Pointer,
     applied,
     folder_name,

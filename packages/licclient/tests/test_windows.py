@@ -8,8 +8,8 @@ from stage.hands import QtHands, TkHands
 
 from harness.screen import without
 from licclient import LicenseClient
-from licclient._dialogs.view import Action
 from licclient._texts import LANGUAGES
+from licclient.dialogs._view import Action
 
 pytestmark = pytest.mark.window
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from stage.answers import GOOD, LISTINGS, OFFER, REFUSAL, REPLIES
 from stage.rules import settings
 
-from licclient import InvalidRequest, LicclientError, LicenseRefused, Reason, ServiceUnavailable
+from licclient import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    Reason,
+    ServiceUnavailableError,
+)
 from licclient._model import Listing, Verified
 from licclient._wire import (
     Reply,
@@ -39,15 +45,15 @@ def reply(status, body, **headers: str):
 @pytest.mark.parametrize(("status", "body"), REPLIES.values(), ids=REPLIES)
 def test_a_hostile_answer_is_no_answer(status, body):
     """It neither grants, refuses nor offers (D-40)."""
-    assert type(read_verify(reply(status, body), KEY)) is ServiceUnavailable
-    assert type(read_update(reply(status, body), SETTINGS, "notes", KEY)) is ServiceUnavailable
+    assert type(read_verify(reply(status, body), KEY)) is ServiceUnavailableError
+    assert type(read_update(reply(status, body), SETTINGS, "notes", KEY)) is ServiceUnavailableError
 
 
 @pytest.mark.parametrize("changes", LISTINGS.values(), ids=LISTINGS)
 def test_a_hostile_offer_is_no_answer(changes):
     """With one field that is not what it should be, or missing, nothing is offered (D-25, D-40)."""
     assert isinstance(read_update(reply(200, OFFER), SETTINGS, "notes", KEY), Listing)
-    assert type(read_update(reply(200, OFFER | changes), SETTINGS, "notes", KEY)) is ServiceUnavailable
+    assert type(read_update(reply(200, OFFER | changes), SETTINGS, "notes", KEY)) is ServiceUnavailableError
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,7 @@ def test_only_a_well_formed_success_is_a_license(status, body):
     read = read_verify(Reply(status, json.dumps(body).encode()), KEY)
     if not isinstance(read, Verified):
         assert isinstance(read, LicclientError)
-        assert isinstance(read, ServiceUnavailable) or status in (403, 404, 422)
+        assert isinstance(read, ServiceUnavailableError) or status in (403, 404, 422)
         return
     assert status == 200
     assert body["valid"] is True
@@ -175,8 +181,8 @@ def test_words_that_repeat_the_key_are_masked():
     """A server that echoes the key into its messages does not get it into our exceptions."""
     refused = read_verify(reply(403, {"valid": False, "reason": f"{KEY.lower()} is bad"}), KEY)
     invalid = read_verify(reply(422, {"message": KEY, "errors": {KEY: [f"x {KEY}"]}}), KEY)
-    assert isinstance(refused, LicenseRefused)
-    assert isinstance(invalid, InvalidRequest)
+    assert isinstance(refused, LicenseRefusedError)
+    assert isinstance(invalid, InvalidRequestError)
     assert refused.message == "… is bad"
     assert KEY not in f"{refused!r} {invalid!r} {invalid}"
 
@@ -184,7 +190,7 @@ def test_words_that_repeat_the_key_are_masked():
 def test_words_are_left_alone_when_the_key_is_a_mere_word():
     """Somebody typed "license": the server's sentence about it stays readable."""
     refused = read_verify(Reply(403, b'{"valid": false, "reason": "Invalid license format."}'), "LICENSE")
-    assert isinstance(refused, LicenseRefused)
+    assert isinstance(refused, LicenseRefusedError)
     assert refused.reason is Reason.INVALID_FORMAT
     assert refused.message == "Invalid license format."
 

@@ -11,29 +11,28 @@ from typing import Any, assert_type
 
 from PySide6.QtWidgets import QWidget
 
-import licclient.qt
-import licclient.tk
+import licclient.dialogs.qt
+import licclient.dialogs.tk as tk_dialogs
 from licclient import (
     AsyncLicenseClient,
     AsyncWorker,
     Downloaded,
-    Installation,
-    Installed,
     KeyFlaw,
     LicclientError,
     License,
     LicenseClient,
-    LicenseRefused,
+    LicenseRefusedError,
     LicenseState,
     LicenseStatus,
-    MistypedKey,
-    NoUpdate,
+    MistypedKeyError,
     Reason,
     Source,
     Update,
+    UpdateCheck,
     Worker,
     explain,
 )
+from licclient.install import Installation, Installed
 from licclient.testing import LicenseClock, LicenseService, fake_service
 
 
@@ -41,9 +40,9 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     """The synchronous client."""
     assert_type(client.activate("CP-…"), License)
     assert_type(client.verify(), License)
-    assert_type(client.verify("CP-…", recheck=True), License)
+    assert_type(client.verify("CP-…", force=True), License)
     assert_type(client.check_for_update(), Update | None)
-    assert_type(client.look_for_update(force=True), Update | NoUpdate | LicclientError)
+    assert_type(client.last_update_check, UpdateCheck)
     assert_type(client.start(), Worker)
     assert_type(client.download(update, "folder"), Downloaded)
     assert_type(client.require(), License)
@@ -51,10 +50,11 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     assert_type(client.diagnose(), str)
     assert_type(client.is_skipped(update), bool)
     client.skip_update(update)
-    client.deactivate_locally()
+    client.forget_key()
     with client as entered:
         assert_type(entered, LicenseClient)
     client.verify(7)  # type: ignore[arg-type]
+    client.stop()
     client.verify("CP-…", again=True)  # type: ignore[call-arg]
 
 
@@ -63,40 +63,46 @@ async def asynchronous(client: AsyncLicenseClient, update: Update) -> None:
     assert_type(await client.activate("CP-…"), License)
     assert_type(await client.verify(), License)
     assert_type(await client.check_for_update(force=True), Update | None)
-    assert_type(await client.look_for_update(), Update | NoUpdate | LicclientError)
+    await client.stop()
     assert_type(client.start(), AsyncWorker)
     assert_type(await client.download(update, Path("folder"), progress=print), Downloaded)
     assert_type(await client.require(), License)
     assert_type(await client.status(), LicenseStatus)
     assert_type(await client.is_skipped(update), bool)
-    await client.deactivate_locally()
+    await client.forget_key()
     async with client as entered:
         assert_type(entered, AsyncLicenseClient)
 
 
-def gates(client: LicenseClient, twin: AsyncLicenseClient) -> None:
-    """A gated function has the signature that it had."""
+def decorated(client: LicenseClient, twin: AsyncLicenseClient, root: tk.Tk) -> None:
+    """A decorated function has the signature that it had."""
 
-    @client.require
+    @client.licensed
     def export(path: str, *, dpi: int = 300) -> bytes:
         return b""
 
     assert_type(export("a.png", dpi=72), bytes)
     export("a.png", dpi="72")  # type: ignore[arg-type]
 
-    @client.require(otherwise=explain)
+    @client.licensed(otherwise=explain)
     def counted(path: str) -> int:
         return 1
 
     assert_type(counted("a.png"), int | str)
     counted(1)  # type: ignore[arg-type]
 
-    @twin.require
+    @twin.licensed
     async def sent(to: str) -> int:
         return 1
 
     also_sent: Callable[[str], Coroutine[Any, Any, int]] = sent
-    twin.require(lambda: 1)  # type: ignore[arg-type,return-value]
+    twin.licensed(lambda: 1)  # type: ignore[arg-type,return-value]
+
+    @client.licensed(otherwise=lambda problem: tk_dialogs.ask_for_key(client, root, problem=problem))
+    def printed() -> int:
+        return 1
+
+    assert_type(printed(), int | None)
     assert also_sent is not None
 
 
@@ -125,10 +131,10 @@ def facts(license_: License, status: LicenseStatus, update: Update) -> None:
 def problems(problem: LicclientError) -> str:
     """The errors narrow as they are told apart."""
     match problem:
-        case LicenseRefused():
+        case LicenseRefusedError():
             assert_type(problem.reason, Reason)
             assert_type(problem.message, str)
-        case MistypedKey():
+        case MistypedKeyError():
             assert_type(problem.flaw, KeyFlaw)
             assert_type(problem.errors, dict[str, list[str]])
         case _:
@@ -138,13 +144,13 @@ def problems(problem: LicclientError) -> str:
 
 def windows(client: LicenseClient, update: Update, root: tk.Tk, parent: QWidget | None) -> None:
     """The dialogs of both toolkits."""
-    assert_type(licclient.tk.ask_for_key(client, root), License | None)
-    assert_type(licclient.qt.ask_for_key(client, parent, language="de"), License | None)
-    assert_type(licclient.tk.offer_update(client, update, "folder", root, asked=True), Downloaded | None)
-    assert_type(licclient.qt.offer_update(client, update, Path("folder")), Downloaded | None)
-    assert_type(licclient.tk.ActivationDialog(client, root).license, License | None)
-    assert_type(licclient.qt.UpdateDialog(client, update, "folder").file, Downloaded | None)
-    licclient.tk.ask_for_key(client)  # type: ignore[call-arg]
+    assert_type(tk_dialogs.ask_for_key(client, root), License | None)
+    assert_type(licclient.dialogs.qt.ask_for_key(client, parent, language="de"), License | None)
+    assert_type(tk_dialogs.offer_update(client, update, "folder", root, asked=True), Downloaded | None)
+    assert_type(licclient.dialogs.qt.offer_update(client, update, Path("folder")), Downloaded | None)
+    assert_type(tk_dialogs.ActivationDialog(client, root).license, License | None)
+    assert_type(licclient.dialogs.qt.UpdateDialog(client, update, "folder").file, Downloaded | None)
+    tk_dialogs.ask_for_key(client)  # type: ignore[call-arg]
 
 
 def fakes(clock: LicenseClock, make: Callable[[], LicenseClient]) -> None:

@@ -1,32 +1,31 @@
 """Gate features of a Python desktop app on a license key, and find and download its updates.
 
-This is the one public door: every other module is private. Importing it opens no file, no socket and
-no thread, and loads no HTTP library; that happens when a call is really needed.
+Public modules have no underscore: this one, `errors`, `deliver`, `dialogs.tk`, `dialogs.qt`, `install` and
+`testing`. Importing this one opens no file, no socket and no thread, and loads no HTTP library.
 """
 
 from typing import TYPE_CHECKING
 
 from licclient._client import AsyncLicenseClient, LicenseClient
-from licclient._errors import (
-    DownloadCancelled,
-    InvalidRequest,
-    LicclientError,
-    LicenseRefused,
-    MistypedKey,
-    NotActivated,
-    ServiceUnavailable,
-    UntrustedAnswer,
-    UnusableArchive,
-)
 from licclient._model import License, Reason, Source, Update
+from licclient.errors import (
+    DownloadCancelledError,
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    MistypedKeyError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+    UnusableArchiveError,
+)
 
 if TYPE_CHECKING:
     from licclient._download import Downloaded
     from licclient._explain import explain
-    from licclient._installation import Installation, Installed
     from licclient._status import LicenseState, LicenseStatus
     from licclient._typed_key import KeyFlaw
-    from licclient._update_steps import NoUpdate
+    from licclient._update_steps import UpdateCheck
     from licclient._worker import AsyncWorker, Worker
 
 __version__ = "0.1.0"
@@ -34,27 +33,25 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncLicenseClient",
     "AsyncWorker",
-    "DownloadCancelled",
+    "DownloadCancelledError",
     "Downloaded",
-    "Installation",
-    "Installed",
-    "InvalidRequest",
+    "InvalidRequestError",
     "KeyFlaw",
     "LicclientError",
     "License",
     "LicenseClient",
-    "LicenseRefused",
+    "LicenseRefusedError",
     "LicenseState",
     "LicenseStatus",
-    "MistypedKey",
-    "NoUpdate",
-    "NotActivated",
+    "MistypedKeyError",
+    "NotActivatedError",
     "Reason",
-    "ServiceUnavailable",
+    "ServiceUnavailableError",
     "Source",
-    "UntrustedAnswer",
-    "UnusableArchive",
+    "UntrustedResponseError",
+    "UnusableArchiveError",
     "Update",
+    "UpdateCheck",
     "Worker",
     "__version__",
     "explain",
@@ -65,12 +62,10 @@ __all__ = [
 _LATER = {
     "AsyncWorker": "_worker",
     "Downloaded": "_download",
-    "Installation": "_installation",
-    "Installed": "_installation",
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",
-    "NoUpdate": "_update_steps",
+    "UpdateCheck": "_update_steps",
     "Worker": "_worker",
     "explain": "_explain",
 }

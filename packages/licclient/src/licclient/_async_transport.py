@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from licclient._apart import Stop, run_apart
-from licclient._errors import ServiceUnavailable
 from licclient._model import Settings
 from licclient._wire import Call, Reply
+from licclient.errors import ServiceUnavailableError
 
 if TYPE_CHECKING:
     from licclient._transport import Transport
@@ -43,7 +43,7 @@ class AsyncTransport:
         """As `Transport.own_ip`."""
         return await _apart(lambda is_off: self.on_thread().own_ip(is_off))
 
-    async def send(self, call: Call, seconds: float | None = None) -> Reply | ServiceUnavailable:
+    async def send(self, call: Call, seconds: float | None = None) -> Reply | ServiceUnavailableError:
         """As `Transport.send`."""
         return await _apart(lambda is_off: self.on_thread().send(call, seconds, is_off))
 

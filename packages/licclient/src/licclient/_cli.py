@@ -19,9 +19,14 @@ import licclient
 from licclient._bar import progress_bar
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
-from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, UntrustedAnswer, UnusableArchive
 from licclient._model import License, Source, Update
-from licclient._update_steps import NoUpdate
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    UntrustedResponseError,
+    UnusableArchiveError,
+)
 
 YES: Final = 0
 NO: Final = 1
@@ -92,7 +97,7 @@ def _typed_in() -> str:
 
 
 def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
-    found = client.verify(told.key, recheck=told.recheck)
+    found = client.verify(told.key, force=told.force)
     document = {
         "valid": True,
         "product": found.product,
@@ -107,46 +112,43 @@ def _verify(told: argparse.Namespace, client: LicenseClient) -> int:
 
 
 def _check(told: argparse.Namespace, client: LicenseClient) -> int:
-    found = client.look_for_update(told.key, force=told.force)
-    match found:
-        case Update():
-            lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
-            lines += [found.changelog_text] if found.changelog_text else []
-            _say(told, {"update": _shown(found)}, *lines)
-            return YES
-        case _:
-            return _say_no_update(told, found)
+    found = client.check_for_update(told.key, force=told.force)
+    if found is None:
+        return _say_no_update(told, client)
+    lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
+    lines += [found.changelog_text] if found.changelog_text else []
+    _say(told, {"update": _shown(found)}, *lines)
+    return YES
 
 
 def _download(told: argparse.Namespace, client: LicenseClient) -> int:
     # Somebody who runs this wants it now, so the cadence does not apply.
-    found = client.look_for_update(told.key, force=True)
-    match found:
-        case Update():
-            with progress_bar(sys.stderr, shown=not told.json) as progress:
-                result = client.download(found, told.to, progress)
-            document = {
-                "path": str(result.path),
-                "size": result.size,
-                "sha256": result.sha256,
-                "version": result.version,
-            }
-            _say(told, document, str(result.path), f"{result.size} bytes, sha256 {result.sha256}")
-            return YES
-        case _:
-            return _say_no_update(told, found)
+    found = client.check_for_update(told.key, force=True)
+    if found is None:
+        return _say_no_update(told, client)
+    with progress_bar(sys.stderr, shown=not told.json) as progress:
+        result = client.download(found, told.to, progress)
+    document = {
+        "path": str(result.path),
+        "size": result.size,
+        "sha256": result.sha256,
+        "version": result.version,
+    }
+    _say(told, document, str(result.path), f"{result.size} bytes, sha256 {result.sha256}")
+    return YES
 
 
-def _say_no_update(told: argparse.Namespace, found: NoUpdate | LicclientError) -> int:
-    if isinstance(found, LicclientError):
-        return _say_failure(told, found)
+def _say_no_update(told: argparse.Namespace, client: LicenseClient) -> int:
+    found = client.last_update_check
+    if found.error is not None:
+        return _say_failure(told, found.error)
     _say(told, {"update": None, "message": found.message}, found.message)
     return NO
 
 
 def _apply(told: argparse.Namespace) -> int:
     from licclient._download import Downloaded  # noqa: PLC0415 - rarely needed
-    from licclient._installation import Installation  # noqa: PLC0415 - as above
+    from licclient.install import Installation  # noqa: PLC0415 - as above
 
     file = Path(told.file)
     downloaded = Downloaded(file, file.stat().st_size, told.sha256.lower(), told.version)
@@ -156,7 +158,7 @@ def _apply(told: argparse.Namespace) -> int:
 
 
 def _roll_back(told: argparse.Namespace) -> int:
-    from licclient._installation import Installation  # noqa: PLC0415 - rarely needed
+    from licclient.install import Installation  # noqa: PLC0415 - rarely needed
 
     found = Installation(told.folder).roll_back()
     if found is None:
@@ -188,7 +190,7 @@ def _say(told: argparse.Namespace, document: dict[str, Any], *lines: str) -> Non
 
 
 def _say_failure(told: argparse.Namespace, problem: LicclientError) -> int:
-    if isinstance(problem, LicenseRefused):
+    if isinstance(problem, LicenseRefusedError):
         no: dict[str, Any] = {"valid": False} if told.run is _verify else {"update": None}
         _say(
             told,
@@ -196,9 +198,9 @@ def _say_failure(told: argparse.Namespace, problem: LicclientError) -> int:
             f"Refused: {problem.message}",
         )
         return NO
-    if isinstance(problem, InvalidRequest):
+    if isinstance(problem, InvalidRequestError):
         return _say_error(told, WRONG_USE, "invalid_request", str(problem))
-    kinds = {UntrustedAnswer: "untrusted", UnusableArchive: "unusable_archive"}
+    kinds = {UntrustedResponseError: "untrusted", UnusableArchiveError: "unusable_archive"}
     kind = kinds.get(type(problem), "unavailable")
     return _say_error(told, NO_ANSWER, kind, str(problem))
 
@@ -297,7 +299,9 @@ def _parser() -> argparse.ArgumentParser:
     verify = _command(commands, "verify", _verify, "tell whether a license key is valid")
     verify.add_argument("--product", metavar="NAME", help="refuse a key that is for another product")
     _add_domain(verify)
-    verify.add_argument("--recheck", action="store_true", help="ask the server also when the cache is fresh")
+    verify.add_argument(
+        "--force", "--recheck", action="store_true", help="ask the server also when the cache is fresh"
+    )
 
     check = _command(commands, "check", _check, "tell whether there is a newer version")
     _add_installed(check)

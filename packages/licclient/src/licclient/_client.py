@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 
 import licclient
 from licclient._clock import Clock, real_clock
-from licclient._errors import LicclientError
 from licclient._life import AsyncLife, Life
 from licclient._model import License, Settings, Update
 from licclient._threads import in_thread
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from licclient._download import Downloaded
     from licclient._fetch import Cancel, Progress
     from licclient._transport import Transport
-    from licclient._update_steps import NoUpdate
+    from licclient._update_steps import UpdateCheck
 
 
 class _Client:
@@ -52,6 +51,7 @@ class _Client:
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as told
         from licclient._links import is_in_the_clear  # noqa: PLC0415 - as told
         from licclient._settings import read_settings  # noqa: PLC0415 - as told
+        from licclient._update_steps import NOT_CHECKED  # noqa: PLC0415 - as told
 
         settings = read_settings(
             base_url,
@@ -79,7 +79,13 @@ class _Client:
         self._agent = f"licclient/{licclient.__version__}"
         self._seconds = settings.timeout.total_seconds()
         self._opening = threading.Lock()
+        self._last_update_check = NOT_CHECKED
         super().__init__()
+
+    @property
+    def last_update_check(self) -> "UpdateCheck":
+        """The result of this client's latest `check_for_update`: why it returned None."""
+        return self._last_update_check
 
     def _transport_options(self) -> tuple[Settings, str]:
         return self._steps.settings, self._agent
@@ -131,7 +137,7 @@ class LicenseClient(_Client, Life):
 
     _open_transport: "Transport | None" = None
 
-    def verify(self, key: str | None = None, recheck: bool = False) -> License:
+    def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
 
         However many threads and processes ask in the same moment, one of them makes the call, and the others
@@ -139,16 +145,16 @@ class LicenseClient(_Client, Life):
 
         Args:
             key: White space and lower case are repaired (D-02). None for the key that was activated.
-            recheck: Ask the server also when the cache is fresh.
+            force: Ask the server also when the cache is fresh.
 
         Raises:
-            NotActivated: No key was given, and none was activated on this computer.
-            LicenseRefused: The server said no, or the key is for another product.
-            InvalidRequest: There is no key in `key`, or the server called the request malformed.
-            ServiceUnavailable: No answer, and neither cache nor grace holds.
-            UntrustedAnswer: What came as an answer was not signed by a pinned key for this very call.
+            NotActivatedError: No key was given, and none was activated on this computer.
+            LicenseRefusedError: The server said no, or the key is for another product.
+            InvalidRequestError: There is no key in `key`, or the server called the request malformed.
+            ServiceUnavailableError: No answer, and neither cache nor grace holds.
+            UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
-        known = self._steps.begin_verify(key, recheck=recheck)
+        known = self._steps.begin_verify(key, force=force)
         if isinstance(known, License):
             return known
         with self._steps.turn(known) as turn:
@@ -161,47 +167,27 @@ class LicenseClient(_Client, Life):
             reply = transport.send(call, turn.left(self._seconds))
             return self._steps.end_verify(known, call, reply, closed=transport is not self._open_transport)
 
-    def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
-        """Return a newer version that the customer may download, or None.
+    def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
+        """Return a newer version that the customer may download, or None; `last_update_check` has the reason.
 
         Refusals and outages are None as well. Without `force` the server is asked at most once per
         `check_every`; in between, what it offered is returned again (D-46, D-48).
 
         Args:
             key: As in `verify`.
-            force: Ask now: the person wants to know.
+            force: Ask the server now, such as after a click on "Check now".
 
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        found = self.look_for_update(key, force)
-        return found if isinstance(found, Update) else None
+        from licclient._steps import Asking  # noqa: PLC0415 - loaded with the client, not with the package
 
-    def look_for_update(
-        self, key: str | None = None, force: bool = False
-    ) -> "Update | NoUpdate | LicclientError":
-        """Look for a newer version as `check_for_update` does, and tell "there is none" from "nobody knows".
-
-        For a button "Check now", with `force=True`. Nothing is raised that `check_for_update` would not.
-
-        Args:
-            key: As in `verify`.
-            force: Ask now, whenever it was last asked.
-
-        Returns:
-            The version; `NoUpdate`, whose `message` says why there is none; or the error because of which
-            nobody knows, for `explain`.
-
-        Raises:
-            ValueError: The client was made without `slug` or `version`.
-        """
-        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
-
-        known = self._steps.begin_check(key, force=force)
-        if isinstance(known, (Update, NoUpdate, LicclientError)):
-            return known
-        call = self._steps.check_call(known)
-        return self._steps.end_check(known, call, self._transport().send(call))
+        found = self._steps.begin_check(key, force=force)
+        if isinstance(found, Asking):
+            call = self._steps.check_call(found)
+            found = self._steps.end_check(found, call, self._transport().send(call))
+        self._last_update_check = found
+        return found.update
 
     def download(
         self,
@@ -225,14 +211,14 @@ class LicenseClient(_Client, Life):
             The file, under the name that the server gave it, made safe; with its size and digest.
 
         Raises:
-            NotActivated: The key of a remembered offer was forgotten meanwhile.
-            LicenseRefused: The key is refused by now, or its support is over.
-            InvalidRequest: The server called the request malformed.
-            ServiceUnavailable: No answer, too slow, or cut off too often; what has come stays for the
+            NotActivatedError: The key of a remembered offer was forgotten meanwhile.
+            LicenseRefusedError: The key is refused by now, or its support is over.
+            InvalidRequestError: The server called the request malformed.
+            ServiceUnavailableError: No answer, too slow, or cut off too often; what has come stays for the
                 next try.
-            UntrustedAnswer: The file is not what the server declared, and nothing of it is kept; or the
-                answer that was to give a fresh link was not signed by a pinned key.
-            DownloadCancelled: `cancel` was set.
+            UntrustedResponseError: The file is not what the server declared, and nothing of it is kept; or no
+                pinned key signed the response with the fresh link.
+            DownloadCancelledError: `cancel` was set.
             OSError: The folder cannot be written, or the disk has no room for the file.
             TypeError: An argument is not what it must be.
             ValueError: The client was made without `slug` or `version`, or `to` is blank.
@@ -277,11 +263,11 @@ class AsyncLicenseClient(_Client, AsyncLife):
 
     _open_transport: "AsyncTransport | None" = None
 
-    async def verify(self, key: str | None = None, recheck: bool = False) -> License:
+    async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
         import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
 
-        known = await in_thread(self._steps.begin_verify, key, recheck=recheck)
+        known = await in_thread(self._steps.begin_verify, key, force=force)
         if isinstance(known, License):
             return known
         with self._steps.turn(known) as turn:
@@ -295,22 +281,16 @@ class AsyncLicenseClient(_Client, AsyncLife):
             closed = transport is not self._open_transport
             return await in_thread(self._steps.end_verify, known, call, reply, closed=closed)
 
-    async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
+    async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        found = await self.look_for_update(key, force)
-        return found if isinstance(found, Update) else None
+        from licclient._steps import Asking  # noqa: PLC0415 - as in `LicenseClient`
 
-    async def look_for_update(
-        self, key: str | None = None, force: bool = False
-    ) -> "Update | NoUpdate | LicclientError":
-        """Tell "there is none" from "nobody knows"; as `LicenseClient.look_for_update`."""
-        from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as told
-
-        known = await in_thread(self._steps.begin_check, key, force=force)
-        if isinstance(known, (Update, NoUpdate, LicclientError)):
-            return known
-        call = self._steps.check_call(known)
-        return await in_thread(self._steps.end_check, known, call, await self._transport().send(call))
+        found = await in_thread(self._steps.begin_check, key, force=force)
+        if isinstance(found, Asking):
+            call = self._steps.check_call(found)
+            found = await in_thread(self._steps.end_check, found, call, await self._transport().send(call))
+        self._last_update_check = found
+        return found.update
 
     async def download(
         self,

@@ -18,7 +18,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from licclient import _keyring
-from licclient._errors import ServiceUnavailable
 from licclient._key_steps import KeySteps
 from licclient._links import is_in_the_clear
 from licclient._model import Settings
@@ -27,6 +26,7 @@ from licclient._proxies import system_proxy
 from licclient._sockets import within
 from licclient._status import LicenseState, LicenseStatus
 from licclient._wire import MAX_UPDATE_BYTES, REDIRECTS, UPDATE_CHECK_PATH, Call, Reply
+from licclient.errors import ServiceUnavailableError
 
 SECONDS: Final = 10.0
 """How long one check may take."""
@@ -185,7 +185,7 @@ def _service(settings: Settings, agent: str, now: datetime) -> Iterator[Finding]
         reply = transport.send(Call("GET", link, {"Accept": "application/json"}, None, MAX_UPDATE_BYTES))
     finally:
         transport.close()
-    if isinstance(reply, ServiceUnavailable):
+    if isinstance(reply, ServiceUnavailableError):
         yield _wrong("service", str(reply))
         yield _noted("clock", _NOT_COMPARED)
     else:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from licclient._cache import read_private, replace_file
-from licclient._errors import LicenseRefused, ServiceUnavailable, UntrustedAnswer
 from licclient._headers import read_content_range
 from licclient._model import Manifest, Reason
 from licclient._pace import MAX_RETRIES, retry_pause
@@ -40,6 +39,7 @@ from licclient._part import (
 from licclient._records import seal
 from licclient._room import demand_room
 from licclient._wire import Head, Reply, no_word, read_refusal
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError, UntrustedResponseError
 
 MAX_TRIES: Final = 20
 """How many tries there are at all: a server that cuts after every byte must not keep us forever."""
@@ -203,8 +203,8 @@ class Job:
         """Take the head of an answer.
 
         Raises:
-            LicenseRefused: The key was revoked within the hour (D-31).
-            ServiceUnavailable: No file, or not the part that was asked for.
+            LicenseRefusedError: The key was revoked within the hour (D-31).
+            ServiceUnavailableError: No file, or not the part that was asked for.
         """
         match head.status:
             case 200:
@@ -223,12 +223,12 @@ class Job:
         told = read_note(head, self._fallback_name, self._version)
         if not self._is_expected(told):
             self._start_over()
-            raise UntrustedAnswer("The service has another file than the one that the vendor signed.")
+            raise UntrustedResponseError("The service has another file than the one that the vendor signed.")
         if self._expected is not None:  # from here on it alone says how long the file is, and which
             told = replace(told, size=self._expected.size, sha256=self._expected.sha256)
         if told.size is None or told.sha256 is None:
             # Without the one nothing shows where it ends, without the other not that it is the file (D-55).
-            raise ServiceUnavailable("The file came without its length or its digest.")
+            raise ServiceUnavailableError("The file came without its length or its digest.")
         self._start_over()
         demand_room(self._folder, told.size, "the download")
         self._note = told
@@ -246,7 +246,7 @@ class Job:
         same = note is not None and told.etag in (None, note.etag) and told.sha256 in (None, note.sha256)
         if not same or note is None or span != (self.done, (note.size or 0) - 1, note.size):
             self._start_over()
-            raise ServiceUnavailable("The service sent another part of the file than was asked for.")
+            raise ServiceUnavailableError("The service sent another part of the file than was asked for.")
         demand_room(self._folder, (note.size or 0) - self.done, "the rest of the download")
         self._receiving = True
 
@@ -254,9 +254,9 @@ class Job:
         """Ask for a fresh link, once; again only when the last one brought the file further."""
         refusal = read_refusal(Reply(head.status, head.refusal), self._license_key)
         if refusal is not None and refusal.reason is Reason.REVOKED:
-            raise LicenseRefused(refusal.reason, refusal.message)
+            raise LicenseRefusedError(refusal.reason, refusal.message)
         if self._renewed_at is not None and self.done <= self._renewed_at:
-            raise ServiceUnavailable("The service does not accept its own download link.")
+            raise ServiceUnavailableError("The service does not accept its own download link.")
         self._renewed_at = self.done
         self.link = None
 
@@ -264,12 +264,12 @@ class Job:
         """Put the next bytes at the end of the part.
 
         Raises:
-            UntrustedAnswer: More came than the server said; the part is gone.
+            UntrustedResponseError: More came than the server said; the part is gone.
             OSError: The disk is full, for one; the part stays.
         """
         if self._file is None or (self.size is not None and self.done + len(chunk) > self.size):
             self._start_over()
-            raise UntrustedAnswer("The file is longer than the service said.")
+            raise UntrustedResponseError("The file is longer than the service said.")
         self._file.write(chunk)
         self._file.flush()  # so that what came is there, also after a kill
         self._hash.update(chunk)
@@ -279,13 +279,13 @@ class Job:
         """Take the end of an answer.
 
         Raises:
-            ServiceUnavailable: Too early; the part stays.
-            UntrustedAnswer: The digest is wrong; the part is gone.
+            ServiceUnavailableError: Too early; the part stays.
+            UntrustedResponseError: The digest is wrong; the part is gone.
         """
         if not self._receiving:
             return
         if self.size is not None and self.done < self.size:
-            raise ServiceUnavailable("The download was cut off.")
+            raise ServiceUnavailableError("The download was cut off.")
         self._judge_whole()
 
     def _judge_whole(self) -> None:
@@ -297,9 +297,11 @@ class Job:
         self._start_over()
         # What an earlier run left may have been damaged on this disk: fetch it all once before crying wolf.
         if not resumed:
-            raise UntrustedAnswer("The file is not the one that the service promised: its digest differs.")
+            raise UntrustedResponseError(
+                "The file is not the one that the service promised: its digest differs."
+            )
 
-    def pause_after(self, cut: ServiceUnavailable, left: float) -> float:
+    def pause_after(self, cut: ServiceUnavailableError, left: float) -> float:
         """Decide whether to try again after a failure.
 
         Args:
@@ -310,7 +312,7 @@ class Job:
             How long to wait before; in seconds.
 
         Raises:
-            ServiceUnavailable: The failure itself; what has come so far stays for another day.
+            ServiceUnavailableError: The failure itself; what has come so far stays for another day.
         """
         self._tries += 1
         self._idle = 0 if self.done > self._best else self._idle + 1

@@ -2,33 +2,33 @@
 
 from typing import TYPE_CHECKING
 
-from licclient._errors import (
-    DownloadCancelled,
-    InvalidRequest,
-    LicclientError,
-    LicenseRefused,
-    MistypedKey,
-    NotActivated,
-    UntrustedAnswer,
-    UnusableArchive,
-)
 from licclient._model import Reason
+from licclient.errors import (
+    DownloadCancelledError,
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    MistypedKeyError,
+    NotActivatedError,
+    UntrustedResponseError,
+    UnusableArchiveError,
+)
 
 if TYPE_CHECKING:
     from licclient._status import LicenseStatus
-    from licclient._update_steps import NoUpdate
+    from licclient._update_steps import UpdateCheck
 
 
 def explain(
-    what: "LicclientError | OSError | Reason | LicenseStatus | NoUpdate", language: str | None = None
+    what: "LicclientError | OSError | Reason | LicenseStatus | UpdateCheck", language: str | None = None
 ) -> str:
     """Say in a person's language what an error, a reason or a status means.
 
-    The server's own words stay where they are: `LicenseRefused.message`.
+    The server's own words stay where they are: `LicenseRefusedError.message`.
 
     Args:
         what: What `verify`, `activate`, `require`, `download` or `apply` raised, an `OSError` of the last two
-            included; a reason; a status; or what `look_for_update` found instead of an update.
+            included; a reason; a status; or `last_update_check`.
         language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
             the system. English stands in for others.
 
@@ -38,19 +38,19 @@ def explain(
     from licclient._language import system_languages  # noqa: PLC0415 - most starts have nothing to say
     from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
     from licclient._texts import pick_language, text_of  # noqa: PLC0415 - as above
-    from licclient._update_steps import NoUpdate  # noqa: PLC0415 - as above
+    from licclient._update_steps import UpdateCheck  # noqa: PLC0415 - as above
 
     tongue = pick_language(system_languages() if language is None else [language])
     match what:
         case LicenseStatus():
             return _status(what, tongue)
-        case NoUpdate():
-            return text_of("update.none", tongue)
-        case LicenseRefused(reason=Reason.OTHER):
+        case UpdateCheck():
+            return text_of("update.none", tongue) if what.error is None else explain(what.error, tongue)
+        case LicenseRefusedError(reason=Reason.OTHER):
             return what.message  # a sentence that this version does not know says more than "refused"
-        case LicenseRefused(reason=reason) | (Reason() as reason):
+        case LicenseRefusedError(reason=reason) | (Reason() as reason):
             return text_of(f"reason.{reason.value}", tongue)
-        case MistypedKey():
+        case MistypedKeyError():
             return text_of(f"flaw.{what.flaw.value}", tongue, what.detail)
         case LicclientError():
             return text_of(f"error.{_kind(what)}", tongue)
@@ -62,15 +62,15 @@ def explain(
 
 def _kind(error: LicclientError) -> str:
     match error:
-        case NotActivated():
+        case NotActivatedError():
             return "not_activated"
-        case InvalidRequest():
+        case InvalidRequestError():
             return "invalid_request"
-        case UntrustedAnswer():
+        case UntrustedResponseError():
             return "untrusted"
-        case UnusableArchive():
+        case UnusableArchiveError():
             return "unusable_archive"
-        case DownloadCancelled():
+        case DownloadCancelledError():
             return "cancelled"
         case _:
             return "unavailable"

@@ -10,13 +10,13 @@ from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 
 from licclient._download import Downloaded, Job
-from licclient._errors import DownloadCancelled, ServiceUnavailable
 from licclient._incoming import Incoming
 from licclient._model import Update
 from licclient._pace import Patience, Speed
 from licclient._sockets import GLANCE_SECONDS, nap
 from licclient._transport import Transport
 from licclient._update_steps import UpdateSteps
+from licclient.errors import DownloadCancelledError, ServiceUnavailableError
 
 PROGRESS_SECONDS: Final = 0.05
 """How often the app is told how far a download is: more often than this nobody can see."""
@@ -79,7 +79,7 @@ class _Fetch:
                 continue
             try:
                 self._try(job.link)
-            except ServiceUnavailable as cut:
+            except ServiceUnavailableError as cut:
                 pause = job.pause_after(cut, self._patience.left)
                 self._waiting(lambda: nap(pause, self._is_off))  # noqa: B023 - called at once
         self._tell()
@@ -113,8 +113,8 @@ class _Fetch:
         """Wait for what comes next.
 
         Raises:
-            ServiceUnavailable: It took longer than `seconds`, or used up what was left of the patience.
-            DownloadCancelled: The app does not want it any more.
+            ServiceUnavailableError: It took longer than `seconds`, or used up what was left of the patience.
+            DownloadCancelledError: The app does not want it any more.
         """
         left = min(seconds, self._patience.left)
         while True:
@@ -126,7 +126,7 @@ class _Fetch:
                 return found
             left -= monotonic() - began
             if left <= 0:
-                raise ServiceUnavailable("The download came to a standstill.")
+                raise ServiceUnavailableError("The download came to a standstill.")
 
     def _waiting(self, act: Callable[[], _T]) -> _T:
         began = monotonic()
@@ -140,7 +140,7 @@ class _Fetch:
 
     def _demand_on(self) -> None:
         if self._is_off():
-            raise DownloadCancelled("The download was cancelled.")
+            raise DownloadCancelledError("The download was cancelled.")
 
     # --- telling ------------------------------------------------------------------------------
 

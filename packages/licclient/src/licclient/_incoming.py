@@ -1,6 +1,6 @@
 """The answer to a request for a file, read on a thread of its own while others hash and write.
 
-Whatever goes wrong is `ServiceUnavailable` in our own words, as in `_transport`.
+Whatever goes wrong is `ServiceUnavailableError` in our own words, as in `_transport`.
 """
 
 import threading
@@ -49,7 +49,7 @@ class Incoming:
         """Wait for the head; None when it did not come in time.
 
         Raises:
-            ServiceUnavailable: It will not come.
+            ServiceUnavailableError: It will not come.
         """
         if self._shown.wait(seconds) and self._head is None:
             self._pipe.take(0)  # raises
@@ -62,7 +62,7 @@ class Incoming:
             None at the end; `b""` when nothing came in time.
 
         Raises:
-            ServiceUnavailable: The connection broke; after everything that came before.
+            ServiceUnavailableError: The connection broke; after everything that came before.
         """
         return self._pipe.take(seconds)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
-from licclient._errors import MistypedKey, ServiceUnavailable
 from licclient._keyring import GLANCE_SECONDS
 from licclient._model import License, Update
 from licclient._policy import recall, settle
 from licclient._records import Document, read_round
 from licclient._steps import PATIENCE, call_name
 from licclient._update_steps import UpdateSteps
+from licclient.errors import MistypedKeyError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from licclient._cadence import Course, Plan
@@ -43,8 +43,8 @@ class KeySteps(UpdateSteps):
         """Answer for the activated key from what is remembered, grace included, and if a check is due (D-59).
 
         Raises:
-            NotActivated: No key was activated.
-            LicenseRefused: It was refused less than a minute ago (D-119).
+            NotActivatedError: No key was activated.
+            LicenseRefusedError: It was refused less than a minute ago (D-119).
         """
         activation, domain = self._activation(), self._domain()
         subject, now = self._subject(None, activation, domain), self.now()
@@ -52,7 +52,7 @@ class KeySteps(UpdateSteps):
         fresh = recall(held, now, self.settings)
         if fresh is not None:
             return fresh, False
-        found = settle(ServiceUnavailable(_NOT_ASKED), held, now, self.settings).result
+        found = settle(ServiceUnavailableError(_NOT_ASKED), held, now, self.settings).result
         if isinstance(found, License):
             return found, True
         from licclient._outcome import refused_lately  # noqa: PLC0415 - not for an answer from the cache
@@ -67,7 +67,7 @@ class KeySteps(UpdateSteps):
         None, unless some before it were cut off by the end of their process: then the longer, the more.
 
         Raises:
-            NotActivated: The key was forgotten meanwhile.
+            NotActivatedError: The key was forgotten meanwhile.
         """
         from licclient._outcome import note_begun  # noqa: PLC0415 - as above
 
@@ -85,7 +85,7 @@ class KeySteps(UpdateSteps):
         """Note that such a verify was not cut off, whatever came of it.
 
         Raises:
-            NotActivated: The key was forgotten meanwhile.
+            NotActivatedError: The key was forgotten meanwhile.
         """
         from licclient._outcome import forget_begun  # noqa: PLC0415 - as above
 
@@ -98,13 +98,13 @@ class KeySteps(UpdateSteps):
         """Make a key of what a person typed (D-57).
 
         Raises:
-            MistypedKey: It cannot be one.
+            MistypedKeyError: It cannot be one.
         """
         from licclient._typed_key import Mistyped, repair_key  # noqa: PLC0415 - when somebody has typed
 
         key = repair_key(typed)
         if isinstance(key, Mistyped):
-            raise MistypedKey(key.flaw, key.detail)
+            raise MistypedKeyError(key.flaw, key.detail)
         return key
 
     def remember_key(self, key: str) -> None:
@@ -175,5 +175,4 @@ class KeySteps(UpdateSteps):
         name, version = self._round_of(found), self.settings.version
         if name is None or version is None:
             return None
-        offer = self._remembered(name, version, self._activations.key_of(found, 0))
-        return offer if isinstance(offer, Update) else None
+        return self._remembered(name, version, self._activations.key_of(found, 0)).update

@@ -10,10 +10,10 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar, overload
 
-from licclient._errors import LicclientError
-from licclient._gate import AsyncGate, Gate, Otherwise, P, R, S_co, check_gate
+from licclient._licensed import AsyncLicensed, AsyncOtherwise, Licensed, Otherwise, P, R, S_co
 from licclient._model import License, Update
 from licclient._threads import in_thread
+from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
     import asyncio
@@ -71,11 +71,11 @@ class Life(_Parts["Worker"]):
         self._behind: _Behind | None = None
 
     @abstractmethod
-    def verify(self, key: str | None = None, recheck: bool = False) -> License:
+    def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """As in `LicenseClient`."""
 
     @abstractmethod
-    def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
+    def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """As in `LicenseClient`."""
 
     def activate(self, key: str) -> License:
@@ -89,7 +89,7 @@ class Life(_Parts["Worker"]):
             key: As typed or pasted: spaces, case, dashes of every kind and missing ones are repaired.
 
         Raises:
-            MistypedKey: It cannot be a key, and says what is wrong; nobody was asked.
+            MistypedKeyError: It cannot be a key, and says what is wrong; nobody was asked.
             LicclientError: As `verify`; whatever was remembered before stays.
         """
         repaired = self._steps.read_typed(key)
@@ -98,7 +98,7 @@ class Life(_Parts["Worker"]):
         self._nudge()
         return license_
 
-    def deactivate_locally(self) -> None:
+    def forget_key(self) -> None:
         """Forget the key on this computer. The service is not told: its activation slot stays taken."""
         self._steps.forget_key()
         self._nudge()
@@ -157,11 +157,15 @@ class Life(_Parts["Worker"]):
         bell = Bell(on_status, on_update, deliver)
         return self._begin(lambda: Worker(self._steps, self.verify, self.check_for_update, bell))
 
-    def _stop(self) -> None:
-        """End what runs behind the app, or leave it alone when it takes too long."""
-        until = monotonic() + CLOSE_SECONDS
+    def stop(self) -> None:
+        """Stop the background worker, if one runs; no callback is called any more."""
         if self._worker is not None:
             self._worker.stop()
+
+    def _stop(self) -> None:
+        """Stop what runs in the background; do not wait for it longer than `CLOSE_SECONDS`."""
+        until = monotonic() + CLOSE_SECONDS
+        self.stop()
         if self._behind is not None:
             self._behind.leave(until - monotonic())
 
@@ -173,58 +177,18 @@ class Life(_Parts["Worker"]):
         """
         return _report(self._steps, self._agent)
 
-    @overload
-    def require(self) -> License: ...
+    def require(self) -> License:
+        """Return the license of the activated key, or raise.
 
-    @overload
-    def require(
-        self, feature: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
-
-    @overload
-    def require(self, feature: Callable[P, R], /) -> Callable[P, R]: ...
-
-    @overload
-    def require(self, *, otherwise: Otherwise[S_co]) -> Gate[S_co]: ...
-
-    def require(
-        self, feature: Callable[..., Any] | None = None, *, otherwise: Otherwise[Any] | None = None
-    ) -> Any:
-        """Insist on a license: as a call, or as a decorator of the functions that need one.
-
-        ::
-
-            client.require()                                 # returns the license or raises
-
-            @client.require                                  # raises before the function runs
-            def export(): ...
-
-            @client.require(otherwise=show_license_dialog)   # calls that with the error instead
-            def export(): ...
-
-        It does not wait for the network while anything remembered holds, grace included: then it answers
-        from the disk and asks the service behind the answer (D-59). Only after programs that ended before
-        their answer had come it waits for that, two seconds for each (D-117). When nothing holds it asks
-        first, at most once a minute after a refusal (D-119). A decorated `async def` does the waiting on a
-        thread.
-
-        Args:
-            feature: The function to gate. It goes without parentheses, `@client.require`: with them this is
-                the call, made where the function is defined.
-            otherwise: Called with the error when there is no license; what it returns is returned.
+        It does not wait for the network while anything remembered holds, grace included: it returns that
+        and refreshes it in the background (D-59). Only after programs that ended before their refresh did,
+        it waits for one, two seconds for each (D-117). When nothing holds it asks the server first, at most
+        once a minute after a refusal (D-119).
 
         Raises:
-            NotActivated: No key has been activated on this computer.
+            NotActivatedError: No key has been activated on this computer.
             LicclientError: As `verify`.
-            TypeError: What is to be gated is no function: a license key, a class.
         """
-        check_gate(feature, otherwise)
-        if otherwise is not None:
-            gate: Gate[Any] = Gate(self._required, otherwise)
-            return gate if feature is None else gate(feature)
-        return self._required() if feature is None else Gate[Never](self._required, None)(feature)
-
-    def _required(self) -> License:
         known, is_due = self._steps.recall_holding()
         if known is not None and is_due and self._may_refresh():
             patience = self._steps.begin_refresh()
@@ -233,6 +197,46 @@ class Life(_Parts["Worker"]):
                 self._behind.join(patience)
                 known, _ = self._steps.recall_holding()
         return self.verify() if known is None else known
+
+    @overload
+    def licensed(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def licensed(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def licensed(self, *, otherwise: None = None) -> Licensed[Never]: ...
+
+    @overload
+    def licensed(self, *, otherwise: Otherwise[S_co]) -> Licensed[S_co]: ...
+
+    def licensed(
+        self, function: Callable[..., Any] | None = None, *, otherwise: Callable[..., Any] | None = None
+    ) -> Any:
+        """Decorate a function that needs a license: `require` is called before each call of it.
+
+        ::
+
+            @client.licensed                                  # raises what `require` raises
+            def export(): ...
+
+            @client.licensed(otherwise=show_license_dialog)   # calls that with the error instead
+            def export(): ...
+
+        A decorated `async def` waits on a thread.
+
+        Args:
+            function: The function to decorate.
+            otherwise: Called with the error when there is no license. If it returns a `License`, as
+                `ask_for_key` does, the function runs; anything else is returned in its place.
+
+        Raises:
+            TypeError: What is decorated is not a function: a license key, a class.
+        """
+        decorate = Licensed[Any](self.require, otherwise)
+        return decorate if function is None else decorate(function)
 
 
 class _Behind:
@@ -276,11 +280,11 @@ class AsyncLife(_Parts["AsyncWorker"]):
         self._behind: asyncio.Task[None] | None = None
 
     @abstractmethod
-    async def verify(self, key: str | None = None, recheck: bool = False) -> License:
+    async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """As in `LicenseClient`."""
 
     @abstractmethod
-    async def check_for_update(self, key: str | None = None, force: bool = False) -> Update | None:
+    async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """As in `LicenseClient`."""
 
     async def activate(self, key: str) -> License:
@@ -291,8 +295,8 @@ class AsyncLife(_Parts["AsyncWorker"]):
         self._nudge()
         return license_
 
-    async def deactivate_locally(self) -> None:
-        """Forget the key on this computer; as `LicenseClient.deactivate_locally`."""
+    async def forget_key(self) -> None:
+        """Forget the key on this computer; as `LicenseClient.forget_key`."""
         await in_thread(self._steps.forget_key)
         self._nudge()
 
@@ -329,13 +333,17 @@ class AsyncLife(_Parts["AsyncWorker"]):
         bell = Bell(on_status, on_update, deliver)
         return self._begin(lambda: AsyncWorker(self._steps, self.verify, self.check_for_update, bell))
 
+    async def stop(self) -> None:
+        """Stop the background worker, if one runs; as `LicenseClient.stop`."""
+        if self._worker is not None:
+            await self._worker.stop()
+
     async def _stop(self) -> None:
-        """End what runs behind the app, or cut it off when it takes too long."""
+        """Stop what runs in the background; cancel it after `CLOSE_SECONDS`."""
         import asyncio  # noqa: PLC0415 - the other flavour need not pay for it
 
         until = monotonic() + CLOSE_SECONDS
-        if self._worker is not None:
-            await self._worker.stop()
+        await self.stop()
         behind, self._behind = self._behind, None
         # One of another loop ended with that loop, or is for that loop to end.
         if behind is None or behind.done() or behind.get_loop() is not asyncio.get_running_loop():
@@ -348,31 +356,8 @@ class AsyncLife(_Parts["AsyncWorker"]):
         """Find out why something does not work; as `LicenseClient.diagnose`."""
         return await in_thread(_report, self._steps, self._agent)
 
-    @overload
-    def require(self) -> Coroutine[Any, Any, License]: ...
-
-    @overload
-    def require(
-        self, feature: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
-
-    @overload
-    def require(self, *, otherwise: Otherwise[S_co]) -> AsyncGate[S_co]: ...
-
-    def require(
-        self, feature: Callable[..., Any] | None = None, *, otherwise: Otherwise[Any] | None = None
-    ) -> Any:
-        """Insist on a license: `await client.require()`, or as a decorator; as `LicenseClient.require`.
-
-        Decorates only `async def` functions; `otherwise` may be one too.
-        """
-        check_gate(feature, otherwise)
-        if otherwise is not None:
-            gate: AsyncGate[Any] = AsyncGate(self._required, otherwise)
-            return gate if feature is None else gate(feature)
-        return self._required() if feature is None else AsyncGate[Never](self._required, None)(feature)
-
-    async def _required(self) -> License:
+    async def require(self) -> License:
+        """Return the license of the activated key, or raise; as `LicenseClient.require`."""
         import asyncio  # noqa: PLC0415 - as above
 
         known, is_due = await in_thread(self._steps.recall_holding)
@@ -383,6 +368,30 @@ class AsyncLife(_Parts["AsyncWorker"]):
                 await asyncio.wait([self._behind], timeout=patience)
                 known, _ = await in_thread(self._steps.recall_holding)
         return await self.verify() if known is None else known
+
+    @overload
+    def licensed(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def licensed(self, *, otherwise: None = None) -> AsyncLicensed[Never]: ...
+
+    @overload
+    def licensed(self, *, otherwise: AsyncOtherwise[S_co]) -> AsyncLicensed[S_co]: ...
+
+    @overload
+    def licensed(self, *, otherwise: Otherwise[S_co]) -> AsyncLicensed[S_co]: ...
+
+    def licensed(
+        self, function: Callable[..., Any] | None = None, *, otherwise: Callable[..., Any] | None = None
+    ) -> Any:
+        """Decorate an `async def` that needs a license; as `LicenseClient.licensed`.
+
+        `otherwise` may be an `async def`, too.
+        """
+        decorate = AsyncLicensed[Any](self.require, otherwise)
+        return decorate if function is None else decorate(function)
 
     async def _refresh(self) -> None:
         with suppress(LicclientError, OSError, RuntimeError):

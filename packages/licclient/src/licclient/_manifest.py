@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from licclient._ed25519 import PublicKey
-from licclient._errors import UntrustedAnswer
 from licclient._model import Manifest
+from licclient.errors import UntrustedResponseError
 
 TYPE: Final = "release-manifest+json"
 """The `typ` of every signature: nothing else that such a key may have signed is taken for a manifest."""
@@ -35,7 +35,7 @@ def judge_manifest(
     keys: Sequence[PublicKey],
     highest: str | None,
     now: datetime,
-) -> Manifest | UntrustedAnswer:
+) -> Manifest | UntrustedResponseError:
     """Decide whether a version may be offered, or a file downloaded.
 
     Args:
@@ -50,34 +50,34 @@ def judge_manifest(
         What the vendor signed, or why it is not enough.
     """
     manifest = read_manifest(header, keys)
-    if isinstance(manifest, UntrustedAnswer):
+    if isinstance(manifest, UntrustedResponseError):
         return manifest
     if (manifest.slug, manifest.version) != (slug, version):
-        return UntrustedAnswer("The vendor signed another version than the service tells.")
+        return UntrustedResponseError("The vendor signed another version than the service tells.")
     if now >= manifest.expires_at:
         until = f"{manifest.expires_at:%Y-%m-%d %H:%M} UTC"
-        return UntrustedAnswer(
+        return UntrustedResponseError(
             f"The vendor signed this version until {until}: the service shows an old answer, the vendor has"
             " not renewed it, or the clock of this computer is wrong."
         )
     if not is_at_least(version, version):
         # Never offered (D-47); remembered as the highest, it would be above everything that comes later.
-        return UntrustedAnswer("The vendor signed a version that cannot be compared with others.")
+        return UntrustedResponseError("The vendor signed a version that cannot be compared with others.")
     if highest is not None and not is_at_least(version, highest):
-        return UntrustedAnswer("A higher version than this one was signed before.")
+        return UntrustedResponseError("A higher version than this one was signed before.")
     return manifest
 
 
-def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | UntrustedAnswer:
+def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | UntrustedResponseError:
     """Find out what a pinned key signed; arguments as for `judge_manifest`."""
     if header is None:
-        return UntrustedAnswer("The answer carries no manifest signed by the vendor.")
+        return UntrustedResponseError("The answer carries no manifest signed by the vendor.")
     document = _object(_bytes(header)) if len(header) <= MAX_HEADER else {}
     match document:
         case {"payload": str(payload), "signatures": list(signatures)}:
             pass
         case _:
-            return UntrustedAnswer("The manifest cannot be read.")
+            return UntrustedResponseError("The manifest cannot be read.")
     known = {key.id: key for key in keys}
     for signature in signatures:
         match signature:
@@ -87,7 +87,7 @@ def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | U
                 continue
         if key is not None and key.verify(_bytes(raw), f"{protected}.{payload}".encode()):
             return _read_said(payload)
-    return UntrustedAnswer("No pinned key has signed the manifest.")
+    return UntrustedResponseError("No pinned key has signed the manifest.")
 
 
 def is_at_least(version: str, other: str) -> bool:
@@ -109,7 +109,7 @@ def _signer(protected: str) -> str:
             return ""
 
 
-def _read_said(payload: str) -> Manifest | UntrustedAnswer:
+def _read_said(payload: str) -> Manifest | UntrustedResponseError:
     match _object(_bytes(payload)):
         case {
             "slug": str(slug),
@@ -122,7 +122,7 @@ def _read_said(payload: str) -> Manifest | UntrustedAnswer:
             published_at, expires_at = _instant(published), _instant(expires)
             if published_at is not None and expires_at is not None:
                 return Manifest(slug, version, size, sha256, published_at, expires_at)
-    return UntrustedAnswer("What the vendor signed is not about a release.")
+    return UntrustedResponseError("What the vendor signed is not about a release.")
 
 
 def _instant(text: str) -> datetime | None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from licclient._errors import LicclientError, LicenseRefused, ServiceUnavailable
 from licclient._model import Reason, Settings, Verified
 from licclient._policy import wrong_product
 from licclient._records import Document, read_instant
+from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
 
 REFUSED_FOR: Final = timedelta(minutes=1)
 """How long a refusal answers `require` as well: a click is no reason to ask again (D-119)."""
@@ -36,13 +36,13 @@ class Outcome:
 
     call: str
     ended_at: datetime
-    answer: LicenseRefused | ServiceUnavailable | None
+    answer: LicenseRefusedError | ServiceUnavailableError | None
     product: str | None = None
     is_private: bool = False
 
-    def refusal(self, settings: Settings) -> LicenseRefused | None:
+    def refusal(self, settings: Settings) -> LicenseRefusedError | None:
         """Return the refusal that this was for an app with these settings, if it was one."""
-        if isinstance(self.answer, LicenseRefused):
+        if isinstance(self.answer, LicenseRefusedError):
             return self.answer
         return None if self.product is None else wrong_product(self.product, settings)
 
@@ -52,13 +52,13 @@ def outcome_of(answer: Verified | LicclientError, call: str, now: datetime) -> O
     match answer:
         case Verified():
             return Outcome(call, now, None, answer.product)
-        case LicenseRefused() | ServiceUnavailable():
+        case LicenseRefusedError() | ServiceUnavailableError():
             return Outcome(call, now, answer)
         case _:
             return Outcome(call, now, None, is_private=True)
 
 
-def refused_lately(last: Outcome | None, now: datetime, settings: Settings) -> LicenseRefused | None:
+def refused_lately(last: Outcome | None, now: datetime, settings: Settings) -> LicenseRefusedError | None:
     """Return a refusal of less than a minute ago (D-119)."""
     if last is None or not timedelta(0) <= now - last.ended_at < REFUSED_FOR:
         return None
@@ -69,7 +69,7 @@ def write_outcome(outcome: Outcome, before: Document | None = None) -> Document:
     """Write the end of a call; what `note_begun` noted is thereby gone, what `write_note` noted is not."""
     answer = outcome.answer
     told: dict[str, object] = {}
-    if isinstance(answer, LicenseRefused):
+    if isinstance(answer, LicenseRefusedError):
         told = {"reason": answer.reason.value, "message": answer.message}
     elif answer is not None:
         told = {"no_answer": str(answer)}
@@ -101,12 +101,12 @@ def read_outcome(document: Document | None) -> Outcome | None:
             return None
 
 
-def _read_answer(told: Document) -> LicenseRefused | ServiceUnavailable | None:
+def _read_answer(told: Document) -> LicenseRefusedError | ServiceUnavailableError | None:
     match told:
         case {"reason": str(reason), "message": str(message)}:
-            return LicenseRefused(Reason(reason), message)
+            return LicenseRefusedError(Reason(reason), message)
         case {"no_answer": str(message)}:
-            return ServiceUnavailable(message)
+            return ServiceUnavailableError(message)
         case _:
             return None
 

@@ -12,14 +12,14 @@ from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 from typing import Final
 
-from licclient._errors import (
-    InvalidRequest,
-    LicclientError,
-    LicenseRefused,
-    ServiceUnavailable,
-    UntrustedAnswer,
-)
 from licclient._model import Held, License, Listing, Reason, Round, Settings, Source, Verified
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
 
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 """How far the clock may be behind the latest instant seen: time servers nudge clocks by less (D-43)."""
@@ -165,9 +165,9 @@ def settle(
             seen_at = max(now, confirmed_at)
             fresh = Held(answer, confirmed_at, seen_at, slow_by=seen_at - now)
             return Settled(_license(fresh, Source.SERVER), fresh)
-        case LicenseRefused():
+        case LicenseRefusedError():
             return Settled(answer, None)
-        case InvalidRequest() | UntrustedAnswer():
+        case InvalidRequestError() | UntrustedResponseError():
             return Settled(answer, held)
         case _:
             return Settled(_fall_back(answer, held, now, settings), held)
@@ -184,9 +184,9 @@ def _fall_back(
         case Standing.GRACE:
             return _license(held, Source.GRACE)
         case Standing.OVER:
-            return ServiceUnavailable(f"{failure} The last confirmed license has run out.")
+            return ServiceUnavailableError(f"{failure} The last confirmed license has run out.")
         case Standing.CLOCK_SET_BACK:
-            return ServiceUnavailable(f"{failure} The clock of this computer has been set back.")
+            return ServiceUnavailableError(f"{failure} The clock of this computer has been set back.")
 
 
 def _license(held: Held, source: Source) -> License:
@@ -195,12 +195,12 @@ def _license(held: Held, source: Source) -> License:
     return License(told.product, told.expiry, told.lifetime, held.checked_at, source, authenticated)
 
 
-def wrong_product(product: str, settings: Settings) -> LicenseRefused | None:
+def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | None:
     """Return the refusal of a license that is good, but for another product than the app's (D-44)."""
     if settings.product in (None, product):
         return None
     words = f"This license is for {product}, not for {settings.product}."
-    return LicenseRefused(Reason.OTHER_PRODUCT, words)
+    return LicenseRefusedError(Reason.OTHER_PRODUCT, words)
 
 
 def _other_product(told: Verified, settings: Settings) -> bool:
@@ -242,7 +242,7 @@ def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
         case Listing():
             kept = None if answer.download_url is None else replace(answer, download_url=None, vouched=None)
             return replace(claimed, answered=True, listing=kept)
-        case LicenseRefused():
+        case LicenseRefusedError():
             return replace(claimed, answered=True, listing=None)
         case _:
             return claimed

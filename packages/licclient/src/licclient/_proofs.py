@@ -10,11 +10,11 @@ from base64 import b64decode, b64encode
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from licclient._errors import LicclientError, UntrustedAnswer
 from licclient._model import Held, Listing, Proof, Settings, Verified
 from licclient._records import Document, read_instant
 from licclient._signature import CLOCKS_APART, SIGNATURE_HEADERS, Signed, read_signature, stale
 from licclient._wire import Call, Reply, makes_no_claim, read_update, read_verify, verify_call
+from licclient.errors import LicclientError, UntrustedResponseError
 
 
 def believe_verify(
@@ -30,12 +30,12 @@ def believe_verify(
         now: After the call; aware, UTC.
 
     Returns:
-        As `_wire.read_verify`, with the proof in a success; `UntrustedAnswer` for what claims to be the
-        service's word and is not proven to be it (D-62). What claims nothing is no answer, as ever (D-40).
+        As `_wire.read_verify`, with the proof in a success; `UntrustedResponseError` for a response of the
+        service's form that no pinned key signed (D-62). Anything else is an outage (D-40).
     """
     answer = read_verify(reply, key)
     signed = _demand_signature(call, reply, answer, settings, now)
-    if isinstance(signed, UntrustedAnswer):
+    if isinstance(signed, UntrustedResponseError):
         return signed
     if signed is None or not isinstance(answer, Verified):
         return answer
@@ -50,17 +50,17 @@ def believe_update(
     """Read the answer to an update check, and demand a signature of it; as `believe_verify`."""
     answer = read_update(reply, settings, slug, key)
     signed = _demand_signature(call, reply, answer, settings, now)
-    return signed if isinstance(signed, UntrustedAnswer) else answer
+    return signed if isinstance(signed, UntrustedResponseError) else answer
 
 
 def _demand_signature(
     call: Call, reply: Reply, read: object, settings: Settings, now: datetime
-) -> Signed | UntrustedAnswer | None:
+) -> Signed | UntrustedResponseError | None:
     """Check a signature; None when none is needed."""
     if not settings.public_keys or makes_no_claim(reply, read):
         return None
     signed = read_signature(call, reply, settings.public_keys, call.nonce)
-    if isinstance(signed, UntrustedAnswer):
+    if isinstance(signed, UntrustedResponseError):
         return signed
     return stale(signed, now) or signed
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from licclient._cache import StateFolder
-from licclient._errors import LicclientError, UntrustedAnswer
 from licclient._manifest import judge_manifest
 from licclient._model import Listing, Manifest, Settings, Update
 from licclient._records import Document, read_highest, record_name, write_highest
+from licclient.errors import LicclientError, UntrustedResponseError
 
 
 class SignedReleases:
@@ -23,7 +23,7 @@ class SignedReleases:
         self._settings = settings
         self._state = state
 
-    def vouch(self, listing: Listing, now: datetime) -> Listing | UntrustedAnswer:
+    def vouch(self, listing: Listing, now: datetime) -> Listing | UntrustedResponseError:
         """Judge what an answer offers, or what is remembered of one.
 
         Returns:
@@ -45,7 +45,7 @@ class SignedReleases:
             raise_to(known) is not known
         ):  # mostly nothing is to be written, and then nobody waits for the lock
             self._state.change(self._name(listing.slug), raise_to)
-        return judged if isinstance(judged, UntrustedAnswer) else replace(listing, vouched=judged)
+        return judged if isinstance(judged, UntrustedResponseError) else replace(listing, vouched=judged)
 
     def expected(self, update: Update, now: datetime) -> Manifest | None:
         """Judge again what is to be downloaded: an app may have kept the update for days, or made it.
@@ -60,7 +60,7 @@ class SignedReleases:
 
     def _judge(
         self, told: Listing | Update, now: datetime, document: Document | None
-    ) -> Manifest | UntrustedAnswer:
+    ) -> Manifest | UntrustedResponseError:
         keys, highest = self._settings.release_keys, read_highest(document)
         return judge_manifest(told.manifest, told.slug, told.version, keys, highest, now)
 
@@ -70,7 +70,7 @@ class SignedReleases:
 
 def logged(problem: LicclientError) -> LicclientError:
     """Say in the log what a check that raises nothing keeps to itself: that somebody may be cheating."""
-    if isinstance(problem, UntrustedAnswer):
+    if isinstance(problem, UntrustedResponseError):
         import logging  # noqa: PLC0415 - for this alone
 
         logging.getLogger("licclient").warning("No update is offered: %s", problem)

@@ -15,9 +15,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from licclient._ed25519 import PublicKey
-from licclient._errors import UntrustedAnswer
 from licclient._headers import read_sha256
 from licclient._wire import Call, Reply
+from licclient.errors import UntrustedResponseError
 
 TAG: Final = "licensing-answer"
 """What the signatures of this protocol are marked with."""
@@ -82,7 +82,7 @@ def content_digest(content: bytes) -> str:
 
 def read_signature(
     call: Call, reply: Reply, keys: Sequence[PublicKey], nonce: str | None
-) -> Signed | UntrustedAnswer:
+) -> Signed | UntrustedResponseError:
     """Check that a pinned key signed this answer to this call.
 
     Args:
@@ -92,12 +92,12 @@ def read_signature(
         nonce: The call's own; None for a remembered answer, whose nonce was compared when it came.
     """
     if not all(name in reply.headers for name in SIGNATURE_HEADERS):
-        return UntrustedAnswer(
+        return UntrustedResponseError(
             "The answer carries no signature by a pinned key: the service has none of these keys,"
             " or somebody on the way took it off."
         )
     if read_sha256(reply.headers["content-digest"]) != sha256(reply.body).hexdigest():
-        return UntrustedAnswer("The answer was changed on the way: its digest is another.")
+        return UntrustedResponseError("The answer was changed on the way: its digest is another.")
     signatures = dict(_SIGNATURE.findall(reply.headers["signature"]))
     problem = "The answer's signature cannot be read, or is not by a pinned key."
     for member in _members(reply.headers["signature-input"]):
@@ -116,14 +116,14 @@ def read_signature(
             f"The answer's signature does not fit what was asked at {_origin(call.url)}. Somebody changed one"
             " of them on the way, or the service takes itself for another address (its LICSERVER_BASE_URL)."
         )
-    return UntrustedAnswer(problem)
+    return UntrustedResponseError(problem)
 
 
-def stale(signed: Signed, now: datetime) -> UntrustedAnswer | None:
+def stale(signed: Signed, now: datetime) -> UntrustedResponseError | None:
     """Say what is wrong with the time of a signature that has just come; None when nothing is (D-63)."""
     if signed.created_at - now <= CLOCKS_APART and now - signed.expires_at <= CLOCKS_APART:
         return None
-    return UntrustedAnswer(
+    return UntrustedResponseError(
         f"The answer was signed at {signed.created_at:%Y-%m-%d %H:%M} UTC, and the clock of this computer"
         f" says {now:%Y-%m-%d %H:%M}: one of the two clocks is wrong."
     )

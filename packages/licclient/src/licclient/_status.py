@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 
-from licclient._errors import LicenseRefused, ServiceUnavailable
 from licclient._model import Held, Reason, Settings, Source, Update
 from licclient._outcome import Outcome
 from licclient._policy import Standing, holds_until, judge_held, next_check
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 
 class LicenseState(StrEnum):
@@ -87,7 +87,7 @@ def judge_status(
     answer = (last.refusal(settings) or last.answer) if last is not None else None
     message = str(answer) if answer is not None else None
     if held is None:
-        if isinstance(answer, LicenseRefused):
+        if isinstance(answer, LicenseRefusedError):
             return LicenseStatus(LicenseState.REFUSED, key_hint, reason=answer.reason, message=message)
         return LicenseStatus(LicenseState.UNCONFIRMED, key_hint, message=message)
     state, source, reason = _standing(held, last, now, settings)
@@ -124,7 +124,7 @@ def _standing(
             # After a weekend the first look finds a check due, not a check that failed.
             failed = (
                 last is not None
-                and isinstance(last.answer, ServiceUnavailable)
+                and isinstance(last.answer, ServiceUnavailableError)
                 and last.ended_at >= next_check(held, settings)
             )
             return (LicenseState.GRACE if failed else LicenseState.VALID), Source.GRACE, None

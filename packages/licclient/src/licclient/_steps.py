@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from licclient._activation import Activation, Activations
 from licclient._cache import StateFolder
 from licclient._clock import Clock, read_clock
-from licclient._errors import InvalidRequest, LicclientError, NotActivated, ServiceUnavailable
 from licclient._model import License, Settings, Verified
 from licclient._policy import recall, settle
 from licclient._records import Document, read_round, record_name
 from licclient._successes import Subject, Successes
 from licclient._wire import Call, Reply, tidy_key, verify_call
+from licclient.errors import InvalidRequestError, LicclientError, NotActivatedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from licclient._outcome import Outcome
@@ -67,40 +67,40 @@ class Steps:
         """Read the client's clock."""
         return read_clock(self._clock)
 
-    def begin_verify(self, typed: str | None, *, recheck: bool) -> License | Asking:
+    def begin_verify(self, typed: str | None, *, force: bool) -> License | Asking:
         """Answer from the cache, or say what to ask (D-41).
 
         Args:
             typed: The key; None for the one that was activated.
-            recheck: Ask also when the cache is fresh.
+            force: Request also when the cache is fresh.
 
         Raises:
-            NotActivated: No key was given, and none was activated.
-            InvalidRequest: There is no key in what was typed.
-            ServiceUnavailable: The key lies in a keyring that does not give it, and nothing remembered holds.
+            NotActivatedError: No key was given, and none was activated.
+            InvalidRequestError: There is no key in what was typed.
+            ServiceUnavailableError: The keyring does not return the key, and nothing remembered holds.
         """
         domain = self._domain()
         activation = self._activation() if typed is None else None
-        if recheck:
+        if force:
             self._activations.ask_again()
         subject = self._subject(typed, activation, domain)
         now = self.now()
         held = self._successes.find_marked(subject, now)
-        known = None if recheck else recall(held, now, self.settings)
+        known = None if force else recall(held, now, self.settings)
         if known is not None:
             return known
         key = subject.key
         if key is None and activation is not None:
             key = self._activations.key_of(activation)
         if key is None:
-            return raised(settle(ServiceUnavailable(NO_KEY), held, now, self.settings).result)
+            return raised(settle(ServiceUnavailableError(NO_KEY), held, now, self.settings).result)
         last = self._outcome(subject)
         return Asking(key, domain, before=last.call if last else None, activation=activation)
 
     def _activation(self) -> Activation:
         found = self._activations.find()
         if found is None:
-            raise NotActivated
+            raise NotActivatedError
         return found
 
     def _subject(
@@ -171,7 +171,7 @@ class Steps:
         return asking_for_signature(call, self.settings.public_keys, token_urlsafe(_NONCE_BYTES))
 
     def end_verify(
-        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable, *, closed: bool = False
+        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailableError, *, closed: bool = False
     ) -> License:
         """Take what came back, remember it, and say what it means.
 
@@ -189,8 +189,8 @@ class Steps:
 
         subject, now = self._successes.subject(asking.key, asking.domain), self.now()
         answer: Verified | LicclientError
-        if isinstance(reply, ServiceUnavailable):
-            answer = ServiceUnavailable(CLOSED) if closed else reply
+        if isinstance(reply, ServiceUnavailableError):
+            answer = ServiceUnavailableError(CLOSED) if closed else reply
         else:
             answer = believe_verify(call, reply, asking.key, self.settings, now)
         # Read again: another process may have been answered while we waited.
@@ -200,7 +200,7 @@ class Steps:
             self._successes.put(subject, settled.held)
             if held is None:
                 self._let_check_again(asking.key)
-        if not (closed and isinstance(reply, ServiceUnavailable)):
+        if not (closed and isinstance(reply, ServiceUnavailableError)):
             # Last: who finds it must find the rest.
             ended = outcome_of(answer, _random_name(), now)
             self._state.change(call_name(subject.name), lambda before: write_outcome(ended, before))
@@ -246,10 +246,10 @@ def read_key(typed: str) -> str:
     """Read a key as `verify` takes it.
 
     Raises:
-        InvalidRequest: There is none.
+        InvalidRequestError: There is none.
     """
     key = tidy_key(typed)
-    if isinstance(key, InvalidRequest):
+    if isinstance(key, InvalidRequestError):
         raise key
     return key
 

@@ -1,6 +1,6 @@
 """The only file that names httpx: calls go out, replies come in. Imported when a call is really made.
 
-Whatever goes wrong is `ServiceUnavailable` in our own words: an httpx error knows the address, and the
+Whatever goes wrong is `ServiceUnavailableError` in our own words: an httpx error knows the address, and the
 address holds the license key. For the same reason httpx's client is sent a `_Veil`: what an app hangs onto it
 (hooks, loggers, a crash reporter) sees the endpoint, not what is asked there.
 
@@ -22,7 +22,6 @@ from typing import Final
 import httpx
 import truststore
 
-from licclient._errors import ServiceUnavailable
 from licclient._headers import add_promises, read_retry_after
 from licclient._links import redirect_target
 from licclient._model import Settings
@@ -31,6 +30,7 @@ from licclient._proxies import system_proxy
 from licclient._quiet import unlogged
 from licclient._sockets import Line, nap, own_ip, within
 from licclient._wire import REDIRECTS, Call, Reply, no_word, shown_ip
+from licclient.errors import ServiceUnavailableError
 
 MAX_REDIRECTS: Final = 3
 """Downloads only: a store may keep its files elsewhere. The two endpoints are never redirected (D-40)."""
@@ -43,7 +43,7 @@ LOOK_UP_SECONDS: Final = 2.0
 class _Outcome:
     """What one try of a call came to."""
 
-    result: Reply | ServiceUnavailable
+    result: Reply | ServiceUnavailableError
     passing: bool
     """Whether the next try may fare better."""
 
@@ -72,19 +72,21 @@ def _failed(problem: BaseException) -> _Outcome:
     return _Outcome(failure(problem), passing=broken or refused)
 
 
-def failure(problem: BaseException) -> ServiceUnavailable:
+def failure(problem: BaseException) -> ServiceUnavailableError:
     """Say what went wrong without saying where: the address is a credential."""
     match problem:
-        case ServiceUnavailable():
+        case ServiceUnavailableError():
             return problem
         case httpx.TimeoutException() | TimeoutError():
-            return ServiceUnavailable("The license service did not answer in time.")
+            return ServiceUnavailableError("The license service did not answer in time.")
         case httpx.ConnectError():
-            return ServiceUnavailable("The license service could not be reached.")
+            return ServiceUnavailableError("The license service could not be reached.")
         case httpx.ProxyError():
-            return ServiceUnavailable("The proxy in this computer's settings did not let the call through.")
+            return ServiceUnavailableError(
+                "The proxy in this computer's settings did not let the call through."
+            )
         case _:
-            return ServiceUnavailable(
+            return ServiceUnavailableError(
                 f"The license service gave no usable answer ({type(problem).__name__})."
             )
 
@@ -167,11 +169,11 @@ class Http(httpx.Client):
                 try:
                     self._proxied[proxy] = self._make(proxy)
                 except ImportError:
-                    raise ServiceUnavailable(
+                    raise ServiceUnavailableError(
                         "The proxy in this computer's settings is a SOCKS proxy, which this app cannot use."
                     ) from None
                 except (httpx.InvalidURL, ValueError):  # its words may hold a password
-                    raise ServiceUnavailable(
+                    raise ServiceUnavailableError(
                         "The proxy in this computer's settings has an address that cannot be read."
                     ) from None
             return self._proxied[proxy]
@@ -227,7 +229,7 @@ class Transport:
         call: Call,
         seconds: float | None = None,
         is_off: Callable[[], bool] | None = None,
-    ) -> Reply | ServiceUnavailable:
+    ) -> Reply | ServiceUnavailableError:
         """Make one call, and again when that may help; never raises.
 
         Args:
@@ -247,7 +249,7 @@ class Transport:
     def _try(self, call: Call, deadline: float, is_off: Callable[[], bool] | None) -> _Outcome:
         line = Line()
         if is_off is not None and is_off():
-            return _Outcome(ServiceUnavailable("The call was called off."), passing=False)
+            return _Outcome(ServiceUnavailableError("The call was called off."), passing=False)
 
         def work() -> _Outcome:
             with unlogged():
@@ -300,7 +302,7 @@ def read_body(response: httpx.Response, most: int, deadline: float = float("inf"
     """Read a small body.
 
     Raises:
-        ServiceUnavailable: It is too long, or encoded.
+        ServiceUnavailableError: It is too long, or encoded.
         TimeoutError: It is too slow.
     """
     demand_plain(response)

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
-from licclient._errors import (
-    InvalidRequest,
-    LicclientError,
-    LicenseRefused,
-    NotActivated,
-    ServiceUnavailable,
-)
 from licclient._model import Listing, Manifest, Reason, Update
 from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer, is_version
 from licclient._records import Document, read_round, record_name, write_round
 from licclient._steps import NO_KEY, Asking, Steps, read_key
 from licclient._wire import Call, Reply, tidy_key, update_call
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+)
 
 if TYPE_CHECKING:
     from licclient._download import Job
@@ -30,17 +30,33 @@ _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one 
 
 
 @dataclass(frozen=True, slots=True)
-class NoUpdate:
-    """There is nothing to offer, and that is certain.
+class UpdateCheck:
+    """Result of an update check.
 
     Attributes:
-        message: Says why, in English, such as `Version 2.0 is up to date.`; so does `str`.
+        update: The newer version, or None.
+        message: In English, such as `Version 2.0 is up to date.`; `explain` translates.
+        error: Why it is unknown whether there is a newer version; None when it is known.
     """
 
+    update: Update | None
     message: str
+    error: LicclientError | None = None
 
-    def __str__(self) -> str:
-        return self.message
+
+NOT_CHECKED: Final = UpdateCheck(None, "No update check has been made yet.")
+
+
+def _found(update: Update) -> UpdateCheck:
+    return UpdateCheck(update, f"Version {update.version} is available.")
+
+
+def _none(message: str) -> UpdateCheck:
+    return UpdateCheck(None, message)
+
+
+def _failed(error: LicclientError) -> UpdateCheck:
+    return UpdateCheck(None, error.message, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +77,8 @@ class UpdateSteps(Steps):
 
         return SignedReleases(self.settings, self._state)
 
-    def begin_check(self, typed: str | None, *, force: bool) -> Update | NoUpdate | LicclientError | Asking:
-        """Answer from what is remembered, or count an attempt and say what to ask (D-46).
+    def begin_check(self, typed: str | None, *, force: bool) -> UpdateCheck | Asking:
+        """Return the remembered result, or record an attempt and return what to request (D-46).
 
         Raises:
             ValueError: The client was built without `slug` or `version`.
@@ -73,12 +89,16 @@ class UpdateSteps(Steps):
             if force:
                 self._activations.ask_again()
             asking = self._asking_updates(typed)
-            if isinstance(asking, LicclientError) or self._claim(asking, force=force):
+            if isinstance(asking, LicclientError):
+                return _failed(asking)
+            if self._claim(asking, force=force):
                 return asking
             known = self._remembered(self._round_name(asking.key, slug), version, asking.key)
-        return _logged(known) if isinstance(known, LicclientError) else known
+        if known.error is not None:
+            _log(known.error)
+        return known
 
-    def _known_offer(self, version: str) -> Update | NoUpdate | LicclientError | None:
+    def _known_offer(self, version: str) -> UpdateCheck | None:
         """Answer for the activated key without waking its keyring; None when a check is due, or may be."""
         found = self._activations.find()
         name = None if found is None else self._round_of(found)
@@ -111,16 +131,16 @@ class UpdateSteps(Steps):
         self._state.change(name, claim)
         return claimed
 
-    def _remembered(
-        self, round_name: str, installed: str, key: str | None
-    ) -> Update | NoUpdate | LicclientError:
+    def _remembered(self, round_name: str, installed: str, key: str | None) -> UpdateCheck:
         last = read_round(self._state.load(round_name))
         if last is not None and last.listing is not None and is_newer(last.listing.version, installed):
             listing = self._releases.vouch(last.listing, self.now())
-            return listing if isinstance(listing, LicclientError) else _update(listing, key or "", None)
+            if isinstance(listing, LicclientError):
+                return _failed(listing)
+            return _found(_update(listing, key or "", None))
         if last is not None and not last.answered:
-            return ServiceUnavailable(_NEVER_ANSWERED)
-        return NoUpdate("No newer version was offered when it was last asked for.")
+            return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
+        return _none("No newer version was offered when it was last asked for.")
 
     def check_call(self, asking: Asking) -> Call:
         """Write the call that `begin_check` or `begin_link` asked for."""
@@ -128,25 +148,24 @@ class UpdateSteps(Steps):
             update_call(self.settings, asking.key, asking.slug, asking.installed, asking.domain)
         )
 
-    def end_check(
-        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
-    ) -> Update | NoUpdate | LicclientError:
-        """Take what came back, remember it, and say what it offers (D-47)."""
+    def end_check(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailableError) -> UpdateCheck:
+        """Read the reply, remember it, and return the result (D-47)."""
         answer = self._read_check(asking, call, reply)
         if isinstance(answer, LicclientError):
-            return _logged(answer)
+            _log(answer)
+            return _failed(answer)
         if answer.download_url is None:
-            return NoUpdate("The support period is over, so no newer version is offered.")
+            return _none("The support period is over, so no newer version is offered.")
         if not is_offer(answer, asking.installed):
             return _not_newer(asking.installed)
-        return _update(answer, asking.key, self.now())
+        return _found(_update(answer, asking.key, self.now()))
 
     def _read_check(
-        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable
+        self, asking: Asking, call: Call, reply: Reply | ServiceUnavailableError
     ) -> Listing | LicclientError:
         now = self.now()
         answer: Listing | LicclientError
-        if isinstance(reply, ServiceUnavailable):
+        if isinstance(reply, ServiceUnavailableError):
             answer = reply
         else:
             from licclient._proofs import believe_update  # noqa: PLC0415 - after a call
@@ -170,12 +189,14 @@ class UpdateSteps(Steps):
                 return found
             typed = found
         key = tidy_key(typed)
-        return key if isinstance(key, InvalidRequest) else Asking(key, self._domain(), slug, version)
+        return key if isinstance(key, InvalidRequestError) else Asking(key, self._domain(), slug, version)
 
-    def _activated_key(self) -> str | NotActivated | ServiceUnavailable:
+    def _activated_key(self) -> str | NotActivatedError | ServiceUnavailableError:
         found = self._activations.find()
         return (
-            NotActivated() if found is None else self._activations.key_of(found) or ServiceUnavailable(NO_KEY)
+            NotActivatedError()
+            if found is None
+            else self._activations.key_of(found) or ServiceUnavailableError(NO_KEY)
         )
 
     def _key_for(self, update: Update) -> str:
@@ -214,9 +235,9 @@ class UpdateSteps(Steps):
         """Take up a download; its link is None when the offered one may have run out (D-48).
 
         Raises:
-            NotActivated: The offer was remembered without its key, and that was forgotten meanwhile.
-            ServiceUnavailable: The same, and its keyring does not give it.
-            InvalidRequest: The update holds no key.
+            NotActivatedError: The offer was remembered without its key, and that was forgotten meanwhile.
+            ServiceUnavailableError: The same, and its keyring does not give it.
+            InvalidRequestError: The update holds no key.
             ValueError: The client was built without `slug` or `version`.
             OSError: The folder cannot be used.
         """
@@ -242,48 +263,48 @@ class UpdateSteps(Steps):
         """Count an attempt, which is never too early here, and say what to ask for a fresh link (D-48).
 
         Raises:
-            InvalidRequest: The update holds no key.
+            InvalidRequestError: The update holds no key.
         """
         _, installed = self._installed()
         asking = Asking(self._key_for(update), self._domain(), update.slug, installed)
         self._claim(asking, force=True)
         return asking
 
-    def end_link(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailable) -> Fresh:
+    def end_link(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailableError) -> Fresh:
         """Take a fresh link out of what came back.
 
         Raises:
-            LicenseRefused: The key is refused, support is over, or the version is no longer offered.
-            InvalidRequest: The server calls the request malformed.
-            ServiceUnavailable: No answer.
-            UntrustedAnswer: No pinned key signed it, or the version that it tells.
+            LicenseRefusedError: The key is refused, support is over, or the version is no longer offered.
+            InvalidRequestError: The server calls the request malformed.
+            ServiceUnavailableError: No answer.
+            UntrustedResponseError: No pinned key signed it, or the version that it tells.
         """
         answer = self._read_check(asking, call, reply)
         if isinstance(answer, LicclientError):
             raise answer
         if answer.download_url is None:
-            raise LicenseRefused(
+            raise LicenseRefusedError(
                 Reason.SUPPORT_ENDED, "The support period is over, so there is nothing to download."
             )
         if not is_offer(answer, asking.installed):
-            raise LicenseRefused(Reason.OTHER, "The version is no longer offered.")
+            raise LicenseRefusedError(Reason.OTHER, "The version is no longer offered.")
         return Fresh(answer.download_url, answer.vouched, answer.version)
 
 
-def _not_newer(installed: str) -> NoUpdate:
+def _not_newer(installed: str) -> UpdateCheck:
     if is_version(installed):
-        return NoUpdate(f"Version {installed} is up to date.")
+        return _none(f"Version {installed} is up to date.")
     import logging  # noqa: PLC0415 - for this alone
 
     told = f"Version {installed} is none that PEP 440 can read, so no update is ever offered."
     logging.getLogger("licclient").warning(told)
-    return NoUpdate(told)
+    return _none(told)
 
 
-def _logged(problem: LicclientError) -> LicclientError:
+def _log(problem: LicclientError) -> None:
     from licclient._releases import logged  # noqa: PLC0415 - as above
 
-    return logged(problem)
+    logged(problem)
 
 
 def _spread() -> float:

@@ -1,7 +1,7 @@
 """Pure: the protocol's text. Settings → call; reply → what it says, or the error that it comes to.
 
 Only 200, 401, 403, 404 and 422 with the specified body are the server's word; everything else is no answer
-and becomes `ServiceUnavailable` (D-40). Types are checked strictly: `"true"` is not `true`.
+and becomes `ServiceUnavailableError` (D-40). Types are checked strictly: `"true"` is not `true`.
 """
 
 import json
@@ -12,9 +12,9 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from licclient._errors import InvalidRequest, LicclientError, LicenseRefused, ServiceUnavailable
 from licclient._links import is_safe_link
 from licclient._model import Listing, Reason, Settings, Verified
+from licclient.errors import InvalidRequestError, LicclientError, LicenseRefusedError, ServiceUnavailableError
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
 UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
@@ -98,14 +98,14 @@ class Head:
 # --- calls ------------------------------------------------------------------------------------
 
 
-def tidy_key(typed: str) -> str | InvalidRequest:
+def tidy_key(typed: str) -> str | InvalidRequestError:
     """Repair what a person typed: white space goes, letters become upper case (D-02).
 
     Args:
         typed: What the app was given. Its shape is for the server to judge.
 
     Returns:
-        The key to send, or `InvalidRequest` when nothing is left or it is no Unicode text.
+        The key to send, or `InvalidRequestError` when nothing is left or it is no Unicode text.
 
     Raises:
         TypeError: Not a string.
@@ -114,9 +114,9 @@ def tidy_key(typed: str) -> str | InvalidRequest:
         raise TypeError(f"a license key is a string, not {type(typed).__name__}")
     key = "".join(typed.split()).upper()
     if not key:
-        return InvalidRequest({"license_key": ["The license key is empty."]})
+        return InvalidRequestError({"license_key": ["The license key is empty."]})
     if not _is_text(key):
-        return InvalidRequest({"license_key": ["The license key is not readable text."]})
+        return InvalidRequestError({"license_key": ["The license key is not readable text."]})
     return key
 
 
@@ -163,7 +163,7 @@ def makes_no_claim(reply: Reply, read: object) -> bool:
     """
     if reply.status not in _WORDS:
         return True
-    return "signature" not in reply.headers and isinstance(read, ServiceUnavailable)
+    return "signature" not in reply.headers and isinstance(read, ServiceUnavailableError)
 
 
 def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
@@ -174,8 +174,8 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
         key: The key that was asked about; masked in the server's words should it occur there.
 
     Returns:
-        The success; or `LicenseRefused`, `InvalidRequest`, or `ServiceUnavailable` when this is not the
-        server's word.
+        The success; or `LicenseRefusedError`, `InvalidRequestError`, or `ServiceUnavailableError` when this
+        is not a response of the service.
     """
     body = _json_object(reply.body)
     match reply.status, body:
@@ -184,7 +184,7 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
         ):
             return _verified(product, expiry, lifetime=lifetime)
         case 403 | 404, {"valid": False, "reason": str(reason)} if _is_text(reason):
-            return LicenseRefused(_VERIFY_REASONS.get(reason, Reason.OTHER), _masked(reason, key))
+            return LicenseRefusedError(_VERIFY_REASONS.get(reason, Reason.OTHER), _masked(reason, key))
         case 422, {"message": str(), "errors": dict(errors)}:
             return _invalid(errors, key)
         case _:
@@ -201,7 +201,7 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
         key: As in `read_verify`.
 
     Returns:
-        The listing; or `LicenseRefused`, `InvalidRequest`, `ServiceUnavailable`.
+        The listing; or `LicenseRefusedError`, `InvalidRequestError`, `ServiceUnavailableError`.
     """
     body = _json_object(reply.body)
     match reply.status, body:
@@ -218,19 +218,19 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
             return no_word(reply.status, reply.retry_after)
 
 
-def read_refusal(reply: Reply, key: str) -> LicenseRefused | None:
+def read_refusal(reply: Reply, key: str) -> LicenseRefusedError | None:
     """Read a body of the shape `{error, message}` (spec 7, D-31), or None when it has another shape."""
     match _json_object(reply.body):
         case {"error": str(code), "message": str(message)} if _is_text(code) and _is_text(message):
-            return LicenseRefused(_UPDATE_REASONS.get(code, Reason.OTHER), _masked(message, key))
+            return LicenseRefusedError(_UPDATE_REASONS.get(code, Reason.OTHER), _masked(message, key))
         case _:
             return None
 
 
-def no_word(status: int, retry_after: float | None = None) -> ServiceUnavailable:
+def no_word(status: int, retry_after: float | None = None) -> ServiceUnavailableError:
     """Say that something answered, but not as the service does (D-40)."""
     hint = "; it redirects: is base_url its very address?" if status in REDIRECTS else ""
-    return ServiceUnavailable(
+    return ServiceUnavailableError(
         f"The license service gave no usable answer (HTTP status {status}{hint}).", retry_after
     )
 
@@ -255,7 +255,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | ServiceUnavailable:
+def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | ServiceUnavailableError:
     if expiry is None:
         return Verified(product, None, lifetime)
     expires_on = read_date(expiry)
@@ -263,12 +263,12 @@ def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | Ser
     return no_word(200) if expires_on is None or lifetime else Verified(product, expires_on, lifetime)
 
 
-def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | ServiceUnavailable:
+def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | ServiceUnavailableError:
     link = body.get("download_url")
     if "download_url" in body and not isinstance(link, str):
         return no_word(200)
     if link is not None and not is_safe_link(link, settings):
-        return ServiceUnavailable(
+        return ServiceUnavailableError(
             "The service offers a file from a place that this app does not take files from"
             " (https only, never this computer itself, unless download_origins names it)."
         )
@@ -302,7 +302,7 @@ def read_timestamp(value: str) -> datetime | None:
         return None
 
 
-def _invalid(errors: dict[str, Any], key: str) -> InvalidRequest | ServiceUnavailable:
+def _invalid(errors: dict[str, Any], key: str) -> InvalidRequestError | ServiceUnavailableError:
     read: dict[str, list[str]] = {}
     for name, problems in errors.items():
         if not isinstance(problems, list) or not all(
@@ -310,7 +310,7 @@ def _invalid(errors: dict[str, Any], key: str) -> InvalidRequest | ServiceUnavai
         ):
             return no_word(422)
         read[_masked(name, key)] = [_masked(one, key) for one in problems]
-    return InvalidRequest(read)
+    return InvalidRequestError(read)
 
 
 def _masked(words: str, key: str) -> str:

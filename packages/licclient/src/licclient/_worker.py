@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from licclient._cadence import RETRY_FIRST, RETRY_MOST, Course, Plan
-from licclient._errors import LicclientError
 from licclient._key_steps import KeySteps
 from licclient._model import License, Source, Update
 from licclient._status import LicenseStatus
 from licclient._threads import in_thread
+from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from licclient._dialogs.view import Action
+from licclient.dialogs._view import Action
 
 _KEYSYMS = {"-": "minus", " ": "space", "\n": "Return"}
 
@@ -59,7 +59,7 @@ class TkHands(Hands):
     def __init__(self, display: str) -> None:
         import tkinter as tk  # noqa: PLC0415 - not every Python has it
 
-        from licclient import tk as dialogs  # noqa: PLC0415 - as above
+        from licclient.dialogs import tk as dialogs  # noqa: PLC0415 - as above
 
         self.kit = dialogs
         self.parent = tk.Tk(screenName=display)
@@ -162,7 +162,7 @@ class QtHands(Hands):
     def __init__(self) -> None:
         from PySide6 import QtCore, QtGui, QtTest, QtWidgets  # noqa: PLC0415 - an extra
 
-        from licclient import qt as dialogs  # noqa: PLC0415 - as above
+        from licclient.dialogs import qt as dialogs  # noqa: PLC0415 - as above
 
         self.app = qt_app()
         self.core, self.gui, self.test, self.kit = QtCore, QtGui, QtTest.QTest, dialogs

@@ -25,7 +25,7 @@ from licclient._worker import AsyncWorker, Worker
 from licclient.testing import _signing
 from licclient.testing._clock import LicenseClock
 from licclient.testing._service import LicenseService
-from licclient.testing._told import Answer, NoAnswer
+from licclient.testing._told import Answer, NoResponseError
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _respond(
 ) -> httpx.Response:
     try:
         answer = service.answer(request.method, str(request.url), request.headers, request.content)
-    except NoAnswer as silence:
+    except NoResponseError as silence:
         if silence.slow:
             raise httpx.ReadTimeout("the fake service is slow", request=request) from None
         raise httpx.ConnectError("the fake service is offline", request=request) from None

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
 from licclient._wire import UPDATE_CHECK_PATH, VERIFY_PATH
-from licclient.testing._told import Answer, Misbehaviour, NoAnswer, SeenRequest
+from licclient.testing._told import Answer, Misbehaviour, NoResponseError, SeenRequest
 
 DOWNLOAD_PATH: Final = "/api/v1/update-download"
 LINK_LIVES: Final = timedelta(hours=1)
@@ -186,7 +186,7 @@ class LicenseService:
             body: For a verify, JSON.
 
         Raises:
-            NoAnswer: The service is offline, or slow.
+            NoResponseError: The service is offline, or slow.
         """
         parts = urlsplit(url)
         told = {name.lower(): value for name, value in (headers or {}).items()}
@@ -196,7 +196,7 @@ class LicenseService:
         kind = next((kind for path, kind in kinds.items() if parts.path.endswith(path)), "other")
         self.requests.append(SeenRequest(kind, asked.get("license_key"), asked, told))
         if self._is_offline:
-            raise NoAnswer(slow=False)
+            raise NoResponseError(slow=False)
         if (wrong := self._wrong_answer()) is not None:
             return wrong
         match method, kind:
@@ -221,7 +221,7 @@ class LicenseService:
         html = {"Content-Type": "text/html"}
         match self._misbehaviour:
             case Misbehaviour.SLOW:
-                raise NoAnswer(slow=True)
+                raise NoResponseError(slow=True)
             case Misbehaviour.ERROR:
                 return Answer(500, b"<h1>Internal Server Error</h1>", html)
             case Misbehaviour.BUSY:

@@ -67,7 +67,7 @@ class Answer:
     release: Mapping[str, Any] | None = None
 
 
-class NoAnswer(Exception):
+class NoResponseError(Exception):
     """Nothing goes back; `slow` tells a service that is silent from one that cannot be reached."""
 
     def __init__(self, *, slow: bool) -> None:

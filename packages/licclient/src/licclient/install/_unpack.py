@@ -11,9 +11,9 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from licclient._archive import Entry, Plan, check_directory, check_entries, read_plan
-from licclient._errors import UntrustedAnswer, UnusableArchive
 from licclient._room import demand_room
+from licclient.errors import UntrustedResponseError, UnusableArchiveError
+from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -46,8 +46,8 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
         folder: Made, and filled; whoever asked for it takes it away when this fails.
 
     Raises:
-        UntrustedAnswer: The file is not what was verified.
-        UnusableArchive: It is no zip, or holds what may not be unpacked.
+        UntrustedResponseError: The file is not what was verified.
+        UnusableArchiveError: It is no zip, or holds what may not be unpacked.
         OSError: The disk has no room for it, or cannot be written.
     """
     with _ArchiveFile(FileIO(archive)) as file:
@@ -72,7 +72,9 @@ def _demand_verified(file: BufferedReader, size: int, sha256: str) -> None:
     from hashlib import file_digest  # noqa: PLC0415 - a launcher needs none of this
 
     if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
-        raise UntrustedAnswer("The file is not the one that was downloaded and verified: its digest differs.")
+        raise UntrustedResponseError(
+            "The file is not the one that was downloaded and verified: its digest differs."
+        )
 
 
 @contextmanager
@@ -90,10 +92,10 @@ def _reading() -> Generator[None]:
     """Whatever a damaged or hostile zip makes of its reader is said in our own words."""
     try:
         yield
-    except (MemoryError, UnusableArchive):
+    except (MemoryError, UnusableArchiveError):
         raise
     except Exception as problem:
-        raise UnusableArchive("The file is no zip that can be read, or it is damaged.") from problem
+        raise UnusableArchiveError("The file is no zip that can be read, or it is damaged.") from problem
 
 
 def _fill(folder: Path, plan: Plan, zipped: "ZipFile") -> None:
@@ -122,7 +124,9 @@ def _write(path: Path, entry: Entry, source: IO[bytes]) -> None:
                 break
             target.write(block)
         if left:
-            raise UnusableArchive(f"An entry of the archive has not the size that it claims: {entry.path!r}")
+            raise UnusableArchiveError(
+                f"An entry of the archive has not the size that it claims: {entry.path!r}"
+            )
         target.flush()
         os.fsync(target.fileno())
 

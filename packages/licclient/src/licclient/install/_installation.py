@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from licclient._arguments import read_folder
 from licclient._cache import read_private, replace_file
-from licclient._versions import (
+from licclient.install._versions import (
     DISCARDED,
     DRAFT,
     POINTER,
@@ -106,8 +106,8 @@ class Installation:
             The version that is current now.
 
         Raises:
-            UntrustedAnswer: The file is not the one that was verified.
-            UnusableArchive: It is no zip, or holds what may not be unpacked (D-80). Nothing has changed.
+            UntrustedResponseError: The file is not the one that was verified.
+            UnusableArchiveError: It is no zip, or holds what may not be unpacked (D-80). Nothing has changed.
             OSError: The folder cannot be written, has no room, or another process holds it for two minutes.
             TypeError: `downloaded` is no `Downloaded`, but a path, say.
             ValueError: `downloaded.version` is no version that PEP 440 can read.
@@ -208,7 +208,7 @@ class Installation:
         return Installed(version_of(name), folder) if folder.is_dir() else None
 
     def _unpack(self, downloaded: "Downloaded", name: str) -> None:
-        from licclient._unpack import unpack  # noqa: PLC0415 - a launcher unpacks nothing
+        from licclient.install._unpack import unpack  # noqa: PLC0415 - a launcher unpacks nothing
 
         draft = self._versions / f"{DRAFT}{name}"
         try:
@@ -237,7 +237,7 @@ class Installation:
 
 
 def _sync(folder: Path) -> None:
-    from licclient._unpack import sync_folder  # noqa: PLC0415 - as above
+    from licclient.install._unpack import sync_folder  # noqa: PLC0415 - as above
 
     sync_folder(folder)
 

@@ -2,7 +2,7 @@
 
 ::
 
-    from licclient.qt import ask_for_key, offer_update
+    from licclient.dialogs.qt import ask_for_key, offer_update
 
     license_ = ask_for_key(client, window)                          # None: closed without one
     file = offer_update(client, update, downloads_folder, window)   # None: not now
@@ -33,20 +33,20 @@ try:
 except ModuleNotFoundError as problem:
     if (problem.name or "").partition(".")[0] != "PySide6":
         raise
-    raise ImportError("licclient.qt needs PySide6: pip install 'licclient[qt]'") from problem
+    raise ImportError("licclient.dialogs.qt needs PySide6: pip install 'licclient[qt]'") from problem
 
 from licclient._arguments import read_folder
-from licclient._dialogs.activation import Activation
-from licclient._dialogs.driver import Driver, State, begin_activation, begin_offer
-from licclient._dialogs.update import Offer
-from licclient._dialogs.view import Action, View, colour_of, marked
 from licclient.deliver import to_qt
+from licclient.dialogs._activation import Activation
+from licclient.dialogs._driver import Driver, State, begin_activation, begin_offer
+from licclient.dialogs._update import Offer
+from licclient.dialogs._view import Action, View, colour_of, marked
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
     from licclient._download import Downloaded
-    from licclient._errors import LicclientError
     from licclient._model import License, Update
+    from licclient.errors import LicclientError
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
 

@@ -2,7 +2,7 @@
 
 ::
 
-    from licclient.tk import ask_for_key, offer_update
+    from licclient.dialogs.tk import ask_for_key, offer_update
 
     license_ = ask_for_key(client, root)                          # None: closed without one
     file = offer_update(client, update, downloads_folder, root)   # None: not now
@@ -22,16 +22,16 @@ from tkinter import ttk
 from typing import TYPE_CHECKING, Any, Final
 
 from licclient._arguments import read_folder
-from licclient._dialogs.activation import Activation
-from licclient._dialogs.driver import Driver, State, begin_activation, begin_offer
-from licclient._dialogs.update import Offer
-from licclient._dialogs.view import Action, View, colour_of, marked, split_mnemonic
+from licclient.dialogs._activation import Activation
+from licclient.dialogs._driver import Driver, State, begin_activation, begin_offer
+from licclient.dialogs._update import Offer
+from licclient.dialogs._view import Action, View, colour_of, marked, split_mnemonic
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
     from licclient._download import Downloaded
-    from licclient._errors import LicclientError
     from licclient._model import License, Update
+    from licclient.errors import LicclientError
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from licclient._errors import UnusableArchive
 from licclient._headers import is_device_name
+from licclient.errors import UnusableArchiveError
 
 MAX_ENTRIES: Final = 100_000
 """More files and folders than this no desktop app has; each costs a call to the system."""
@@ -89,20 +89,20 @@ def check_directory(size: int) -> None:
         size: In bytes.
 
     Raises:
-        UnusableArchive: It is too large.
+        UnusableArchiveError: It is too large.
     """
     if size > MAX_DIRECTORY_BYTES:
-        raise UnusableArchive(f"The archive's list of files is larger than {MAX_DIRECTORY_BYTES} bytes.")
+        raise UnusableArchiveError(f"The archive's list of files is larger than {MAX_DIRECTORY_BYTES} bytes.")
 
 
 def check_entries(directory: bytes) -> None:
     """Refuse a directory before an object is made of each of its entries.
 
     Raises:
-        UnusableArchive: There are too many of them.
+        UnusableArchiveError: There are too many of them.
     """
     if directory.count(_ENTRY) > MAX_ENTRIES:  # what the zip itself says of their number need not be true
-        raise UnusableArchive(f"The archive has more than {MAX_ENTRIES} entries.")
+        raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")
 
 
 def read_plan(told: Sequence[Told]) -> Plan:
@@ -112,10 +112,10 @@ def read_plan(told: Sequence[Told]) -> Plan:
         told: Its entries, as in `zipfile.ZipFile.infolist`.
 
     Raises:
-        UnusableArchive: Something in it may not be, or not be everywhere; says what, and which entry.
+        UnusableArchiveError: Something in it may not be, or not be everywhere; says what, and which entry.
     """
     if len(told) > MAX_ENTRIES:
-        raise UnusableArchive(f"The archive has more than {MAX_ENTRIES} entries.")
+        raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")
     folders: dict[str, None] = {}  # a set that keeps the order
     files: list[Entry] = []
     size = 0
@@ -128,10 +128,12 @@ def read_plan(told: Sequence[Told]) -> Plan:
             continue
         size += _read_size(one)
         if size > MAX_UNPACKED_BYTES:
-            raise UnusableArchive(f"The archive is larger than {MAX_UNPACKED_BYTES} bytes when unpacked.")
+            raise UnusableArchiveError(
+                f"The archive is larger than {MAX_UNPACKED_BYTES} bytes when unpacked."
+            )
         files.append(Entry("/".join(parts), one.file_size, bool(mode & 0o111), index))
     if not files:
-        raise UnusableArchive("The archive holds no file.")
+        raise UnusableArchiveError("The archive holds no file.")
     _demand_distinct(folders, files)
     return Plan(tuple(folders), tuple(files), size)
 
@@ -205,7 +207,7 @@ def _demand_distinct(folders: dict[str, None], files: list[Entry]) -> None:
     for file in files:
         folded = _folded(file.path)
         if folded in taken:
-            raise UnusableArchive(f"Two entries of the archive are one on some disks: {file.path!r}")
+            raise UnusableArchiveError(f"Two entries of the archive are one on some disks: {file.path!r}")
         taken.add(folded)
 
 
@@ -213,6 +215,6 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
-def _bad(one: Told, flaw: str) -> UnusableArchive:
+def _bad(one: Told, flaw: str) -> UnusableArchiveError:
     shown = one.orig_filename if len(one.orig_filename) <= MAX_NAME_BYTES else one.orig_filename[:80] + "…"
-    return UnusableArchive(f"An entry of the archive {flaw}: {shown!r}")
+    return UnusableArchiveError(f"An entry of the archive {flaw}: {shown!r}")

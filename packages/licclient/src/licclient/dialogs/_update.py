@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from licclient._dialogs.view import (
+from licclient._download import Downloaded
+from licclient._model import Update
+from licclient._texts import amount, span
+from licclient.dialogs._view import (
     Action,
     Bar,
     Button,
@@ -20,11 +23,8 @@ from licclient._dialogs.view import (
     View,
     cut_short,
 )
-from licclient._dialogs.words import say, say_problem
-from licclient._download import Downloaded
-from licclient._errors import DownloadCancelled, ServiceUnavailable
-from licclient._model import Update
-from licclient._texts import amount, span
+from licclient.dialogs._words import say, say_problem
+from licclient.errors import DownloadCancelledError, ServiceUnavailableError
 
 
 class _Phase(StrEnum):
@@ -93,7 +93,7 @@ class Offer:
         )
         match self.phase:
             case _Phase.OFFERED:
-                was_cancelled = isinstance(self.problem, DownloadCancelled)
+                was_cancelled = isinstance(self.problem, DownloadCancelledError)
                 return replace(
                     view,
                     message=self._what_went_wrong(),
@@ -134,7 +134,7 @@ class Offer:
         return " \u00b7 ".join(facts)
 
     def _what_went_wrong(self) -> str:
-        if isinstance(self.problem, ServiceUnavailable):
+        if isinstance(self.problem, ServiceUnavailableError):
             return say("update.cut", self.language)
         return say_problem(self.problem, self.language) if self.problem else ""
 

@@ -6,10 +6,10 @@ letter is there twice, which a test holds. Japanese and Chinese windows write th
 
 from typing import Final
 
-from licclient._dialogs.view import cut_short
-from licclient._errors import LicclientError
 from licclient._explain import explain
 from licclient._texts import LANGUAGES, Row
+from licclient.dialogs._view import cut_short
+from licclient.errors import LicclientError
 
 WORDS: Final[dict[str, Row]] = {
     # --- entering a key; {0} is the product ---

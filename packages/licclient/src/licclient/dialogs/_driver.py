@@ -7,9 +7,12 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
-from licclient._dialogs.activation import Activation
-from licclient._dialogs.update import Offer
-from licclient._dialogs.view import (
+from licclient._language import system_languages
+from licclient._texts import pick_language
+from licclient.deliver import Deliver
+from licclient.dialogs._activation import Activation
+from licclient.dialogs._update import Offer
+from licclient.dialogs._view import (
     Action,
     Activate,
     Close,
@@ -26,10 +29,7 @@ from licclient._dialogs.view import (
     Work,
     in_short_lines,
 )
-from licclient._errors import LicclientError
-from licclient._language import system_languages
-from licclient._texts import pick_language
-from licclient.deliver import Deliver
+from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient

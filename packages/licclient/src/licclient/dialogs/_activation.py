@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from licclient._dialogs.view import (
+from licclient._model import License
+from licclient._typed_key import Mistyped, repair_key
+from licclient.dialogs._view import (
     Action,
     Activate,
     Bar,
@@ -17,10 +19,8 @@ from licclient._dialogs.view import (
     Typed,
     View,
 )
-from licclient._dialogs.words import say, say_problem
-from licclient._errors import MistypedKey, NotActivated
-from licclient._model import License
-from licclient._typed_key import Mistyped, repair_key
+from licclient.dialogs._words import say, say_problem
+from licclient.errors import MistypedKeyError, NotActivatedError
 
 
 class _Phase(StrEnum):
@@ -67,16 +67,16 @@ class Activation:
     def _judge_typed(self) -> tuple["Activation", Command | None]:
         key = repair_key(self.typed)
         if isinstance(key, Mistyped):
-            return replace(self, problem=MistypedKey(key.flaw, key.detail)), None
+            return replace(self, problem=MistypedKeyError(key.flaw, key.detail)), None
         # The field then shows the key that was understood.
         return replace(self, typed=key, problem=None, phase=_Phase.ASKING), Activate(key)
 
-    def _still_wrong(self, text: str) -> MistypedKey | None:
+    def _still_wrong(self, text: str) -> MistypedKeyError | None:
         """Follow what is typed once a flaw was shown, until it is mended; never complain before (D-86)."""
-        if not isinstance(self.problem, MistypedKey):
+        if not isinstance(self.problem, MistypedKeyError):
             return None  # what the service said was about another key
         key = repair_key(text)
-        return MistypedKey(key.flaw, key.detail) if isinstance(key, Mistyped) else None
+        return MistypedKeyError(key.flaw, key.detail) if isinstance(key, Mistyped) else None
 
     def view(self) -> View:
         """Say what the window shows."""
@@ -92,7 +92,7 @@ class Activation:
         match self.phase:
             case _Phase.TYPING:
                 # Who opens the dialog to enter a key need not be told that there is none.
-                is_told = self.problem is not None and not isinstance(self.problem, NotActivated)
+                is_told = self.problem is not None and not isinstance(self.problem, NotActivatedError)
                 return replace(
                     view,
                     is_editable=True,

@@ -1,0 +1,113 @@
+"""`@client.licensed`: run a function only while a license holds."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from licclient._model import License
+from licclient._threads import in_thread
+from licclient.errors import LicclientError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S_co = TypeVar("S_co", covariant=True)
+
+Otherwise = Callable[[LicclientError], License | S_co]
+AsyncOtherwise = Callable[[LicclientError], Awaitable[License | S_co]]
+
+
+def check_otherwise(otherwise: object) -> None:
+    """Raise `TypeError` where the function is decorated, not when a customer clicks."""
+    if otherwise is not None and not callable(otherwise):
+        raise TypeError(f"otherwise must be callable, not {type(otherwise).__name__}")
+
+
+def check_function(function: object) -> None:
+    """Raise `TypeError` unless `function` is one: a mistake here must not open a feature."""
+    if not callable(function):
+        # Without the value: it may be a license key.
+        raise TypeError(
+            f"licensed decorates functions, not {type(function).__name__}: it takes no key;"
+            " use verify(key), or activate(key) once"
+        )
+    if isinstance(function, type):
+        raise TypeError("licensed decorates functions, not classes: decorate the methods that need a license")
+
+
+class Licensed(Generic[S_co]):
+    """Decorate functions of the synchronous client.
+
+    Args:
+        check: Returns the license or raises.
+        otherwise: Called with the error when there is no license; None to raise it.
+    """
+
+    def __init__(self, check: Callable[[], License], otherwise: Callable[..., Any] | None) -> None:
+        check_otherwise(otherwise)
+        self._check = check
+        self._otherwise = otherwise
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | S_co]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R | S_co]: ...
+
+    def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
+        check_function(function)
+        if inspect.iscoroutinefunction(function):
+
+            async def check() -> License:
+                return await in_thread(self._check)
+
+            return AsyncLicensed[Any](check, self._otherwise)(function)
+
+        @wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                self._check()
+            except LicclientError as problem:
+                if self._otherwise is None:
+                    raise
+                result = self._otherwise(problem)
+                if not isinstance(result, License):
+                    return result
+            return function(*args, **kwargs)
+
+        return checked
+
+
+class AsyncLicensed(Generic[S_co]):
+    """Decorate functions of the asynchronous client; arguments as for `Licensed`."""
+
+    def __init__(self, check: Callable[[], Awaitable[License]], otherwise: Callable[..., Any] | None) -> None:
+        check_otherwise(otherwise)
+        self._check = check
+        self._otherwise = otherwise
+
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | S_co]]:
+        check_function(function)
+        if not inspect.iscoroutinefunction(function):
+            # It would wait for the license in the event loop, or run without one.
+            raise TypeError("AsyncLicenseClient.licensed decorates only `async def` functions")
+
+        @wraps(function)
+        async def checked(*args: P.args, **kwargs: P.kwargs) -> Any:
+            try:
+                await self._check()
+            except LicclientError as problem:
+                if self._otherwise is None:
+                    raise
+                result = self._otherwise(problem)
+                if inspect.isawaitable(result):
+                    result = await result
+                if not isinstance(result, License):
+                    return result
+            return await function(*args, **kwargs)
+
+        return checked
