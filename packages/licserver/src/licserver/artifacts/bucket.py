@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from licserver.artifacts.protocol import ArtifactRedirect, Pieces
+from licserver.artifacts import ArtifactRedirect, Pieces
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, InvalidInputError, SettingsError
 from licserver.protocol.public_api import attachment
@@ -63,13 +63,7 @@ class ArtifactBucket:
     """Implements `Artifacts`, with the keys ``{prefix}/{digest}/{tag of the file's name}``.
 
     The name is a property of the object, because obstore's presigned addresses cannot carry it. So a file
-    with two names is two objects.
-
-    Args:
-        bucket: Its name.
-        prefix: The start of all keys; may be empty.
-        endpoint: The address of the service; None for AWS.
-        redirect: Whether to redirect downloads to presigned addresses.
+    with two names is two objects. Without an `endpoint` it is AWS.
     """
 
     def __init__(self, bucket: str, prefix: str, endpoint: str | None, *, redirect: bool) -> None:
@@ -103,7 +97,6 @@ class ArtifactBucket:
 
     @contextmanager
     def _translated(self, artifact: Artifact | None = None) -> Iterator[None]:
-        """Turn obstore's errors into ours."""
         try:
             yield
         except (FileNotFoundError, BaseError, TimeoutError) as error:
@@ -269,11 +262,7 @@ _LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 
 
 def open_bucket(settings: Settings) -> ArtifactBucket:
-    """Return the configured bucket, without accessing it.
-
-    Raises:
-        SettingsError: for an invalid endpoint, or plain http to another machine.
-    """
+    """Return the configured bucket, without accessing it; plain http to another machine is refused."""
     url = urlsplit(settings.artifacts_url or "")
     endpoint = _read_endpoint()
     # No client should follow a redirect from https to http.

@@ -181,14 +181,10 @@ UpdateVerdict = Offer | UpdateRefusal
 def evaluate_update(
     license_: LicenseSnapshot | None, product: Product | None, now: datetime
 ) -> UpdateVerdict:
-    """Decide an update check (spec 4.2, D-20).
+    """Decide an update check for the product with the requested slug (spec 4.2, D-20).
 
     Neither the environment (D-22) nor the installed version (D-24) counts. The key comes first, so that
     slugs cannot be guessed without one.
-
-    Args:
-        license_: None for an unknown key and for text that is no key.
-        product: The product with this slug, including its latest release, or None.
     """
     if license_ is None or license_.revoked_at is not None:
         return UpdateRefusal.INVALID_LICENSE

@@ -50,14 +50,10 @@ def is_printable(text: str) -> bool:
 
 
 def normalise_domain(text: str) -> str:
-    """Return the form in which a domain is stored and compared (D-06).
+    """Return the form in which a domain, URL or other name is stored and compared (D-06).
 
-    Args:
-        text: A host name, a URL, or other text that names an installation.
-
-    Returns:
-        The host in lower-case A-labels, without user info, port and trailing dot; of other text, the
-        trimmed lower case.
+    A host becomes lower-case A-labels, without user info, port and trailing dot; other text trimmed lower
+    case.
 
     Raises:
         InvalidDomainError: for blank text, control characters, lone surrogates, or over 253 characters.
@@ -135,12 +131,7 @@ def _parse_new_ip(text: str) -> IpAddress | None:
 
 
 def normalise_ip(address: IpAddress, v6_prefix: int = 128) -> str:
-    """Return the form in which an address is stored and compared.
-
-    Args:
-        address: From `parse_ip`.
-        v6_prefix: The leading bits of an IPv6 address that count, 1 to 128; the others become zero.
-    """
+    """Return the form in which an address is stored and compared; bits behind an IPv6 prefix become zero."""
     if address.version == 6 and v6_prefix < 128:  # noqa: PLR2004 - the widths of IPv6
         return str(ipaddress.IPv6Network((int(address), v6_prefix), strict=False).network_address)
     return str(address)
@@ -153,18 +144,11 @@ def provider_network(address: str) -> str:
 
 
 def client_ip(peer: str, forwarded_for: Iterable[str], trusted: Sequence[IpNetwork]) -> str:
-    """Return the address of the client behind trusted proxies.
+    """Return the address of the client behind trusted proxies: the right-most hop that is not one of them.
 
-    Reads the header from the right, because each proxy appends the address that it has seen; a client can
-    write anything further left.
-
-    Args:
-        peer: The other end of the connection.
-        forwarded_for: The values of all ``X-Forwarded-For`` headers, in order.
-        trusted: The configured proxies; if `peer` is none of them, the header is ignored.
-
-    Returns:
-        The right-most hop that is not a trusted proxy. Stops at a hop that is not an address, and after 32.
+    Read from the right, because each proxy appends the address that it has seen; a client can write anything
+    further left. Stops at a hop that is not an address, and after 32. If `peer` is no trusted proxy, the
+    header is ignored.
     """
     client = peer
     if not _is_trusted(client, trusted):
@@ -196,11 +180,7 @@ def _is_trusted(text: str, trusted: Sequence[IpNetwork]) -> bool:
 
 
 def parse_network(text: str) -> IpNetwork:
-    """Parse a network or a single address; bits beyond the prefix are ignored, IPv4 inside IPv6 becomes IPv4.
-
-    Raises:
-        ValueError: for other text.
-    """
+    """Parse a network or an address; bits beyond the prefix are ignored, IPv4 inside IPv6 becomes IPv4."""
     if "%" in text:
         raise ValueError  # a zone is not part of a network
     network = ipaddress.ip_network(text, strict=False)
@@ -214,18 +194,7 @@ def parse_network(text: str) -> IpNetwork:
 
 
 def parse_entry(text: str, v6_prefix: int = 128) -> str:
-    """Parse an allow-list entry: a domain, ``*.domain``, an address or a network (D-04).
-
-    Args:
-        text: As typed by the vendor.
-        v6_prefix: See `normalise_ip`.
-
-    Returns:
-        The canonical text that `covers_domain` and `covers_ip` take.
-
-    Raises:
-        InvalidEntryError: for other text.
-    """
+    """Return an allow-list entry in canonical form: domain, ``*.domain``, address or network (D-04)."""
     trimmed = text.strip()
     if address := parse_ip(trimmed):
         return normalise_ip(address, v6_prefix)
@@ -275,12 +244,6 @@ def is_known(
     """Return whether an environment is known to a license by its policy (D-03).
 
     Domain and address may be known by different activations and entries.
-
-    Args:
-        environment: Normalised.
-        policy: Which of domain and address must be known.
-        allowed: The allow-list's entries, canonical.
-        activated: Which of the two the license's activations contain.
     """
     if activated.domain and activated.ip:  # known by every policy, as most are
         return True

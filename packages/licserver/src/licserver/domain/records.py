@@ -42,17 +42,15 @@ class LicenseSnapshot(NamedTuple):
         product_id: The product that the key was issued for.
         product_name: That product's name on the day of issue.
         policy: The product's present environment policy.
-        expires_on: Last day of validity, or None.
+        expires_on: Last day of validity.
         lifetime: Takes precedence over every date and subscription.
-        revoked_at: When it was revoked, or None.
+        revoked_at: None unless revoked.
         slots: How many environments may be activated; None is unlimited.
-        slots_used: How many are; may be 0 where it decides nothing: without a limit, or for a known
-            environment.
+        slots_used: May be 0 where it decides nothing: without a limit, or for a known environment.
         allowed: The allow-list, in canonical form (`environments.parse_entry`); takes no slot.
-        activated: Which halves of the environment the activations have. A license may have a hundred
-            thousand, so they are not loaded.
-        subscription_ended_at: When the linked subscription ended or will end, or None.
-        support_until: Last day of the support period, or None.
+        activated: Which halves of the environment the activations have; these may be a hundred thousand.
+        subscription_ended_at: When the linked subscription ended or will end.
+        support_until: Last day of the support period.
         seen_on: The day on which the environment was last stored as seen; None where its activation does not
             tell: there is none for the pair, or the policy accepts either half.
     """
@@ -101,10 +99,8 @@ class Product(NamedTuple):
     """A product.
 
     Args:
-        id: Its number in the database.
         slug: Names it in update checks; never changes.
         name: Shown to customers; may change.
-        policy: Its environment policy.
         has_support_policy: Whether update downloads end with a license's support period.
         latest: The release that update checks offer, or None.
     """
@@ -130,8 +126,7 @@ class LicenseTerms:
         support_until: Last day of the support period.
         subscription_id: The license expires with this subscription.
         allowed: Entries of the allow-list.
-        customer_email: For the vendor alone.
-        note: The same.
+        customer_email: For the vendor alone, as `note`.
     """
 
     slots: int | None = 1
@@ -151,12 +146,9 @@ class IssuedLicense(LicenseTerms):
     Args:
         id: The key's index (`security.key_vault`); reveals nothing about the key.
         sealed_key: The key, encrypted.
-        product_id: Of the product that it was issued for.
-        product_slug: That product's slug.
-        product_name: That product's name on the day of issue.
-        revoked_at: When it was revoked, or None.
+        product_name: The product's name on the day of issue.
         revoked_reason: As typed.
-        subscription_ended_at: When the linked subscription ended or will end, or None.
+        subscription_ended_at: When the linked subscription ended or will end.
         slots_used: How many activations it has.
     """
 
@@ -194,11 +186,7 @@ class ActorKind(enum.StrEnum):
 
 
 class Actor(NamedTuple):
-    """Who changes something, for the audit log.
-
-    Args:
-        name: Of the operating system's user, the token, or the console's user; `licserver` for the server.
-    """
+    """Who changes something: a user of the system or console, a token; `licserver` for the server."""
 
     kind: ActorKind
     name: str

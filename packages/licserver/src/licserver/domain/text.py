@@ -57,10 +57,7 @@ _EDGES: Final = "\"'()[]{}<>,;:!?."
 
 
 def extract_words(email: str | None, note: str | None) -> list[str]:
-    """Return at most a hundred words, none of which begins another.
-
-    Includes what follows the ``@`` of an address, and the pieces between punctuation marks.
-    """
+    """Return at most a hundred words, none of which begins another; of addresses the parts as well."""
     words: dict[str, None] = {}
     for chunk in f"{email or ''} {note or ''}".split():
         whole = _normalise(chunk).strip(_EDGES)
@@ -100,13 +97,7 @@ _LISTS: Final = frozenset({"narrowed_by"})
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """Give the word for so many things.
-
-    Args:
-        number: How many there are.
-        one: The word for one of them.
-        many: The word for any other number; `one` with an ``s``, unless given.
-    """
+    """Return the word for one or for many things; without `many`, that is `one` with an ``s``."""
     return one if number == 1 else many or f"{one}s"
 
 

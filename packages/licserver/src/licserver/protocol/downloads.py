@@ -25,13 +25,7 @@ _CONTEXT: Final = b"licserver download link v1\n"
 
 @dataclass(frozen=True, slots=True)
 class LinkSecret:
-    """A secret that signs links.
-
-    Args:
-        id: Part of each link, to find the secret.
-        secret: 32 bytes.
-        signs_from: When it starts to sign; links are accepted before that. None: always.
-    """
+    """A secret of 32 bytes that signs links from an instant on (None: always), and is accepted before."""
 
     id: str
     secret: bytes = field(repr=False)
@@ -57,11 +51,7 @@ def current_secret(secrets: Sequence[LinkSecret], now: datetime) -> LinkSecret:
 
 
 def retires_at(secrets: Sequence[LinkSecret], index: int) -> datetime | None:
-    """Return when the last link of a secret has expired.
-
-    Returns:
-        None for the newest secret, and if it is unknown since when its successor signs.
-    """
+    """Return when the last link of a secret has expired; None if no successor signs from a known instant."""
     successor = secrets[index - 1].signs_from if index else None
     return None if successor is None else successor + LINK_LIFETIME + CLOCK_TOLERANCE
 
@@ -73,13 +63,9 @@ def accepted_secrets(secrets: Sequence[LinkSecret], now: datetime) -> tuple[Link
 
 
 def sign_link(base: str, subject: LinkSubject, secret: LinkSecret, now: datetime) -> str:
-    """Return a link that is valid for one hour; it contains ids, never a license key (D-30).
+    """Return a link that is valid for one hour, rounded up; it contains ids, never a license key (D-30).
 
-    Args:
-        base: The link without its query, ``{base_url}/api/v1/update-download``.
-        subject: What the link is for.
-        secret: From `current_secret`.
-        now: Fractions of a second are rounded up, so that an hour is never shorter.
+    `base` is the link without its query, `secret` is from `current_secret`.
     """
     expires = math.ceil((now + LINK_LIFETIME).timestamp())
     # In the canonical form of `read_link`: sorted, and without characters that a URL would change.
@@ -126,11 +112,8 @@ class Span:
 def parse_range(value: str | None, if_range: str | None, etag: str, size: int) -> Span | None:
     """Return the requested bytes of a file, or None for the whole file (D-32).
 
-    Args:
-        value: The ``Range`` header; ignored if it is malformed or has several ranges.
-        if_range: The ``If-Range`` header; a value other than `etag` requests the whole file.
-        etag: The file's ETag.
-        size: The file's size in bytes.
+    ``Range`` is ignored if it is malformed or has several ranges; an ``If-Range`` other than `etag` requests
+    the whole file.
     """
     found = _RANGE.fullmatch((value or "").strip())
     if found is None or (if_range is not None and if_range.strip() != etag):

@@ -32,11 +32,7 @@ def to_base64url(raw: bytes) -> str:
 
 
 def from_base64url(text: str) -> bytes:
-    """Decode base64url without padding.
-
-    Raises:
-        ValueError: for text that `to_base64url` would not return.
-    """
+    """Decode base64url without padding; a `ValueError` for text that `to_base64url` would not return."""
     raw = urlsafe_b64decode(text + "==")  # ignores surplus padding
     if to_base64url(raw) != text:
         raise ValueError  # the same bytes have one text only

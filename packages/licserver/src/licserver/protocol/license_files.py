@@ -145,12 +145,7 @@ class ActivationRow:
 class LicenseRow(LicenseTerms):
     """A line of the file; only its types are validated.
 
-    Args:
-        license_key: None to generate one.
-        product: A slug.
-        product_name: The product's name on the day of issue; None for its present name.
-        issued_at: None for now.
-        slots: None for unlimited.
+    None means: a generated key, the product's present name, issued now, unlimited slots.
     """
 
     license_key: _Key | None = None
@@ -184,12 +179,7 @@ _ROW: Final = TypeAdapter(LicenseRow)
 
 
 class Problem(NamedTuple):
-    """An error in the file; the message contains no license key.
-
-    Args:
-        line: Counted from 1.
-        message: For the vendor.
-    """
+    """An error in the file, by line from 1; the message contains no license key."""
 
     line: int
     message: str
@@ -228,15 +218,7 @@ def _compact(value: Any) -> str:
 
 
 def read_rows(form: str, lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]]:
-    """Parse a file lazily.
-
-    Args:
-        form: One of `FORMATS`.
-        lines: Including their ends.
-
-    Returns:
-        For each row the number of its first line, and the row or what is wrong with it.
-    """
+    """Parse a file lazily; yield for each row its first line's number, and the row or what is wrong."""
     return _read_csv(lines) if form == "csv" else _read_json_lines(lines)
 
 

@@ -74,13 +74,7 @@ _DIGESTS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SignatureRequest:
-    """A signature that a client asks for.
-
-    Args:
-        label: The member's name in the response's fields.
-        nonce: As received, including its quotation marks.
-        key: The key that signs.
-    """
+    """A signature that a client asks for: the label of its fields, the nonce in quotation marks, our key."""
 
     label: str
     nonce: str
@@ -89,13 +83,7 @@ class SignatureRequest:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SignedRequest:
-    """The signed parts of a request; without a repr, because the query may hold a license key.
-
-    Args:
-        method: In capitals.
-        target_uri: The address that the client used, including the query.
-        content_digest: The header as received.
-    """
+    """The signed parts of a request; without a repr, because the query may hold a license key."""
 
     method: str
     target_uri: str
@@ -131,8 +119,7 @@ def parse_accept_signature(field: str, keys: Sequence[SigningKey]) -> SignatureR
         keys: All keys of the server, including retired ones.
 
     Returns:
-        The first member that the newest possible key can honour; None if there is none, or if the field is
-        malformed (D-61).
+        The first member that the newest possible key can honour; None also for a malformed field (D-61).
     """
     if len(field) > MAX_FIELD or _FIELD.fullmatch(field) is None:
         return None

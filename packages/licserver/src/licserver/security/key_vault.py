@@ -21,14 +21,10 @@ _LABEL_PREFIX: Final = b"licserver locked "
 
 @dataclass(frozen=True, slots=True)
 class KeyVault:
-    """The installation's secrets.
+    """The installation's secrets; the first two, of 32 bytes each, never change: all keys would be lost.
 
-    Args:
-        index_secret: 32 bytes; never changes, because all keys would be lost.
-        seal_secret: 32 bytes; the same.
-        link_secrets: For download links, the newest first.
-        signing_keys: For responses, including retired ones; empty if responses are not signed.
-        has_database: Whether a database was written with these secrets.
+    `link_secrets` come newest first; `signing_keys` include retired ones. `has_database` is set once a
+    database was written with them.
     """
 
     index_secret: bytes = field(repr=False)
@@ -60,11 +56,7 @@ class KeyVault:
         return _encrypt(self.seal_secret, key.encode(), self.license_id(key))
 
     def decrypt_key(self, encrypted: bytes, license_id: bytes) -> str:
-        """Decrypt the license key of a row.
-
-        Raises:
-            SecretsError: if it was encrypted with other secrets, altered, or belongs to another row.
-        """
+        """Decrypt the license key of a row; a `SecretsError` if it is not this row's, or altered."""
         key = _decrypt(self.seal_secret, encrypted, license_id)
         if key is None:
             raise SecretsError("a license key in the database was altered or encrypted with other secrets")
@@ -75,11 +67,7 @@ class KeyVault:
         return _encrypt(self.seal_secret, content, _LABEL_PREFIX + label)
 
     def decrypt(self, encrypted: bytes, label: bytes) -> bytes:
-        """Undo `encrypt`.
-
-        Raises:
-            SecretsError: if it was encrypted with other secrets or another label, or altered.
-        """
+        """Undo `encrypt`; a `SecretsError` if secrets or label differ, or the content was altered."""
         content = _decrypt(self.seal_secret, encrypted, _LABEL_PREFIX + label)
         if content is None:
             raise SecretsError(
@@ -103,7 +91,6 @@ def _encrypt(secret: bytes, content: bytes, label: bytes) -> bytes:
 
 
 def _decrypt(secret: bytes, encrypted: bytes, label: bytes) -> bytes | None:
-    """Undo `_encrypt`; return None if it is not possible."""
     # Imported here: processes that only answer customers do not need these 7 MiB.
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415

@@ -41,22 +41,14 @@ def validate_file_name(text: str) -> str:
 
 
 def digest_file(file: Path) -> tuple[int, bytes]:
-    """Return a file's size in bytes and its SHA-256.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
+    """Return a file's size in bytes and its SHA-256."""
     with file.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").digest()
         return source.tell(), digest
 
 
 def describe_link(path: Path) -> str | None:
-    """Return why a path is not a regular file with a single name, and what to do; None if it is, or missing.
-
-    Raises:
-        OSError: if the path cannot be read.
-    """
+    """Return why a path is no regular file with a single name, and what to do; None if it is, or missing."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -74,11 +66,7 @@ def describe_link(path: Path) -> str | None:
 
 
 def open_unlinked(path: Path) -> BinaryIO:
-    """Open a file for reading.
-
-    Raises:
-        OSError: if it cannot be opened; with ``ELOOP`` for a symbolic link.
-    """
+    """Open a file for reading; an `OSError` with ``ELOOP`` for a symbolic link."""
     no_follow = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_follow))
 
@@ -95,14 +83,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, prefix: str, now: float, older_than: float) -> None:
-    """Remove temporary files of killed processes.
-
-    Args:
-        folder: Where they are.
-        prefix: The start of their names.
-        now: By the file system's clock.
-        older_than: Seconds since the last write; younger files may be in use.
-    """
+    """Remove temporary files of killed processes; files younger than `older_than` seconds may be in use."""
     for file in folder.glob(f"{prefix}*"):
         with suppress(OSError):  # removed by another process, or not ours: harmless
             if now - file.stat().st_mtime > older_than:

@@ -48,9 +48,7 @@ _FileVersion = tuple[int, int, int]
 class LinkSecrets:
     """The link secrets of one process, kept up to date; used by the event loop's thread only.
 
-    Args:
-        vault: The secrets at the start.
-        path: The secrets file; None if the secrets cannot change.
+    Without the `path` of a secrets file they cannot change.
     """
 
     def __init__(self, vault: KeyVault, path: Path | None) -> None:
@@ -117,7 +115,6 @@ def watch_link_secrets(settings: Settings, vault: KeyVault) -> LinkSecrets:
 
 
 def _file_version(path: Path | None) -> _FileVersion | None:
-    """Return what differs between versions of a file; None if it cannot be read."""
     try:
         status = path.stat() if path else None
     except OSError:
@@ -130,14 +127,7 @@ def _file_version(path: Path | None) -> _FileVersion | None:
 
 @dataclass(frozen=True, slots=True)
 class SecretStatus:
-    """The status of a link secret, without the secret.
-
-    Args:
-        id: Part of each link.
-        signs_from: None: always.
-        believed_until: When it retires; None if not known yet.
-        signs: Whether it signs now.
-    """
+    """The status of a link secret, without the secret; without `signs_from` it has always signed."""
 
     id: str
     signs_from: datetime | None
@@ -158,18 +148,9 @@ def secret_statuses(secrets: tuple[LinkSecret, ...], now: datetime) -> list[Secr
 def rotate(
     settings: Settings, now: datetime, *, lead: timedelta = LEAD, leaked: bool = False
 ) -> list[SecretStatus]:
-    """Add a new link secret, and remove retired ones.
+    """Add a new link secret, which signs after `lead`, and remove retired ones; return their new status.
 
-    Args:
-        lead: How long the new secret is accepted before it signs.
-        leaked: Remove all old secrets and sign at once; existing links stop working.
-
-    Returns:
-        The new status of the secrets.
-
-    Raises:
-        SecretsError: if the secrets cannot be read.
-        OSError: if they cannot be written.
+    If one has `leaked`, all old ones are removed at once, and existing links stop working.
     """
     signs_from = now if leaked else now + lead
     new = {**new_link_secret(), "signs_from": signs_from.astimezone(UTC).isoformat()}

@@ -43,11 +43,7 @@ def _generate() -> str:
 
 
 def read_vault(text: str, source: str) -> KeyVault:
-    """Parse the content of a secrets file.
-
-    Raises:
-        SecretsError: naming `source`, never its content.
-    """
+    """Parse the content of a secrets file; a `SecretsError` names `source`, never its content."""
     try:
         content = json.loads(text)
         vault = KeyVault(
@@ -106,11 +102,8 @@ def format_signing_key(key: SigningKey) -> dict[str, Any]:
 def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False) -> KeyVault:
     """Read the secrets from the environment or the data folder; create them on first use.
 
-    Args:
-        is_in_use: Called if there are no secrets: returns whether the database was written with some.
-
-    Raises:
-        SecretsError: if they cannot be read, or are lost (D-74); nothing is written then.
+    `is_in_use` is called if there are none: if the database was written with some, they are lost, and a
+    `SecretsError` is raised (D-74).
     """
     if settings.secrets is not None:
         return read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
@@ -145,17 +138,9 @@ def note_database(settings: Settings, vault: KeyVault) -> None:
 
 
 def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> KeyVault:
-    """Edit the secrets file under a lock, completely or not at all.
+    """Edit the secrets file under a lock, completely or not at all; it is created if missing.
 
-    Args:
-        settings: Of the installation; the file is created if missing.
-        edit: Changes the content in place. An exception leaves the file as it is.
-
-    Returns:
-        The new secrets.
-
-    Raises:
-        SecretsError: if they cannot be read, or another process keeps them locked.
+    `edit` changes the content in place; an exception leaves the file as it is.
     """
     if settings.secrets is not None:
         raise InvalidInputError(
@@ -190,13 +175,6 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
     """Prepare other secrets; yield a function that puts them in place. If the block raises, undo that.
 
     The old ones are kept beside the new ones. Everything that needs disk space is done first.
-
-    Args:
-        text: The content of the new secrets file.
-
-    Raises:
-        SecretsError: if the text holds no secrets.
-        OSError: if they cannot be written.
     """
     path = settings.data_dir / SECRETS_FILE
     kept = path.with_name(f"{SECRETS_FILE}.before-restore")
@@ -228,22 +206,14 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
 
 
 def read_secrets(settings: Settings) -> str:
-    """Return the content of the secrets file or its variable, for a backup.
-
-    Raises:
-        SecretsError: if it cannot be read.
-    """
+    """Return the content of the secrets file or its variable, for a backup."""
     if settings.secrets is not None:
         return settings.secrets.get_secret_value()
     return read_secrets_file(settings.data_dir / SECRETS_FILE)
 
 
 def read_secrets_file(path: Path) -> str:
-    """Return the content of a secrets file; secret.
-
-    Raises:
-        SecretsError: if it cannot be read, or is a link (D-159).
-    """
+    """Return the content of a secrets file; a `SecretsError` if it cannot be read, or is a link (D-159)."""
     try:
         if problem := describe_link(path):
             raise SecretsError(problem)
@@ -313,12 +283,7 @@ def add_signing_key(settings: Settings, private: PrivateKey, now: datetime) -> S
 
 
 def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: bool = False) -> SigningKey:
-    """Retire a key; servers stop using it after a restart.
-
-    Args:
-        key_id: The id, or an unambiguous start of it.
-        last: Whether to retire even the last live key, after which responses are not signed.
-    """
+    """Retire a key by the start of its id, the `last` one only if asked; servers use it until a restart."""
     key = _find(signing_keys(settings), key_id)
     retired = replace(key, retired_at=now)
 

@@ -29,13 +29,10 @@ def enrolment_uri(secret: str, user: str, issuer: str) -> str:
 
 
 def find_step(secret: str, typed: str, now: datetime, last_step: int) -> int | None:
-    """Return the time step of a code; None if the code is wrong or was used before.
+    """Return the time step of a code; None if the code is wrong or not newer than `last_step`.
 
-    Args:
-        secret: In base32.
-        typed: The code; spaces are ignored, as apps show two groups of three digits.
-        now: One step before and after is accepted, because clocks differ (RFC 6238 5.2).
-        last_step: The step of the last accepted code.
+    One step before and after `now` is accepted, because clocks differ (RFC 6238 5.2). Spaces are ignored:
+    apps show two groups of three digits.
     """
     code = "".join(typed.split())
     if _CODE.fullmatch(code) is None:

@@ -84,9 +84,7 @@ class Services:
     def transaction(self) -> Iterator["Services"]:
         """Run several operations in one transaction: all of them, or none when the block raises.
 
-        Yields:
-            Services bound to it. Nothing slow belongs into the block, such as storing a file: other writers
-            wait.
+        Other writers wait until it ends: nothing slow belongs there, such as storing a file.
         """
         with self.context.transaction() as context:
             yield Services(context)
@@ -111,9 +109,7 @@ def open_services(
         new_database: Whether an empty database may be set up for secrets that belong to one (D-158).
 
     Raises:
-        SecretsError: when the secrets cannot be read, or are lost.
-        StoreError: when the database cannot be used.
-        SettingsError: when the bucket cannot be used as it is named.
+        LicserverError: when the secrets or the database cannot be used, or the bucket as it is named.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     vault = open_vault(settings, lambda: is_in_use(settings.database))

@@ -33,14 +33,7 @@ class Needs(enum.Enum):
 
 
 class SignedIn(NamedTuple):
-    """A user with a session.
-
-    Args:
-        user_id: The user's number.
-        name: For the audit log.
-        token: The session's; pages contain only the CSRF token derived from it.
-        needs: What is missing before the session permits anything else.
-    """
+    """A user with a session; pages contain only the CSRF token derived from its `token`."""
 
     user_id: int
     name: str
@@ -142,15 +135,10 @@ class TokenService:
         self._context = context
 
     def create(self, name: str, scope: Scope, expires_on: date | None = None) -> tuple[Token, str]:
-        """Create a token.
+        """Create a token; return its record and its text, which is stored nowhere.
 
-        Args:
-            name: For the audit log; each name is used once.
-            scope: What it permits.
-            expires_on: Its last day, UTC; None for no end.
-
-        Returns:
-            The token's record, and the token itself, which is stored nowhere.
+        A name is used once, also after revocation: the audit log must be clear. `expires_on` is the last day,
+        UTC.
         """
         name = name.strip()
         if not name or not is_printable(name) or len(name) > MAX_TOKEN_NAME:

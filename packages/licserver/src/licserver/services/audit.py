@@ -12,16 +12,7 @@ from licserver.services.pagination import Page, check_limit, cut_page, read_plac
 
 
 class AuditFilter(NamedTuple):
-    """Which lines; None is all.
-
-    Args:
-        object: Kind and id of what was changed.
-        actor: Who changed it.
-        kind: Kind of the actor, where no actor is given.
-        name: Name of the actor, where no actor is given.
-        since: Not older than this.
-        until: Older than this.
-    """
+    """Which lines, None is all: of an object (kind, id), of an actor, or by an actor's kind or name."""
 
     object: tuple[str, str] | None = None
     actor: Actor | None = None
@@ -45,11 +36,6 @@ class AuditService:
 
         For data that is handed out, before it is handed out; and for changes of the secrets, which are not in
         the database, once they are done.
-
-        Args:
-            action: What was done.
-            object_: Kind and id of what is handed out or changed.
-            details: For JSON; neither keys nor personal data.
         """
         with self._context.transaction() as tx:
             tx.write_audit(action, object_, **details)

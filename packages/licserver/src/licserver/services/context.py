@@ -18,15 +18,7 @@ from licserver.settings import Settings
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Context:
-    """Shared by all services.
-
-    Args:
-        vault: Encrypts license keys and computes their ids.
-        database: Of the installation.
-        artifacts: Stores the files of releases.
-        actor: Named in the audit log.
-        repositories: Each call is a transaction of its own, unless they come from `transaction`.
-    """
+    """What services share. Each call of `repositories` is a transaction, unless `transaction` gave them."""
 
     settings: Settings
     vault: KeyVault
@@ -46,11 +38,9 @@ class Context:
 
     @contextmanager
     def transaction(self) -> Iterator["Context"]:
-        """Open a transaction; within one, go on with it.
+        """Open a transaction, or go on with the one that is open.
 
-        Yields:
-            A context whose repositories are all part of it. Other writers wait until the block ends: nothing
-            slow belongs there.
+        Other writers wait until the block ends: nothing slow belongs there.
         """
         with self.repositories.transaction() as repositories:
             yield replace(self, repositories=repositories)
@@ -69,7 +59,6 @@ class Context:
 
 
 def _to_json(value: Any) -> Any:
-    """Convert a value to what JSON can hold, with license keys masked."""
     match value:
         case dict():
             return {name: _to_json(one) for name, one in value.items()}

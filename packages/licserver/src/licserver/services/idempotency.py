@@ -34,12 +34,7 @@ class Response(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of `run_once`.
-
-    Args:
-        response: The same for each repeated request.
-        is_replayed: Whether an earlier request did the work.
-    """
+    """The result of `run_once`; a replayed one was made by an earlier request."""
 
     response: Response
     is_replayed: bool
@@ -52,11 +47,7 @@ class IdempotencyService:
         self._context = context
 
     def find(self, key: IdempotencyKey) -> Response | None:
-        """Find the response that was recorded within the last day.
-
-        Raises:
-            IdempotencyConflictError: when the key was used for another request.
-        """
+        """Find the response that was recorded within the last day; the key must be of the same request."""
         since = self._context.now() - RESPONSES_KEPT
         found = self._context.repositories.idempotency.find(key, since)
         if found is None:
@@ -70,8 +61,7 @@ class IdempotencyService:
     def record(self, key: IdempotencyKey, response: Response) -> None:
         """Record a response, in the operation's transaction; encrypted, because it may hold a license key.
 
-        Raises:
-            ReplayedError: when another request was faster. The transaction must not be committed.
+        A `ReplayedError` means that another request was faster: the transaction must not be committed.
         """
         now = self._context.now()
         encrypted = self._context.vault.encrypt(response.body, _label(key))
@@ -95,12 +85,8 @@ def run_once(
         services: On behalf of the acting user.
         key: Identifies the operation.
         prepare: Slow work before the transaction, such as storing a file; may be done in vain.
-        operation: Runs within the transaction, with services bound to it and what `prepare` returned.
-
-    Raises:
-        IdempotencyConflictError: when the key was used for another request.
-        ReplayedError: when another request with the key is faster, and its response cannot be found.
-        Exception: whatever the operation raises; then nothing was done and nothing is recorded.
+        operation: Runs within the transaction, with services bound to it and what `prepare` returned; if it
+            raises, nothing was done and nothing is recorded.
     """
     recorded = services.idempotency.find(key)
     if recorded is None:

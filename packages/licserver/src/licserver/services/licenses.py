@@ -41,12 +41,7 @@ _ALL: Final = LicenseFilter()
 
 
 class LicenseService:
-    """Issues, finds and changes licenses.
-
-    Where a method takes a `reference`, it is a license key or a license's id (32 hexadecimal digits), and the
-    method raises `NotFoundError` when there is no such license (the message does not repeat a key), and
-    `InvalidInputError` when the reference can be neither.
-    """
+    """Issues, finds and changes licenses; a `reference` is a license key or an id (32 hex digits)."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -55,11 +50,7 @@ class LicenseService:
     # --- issue --------------------------------------------------------------------------------
 
     def issue(self, slug: str, terms: LicenseTerms) -> tuple[IssuedLicense, str]:
-        """Issue one license.
-
-        Returns:
-            The license, and its key.
-        """
+        """Issue one license; return it and its key."""
         key, product, terms = generate_license_key(), self._products.get(slug), self._validate(terms)
         new = self.prepare(product, terms, key)
         with self._context.transaction() as tx:
@@ -67,11 +58,7 @@ class LicenseService:
             return LicenseService(tx).get(new.id.hex()), key
 
     def issue_batches(self, slug: str, terms: LicenseTerms, count: int = 1) -> Iterator[list[str]]:
-        """Issue license keys, a batch at a time.
-
-        Returns:
-            Batches of keys; each is committed when it is returned. All checks are done before the first.
-        """
+        """Issue licenses; yield their keys in batches, each committed. All is checked before the first."""
         if count < 1:
             raise InvalidInputError("the count must be at least 1")
         return self._issue_batches(self._products.get(slug), self._validate(terms), count)
@@ -87,14 +74,7 @@ class LicenseService:
     def prepare(
         self, product: Product, terms: LicenseTerms, key: str, issued_at: datetime | None = None
     ) -> IssuedLicense:
-        """Return the record of a license that is about to be issued; nothing is written.
-
-        Args:
-            product: The product.
-            terms: Valid ones.
-            key: Its key.
-            issued_at: When; now if None.
-        """
+        """Return the record of a license that is about to be issued; nothing is written."""
         return IssuedLicense(
             id=self._context.vault.license_id(key),
             sealed_key=self._context.vault.encrypt_key(key),
@@ -122,22 +102,13 @@ class LicenseService:
     def search(
         self, which: LicenseFilter = _ALL, cursor: str | None = None, limit: int = 50
     ) -> Page[IssuedLicense]:
-        """Return a page of licenses: the latest first; by expiry or by what matches if searched for that.
-
-        Args:
-            which: What must match.
-            cursor: From the page before.
-            limit: How many at most, 1 to 200.
-        """
+        """Return a page of licenses: the latest first; by expiry or by what matches if searched for that."""
         return lists.search(self._context, which, cursor, limit)
 
     def list_entitled(
         self, slug: str, version: str, cursor: str | None = None, limit: int = 50
     ) -> Page[IssuedLicense]:
-        """Return a page of the licenses that permit the download of a release, if update checks offered it.
-
-        None, once the release is withdrawn.
-        """
+        """Return a page of the licenses that may download a release; none once it is withdrawn."""
         release = ReleaseService(self._context).get(slug, version)
         return lists.list_entitled(self._context, self._products.get(slug), release, cursor, limit)
 
@@ -157,19 +128,11 @@ class LicenseService:
     # --- keys ---------------------------------------------------------------------------------
 
     def decrypt_key(self, license_: IssuedLicense) -> str:
-        """Return a license's key, to be masked (`decisions.mask_key`); `reveal` is audited.
-
-        Raises:
-            SecretsError: when the stored key was altered.
-        """
+        """Return a license's key, to be masked (`decisions.mask_key`); `reveal` is audited."""
         return self._context.vault.decrypt_key(license_.sealed_key, license_.id)
 
     def reveal(self, reference: str) -> str:
-        """Return a license's whole key, and record who asked for it.
-
-        Raises:
-            SecretsError: when the stored key was altered.
-        """
+        """Return a license's whole key, and record who asked for it."""
         with self._context.transaction() as tx:
             found = _get(tx, reference)
             key = self.decrypt_key(found)
@@ -181,12 +144,9 @@ class LicenseService:
     def change(
         self, reference: str, *, was: Mapping[str, Any] | None = None, **changes: Any
     ) -> IssuedLicense:
-        """Change terms; what is not named stays.
+        """Change terms, all but the subscription; what is not named stays.
 
-        Args:
-            reference: Which license.
-            was: What the user saw before changing it, if that matters.
-            **changes: New values of fields of `LicenseTerms`, except the subscription.
+        A value in `was`, as the user saw it, that has changed meanwhile is a `ConflictError`.
         """
         if not changes.keys() <= _CHANGEABLE:
             raise TypeError(f"not changeable: {', '.join(changes.keys() - _CHANGEABLE)}")
@@ -338,19 +298,12 @@ class SubscriptionService:
         self._context = context
 
     def end(self, subscription_id: str, at: datetime | None = None) -> int:
-        """End a subscription, now or at an instant; calling again moves the instant.
-
-        Returns:
-            How many licenses are linked to it.
-        """
+        """End a subscription, now or at an instant; again to move it. Return how many licenses it has."""
         at = (at or self._context.now()).astimezone(UTC)
         return self._set_end(subscription_id, at, "subscription.end")
 
     def resume(self, subscription_id: str) -> int:
-        """Undo the end of a subscription; its licenses are as if it had never ended.
-
-        Returns and raises: as `end`.
-        """
+        """Undo the end of a subscription; return how many licenses are linked to it."""
         return self._set_end(subscription_id, None, "subscription.resume")
 
     def get(self, subscription_id: str) -> Subscription:

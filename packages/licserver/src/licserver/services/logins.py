@@ -64,11 +64,8 @@ class LoginService:
     def sign_in(self, name: str, password: str, address: str | None = None) -> SignedIn | None:
         """Begin a session; None for a wrong name or password, which take as long as the right ones.
 
-        Args:
-            address: Of the client; remembered as one of the user's unless None.
-
-        Returns:
-            The user. A session that needs a code permits nothing else, and ends after ten minutes.
+        The address becomes one of the user's, unless None. A session that needs a code permits nothing else,
+        and ends after ten minutes.
         """
         user = self._users.find(name)
         if not verify_password(None if user is None else user.password_hash, password) or user is None:
@@ -81,10 +78,8 @@ class LoginService:
     def change_password(self, who: SignedIn, old: str, new: str) -> SignedIn | None:
         """Change one's own password; all sessions of the user end, and a new one begins.
 
-        The current session ends as well: its cookie may have been copied, and that may be the reason.
-
-        Returns:
-            The user with the new session; None when the old password is wrong.
+        The current session ends as well: its cookie may have been copied, and that may be the reason. None
+        when the old password is wrong.
         """
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, old):
@@ -125,13 +120,7 @@ class LoginService:
     def begin_session(self, user: User, address: str | None, *, is_verified: bool = False) -> SignedIn | None:
         """Begin a session and audit the sign-in, within a transaction.
 
-        Args:
-            user: With the password hash that was verified.
-            address: Of the client; remembered as one of the user's unless None.
-            is_verified: Whether the second factor was verified already.
-
-        Returns:
-            None when the user has another password by now, or does not exist any more.
+        None when the user has another password than the verified one by now, or does not exist any more.
         """
         begun = self.renew_session(user, is_verified=is_verified)
         if begun is None or begun.needs is Needs.CODE:
@@ -162,11 +151,7 @@ class LoginService:
     # --- limits -------------------------------------------------------------------------------
 
     def is_known_address(self, address: str, name: str) -> bool:
-        """Return whether the user of a name has signed in from an address lately.
-
-        Args:
-            address: As it is counted.
-        """
+        """Return whether the user of a name has signed in from an address lately."""
         known_as = read_name(name)  # PostgreSQL accepts no NUL, which may be typed
         return known_as is not None and self._context.repositories.logins.is_known_address(
             known_as, self._address_digest(address)
@@ -175,12 +160,8 @@ class LoginService:
     def count_attempt(self, address: str, name: str, *, is_known: bool = False) -> bool:
         """Count an attempt; return False when there were too many within a minute (D-165).
 
-        Call it before comparing anything: then simultaneous attempts gain nothing.
-
-        Args:
-            address: As it is counted.
-            name: As typed; whether there is such a user makes no difference.
-            is_known: From `is_known_address`.
+        Call it before comparing anything: then simultaneous attempts gain nothing. Whether there is a user of
+        the name makes no difference; `is_known` is from `is_known_address`.
         """
         name, network = _login_name(name), provider_network(address)
 
@@ -210,11 +191,7 @@ class LoginService:
     def record_failures(self, action: str, subject: str | None, count: int, address: str) -> None:
         """Count failed logins or refused tokens; audit the first, 10th, 100th … of a day.
 
-        Args:
-            action: One of the five above.
-            subject: An existing user or token; None for any other.
-            count: How many there were.
-            address: Where the last one came from.
+        `action` is one of the five above, `subject` an existing user or token, or None for any other.
         """
         with self._context.transaction() as tx:
             total = tx.repositories.logins.count_failed_logins(action, subject or "", tx.now().date(), count)

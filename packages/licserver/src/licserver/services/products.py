@@ -141,22 +141,18 @@ class ReleaseService:
         *,
         file_name: str | None = None,
     ) -> Release:
-        """Publish a file as a version of a product.
+        """Publish a file as a version (PEP 440) of a product.
 
         The file is stored first and the database written last, together with the manifest: a crash between
         the two leaves no release.
 
         Args:
-            slug: The product.
-            version: By PEP 440 (D-23).
+            slug: Of the product.
+            version: See D-23.
             file: What customers download.
             changelog: Plain text or basic HTML, from which everything unsafe is removed (D-65).
             seal: Makes the signed manifest; None leaves the release unsigned (D-67).
             file_name: The name that customers see, checked (`validate_file_name`); that of `file` if None.
-
-        Raises:
-            OSError: when the file cannot be read, or its copy not be written.
-            ArtifactsError: when the bucket does not accept it.
         """
         return self.add(self.stage(slug, version, file, changelog, seal, file_name=file_name))
 
@@ -170,10 +166,7 @@ class ReleaseService:
         *,
         file_name: str | None = None,
     ) -> StagedRelease:
-        """Do the slow part of `publish`, outside of any transaction: check everything and store the file.
-
-        Args and raises: as `publish`.
-        """
+        """Do the slow part of `publish`, outside of any transaction: check everything and store the file."""
         product, version, changelog = self.check(slug, version, changelog)
         document = None
         if seal is not None:  # before anything is stored: it may be a manifest of another file
@@ -186,11 +179,7 @@ class ReleaseService:
         return StagedRelease(product, version, changelog, artifact, document)
 
     def check(self, slug: str, version: str, changelog: str = "") -> tuple[Product, str, str]:
-        """Check what can be checked before the file arrives.
-
-        Returns:
-            The product, the version and the changelog as they will be published.
-        """
+        """Check product, version and changelog before the file arrives; return them as published."""
         product = self._products.get(slug)
         version = version.strip()
         if self._context.repositories.releases.find(product.id, _version_key(version)) is not None:
@@ -221,10 +210,7 @@ class ReleaseService:
         return self.get(product.slug, version)
 
     def renew_manifest(self, slug: str, version: str, seal: ManifestSigner) -> Release:
-        """Give a release a manifest that expires later, or its first one; its file stays as it is.
-
-        Running servers return it from the very next update check on.
-        """
+        """Give a release another manifest, which running servers return at once; its file stays as it is."""
         release = self.get(slug, version)
         if release.withdrawn_at is not None:
             raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
@@ -236,10 +222,7 @@ class ReleaseService:
         return self.get(slug, version)
 
     def withdraw(self, slug: str, version: str) -> Release:
-        """Withdraw a release: it is not offered any more, and links to it stop working (D-33).
-
-        One that is withdrawn already keeps its first date.
-        """
+        """Withdraw a release: it is not offered any more, and links to it stop working (D-33)."""
         release = self.get(slug, version)
         if release.withdrawn_at is None:
             with self._context.transaction() as tx:

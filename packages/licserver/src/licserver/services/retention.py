@@ -9,14 +9,7 @@ from licserver.services.idempotency import RESPONSES_KEPT
 
 
 class SweepResult(NamedTuple):
-    """How many rows a sweep has deleted, or would delete.
-
-    Args:
-        activations: Slots freed because they were not used for long.
-        audit: Lines of the audit log.
-        sessions: Expired sessions of the console.
-        answers: Recorded responses of the admin API and the console.
-    """
+    """How many rows a sweep has deleted, or would delete: slots freed, lines of the audit log, and so on."""
 
     activations: int = 0
     audit: int = 0
@@ -34,11 +27,7 @@ class RetentionService:
     def sweep(self, *, dry_run: bool = False) -> SweepResult:
         """Delete what is too old, a few rows at a time beside the server; the audit log has each freed slot.
 
-        Args:
-            dry_run: Only count.
-
-        Raises:
-            StoreUnavailableError: when the database fails; what was deleted until then stays deleted.
+        What was deleted before the database fails stays deleted.
         """
         now, settings = self._context.now(), self._context.settings
         unseen = _before(now, settings.activation_days)

@@ -30,12 +30,7 @@ LOCKED_TIME: Final = timedelta(minutes=15)
 
 
 class Enrolment(NamedTuple):
-    """What an authenticator app needs.
-
-    Args:
-        secret: In base32, to be typed.
-        uri: The same for a QR code.
-    """
+    """What an authenticator app needs: a secret in base32, and the same as an address for a QR code."""
 
     secret: str
     uri: str
@@ -45,12 +40,7 @@ class Enrolment(NamedTuple):
 
 
 class Enrolled(NamedTuple):
-    """A confirmed second factor.
-
-    Args:
-        who: The user with a new session: all others have ended.
-        recovery_codes: To be shown this once.
-    """
+    """A confirmed second factor: the user with a new session, and recovery codes to be shown this once."""
 
     who: SignedIn
     recovery_codes: tuple[str, ...]
@@ -78,7 +68,7 @@ class SecondFactorService:
             is_known: From `LoginService.is_known_address`.
 
         Returns:
-            The user with a new session; None for a wrong code, or when the session has ended meanwhile.
+            None for a wrong code, or when the session has ended meanwhile.
         """
         with self._context.transaction() as tx:
             logins = LoginService(tx)
@@ -111,11 +101,7 @@ class SecondFactorService:
         return Enrolment(secret, enrolment_uri(secret, user.name, host or "licserver"))
 
     def confirm_enrolment(self, who: SignedIn, code: str) -> Enrolled | None:
-        """Confirm a second factor by its first code; all sessions of the user end, and a new one begins.
-
-        Returns:
-            None for a wrong code.
-        """
+        """Confirm a second factor by its first code, None if wrong; sessions end, and one begins."""
         user, now = self._users.get(who.name), self._context.now()
         enrolment = self.find_enrolment(who)
         factor = self._context.repositories.second_factors.find(user.id)
@@ -140,11 +126,7 @@ class SecondFactorService:
         return Enrolled(begun, codes)
 
     def disable(self, who: SignedIn, password: str, code: str, *, is_known: bool = False) -> SignedIn | None:
-        """Remove one's own second factor; all sessions of the user end, and a new one begins.
-
-        Returns:
-            None for a wrong password or code.
-        """
+        """Remove one's own second factor, None for a wrong password or code; sessions end, and one begins."""
         user = self._users.get(who.name)
         if not verify_password(user.password_hash, password):
             return None
@@ -198,7 +180,6 @@ def _recovery_digest(context: Context, user: User, typed: str) -> bytes:
 
 
 def _is_locked(factor: SecondFactor, now: datetime) -> bool:
-    """Return whether too many wrong codes were typed lately."""
     return (
         factor.failures >= WRONG_CODES
         and factor.failed_at is not None

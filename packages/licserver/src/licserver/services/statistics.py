@@ -17,10 +17,7 @@ class StatisticsService:
         return load_totals(self._database, since)
 
     def count_expiring(self, first: date, last: date) -> int:
-        """Count the licenses whose last day is within some days, both included.
-
-        Revoked ones and those for a lifetime do not count.
-        """
+        """Count the licenses whose last day is within some days, both included; revoked ones do not count."""
         return count_expiring(self._database, first, last)
 
     def has_licenses(self) -> bool:

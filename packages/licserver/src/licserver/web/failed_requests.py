@@ -36,12 +36,9 @@ class FailureReport:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, action: str, subject: str | None, address: str) -> None:
-        """Count a failure.
+        """Count a failure, by its name in the audit log and the client's address.
 
-        Args:
-            action: Its name in the audit log.
-            subject: An existing user or token. Never what a client typed: that may be a password.
-            address: The client's.
+        `subject` is an existing user or token. Never what a client typed: that may be a password.
         """
         count, _ = self._counts.get((action, subject), (0, ""))
         self._counts[action, subject] = (count + 1, address)

@@ -71,12 +71,7 @@ class Meter:
         self._cells = cells
 
     def measuring(self, path: str, handler: Handler) -> Handler:
-        """Wrap a handler so that its responses and their durations are counted.
-
-        Args:
-            path: Of the endpoint, or `ADMIN` or `CONSOLE`; any other is counted as `OTHER`.
-            handler: Raises nothing but what ends the connection.
-        """
+        """Wrap a handler so that its responses and their durations are counted; unknown paths as `OTHER`."""
         cells = self._cells
         endpoint = _PATHS.get(path, OTHER)
         is_verify = endpoint == "verify"
@@ -107,8 +102,7 @@ class Meter:
 class Meters:
     """The blocks of all processes; create it before they are forked.
 
-    Args:
-        processes: How many there will be. There are more blocks, for those that end while others start.
+    There are more blocks than processes, for those that end while others start.
     """
 
     def __init__(self, processes: int = 1) -> None:

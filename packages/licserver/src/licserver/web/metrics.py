@@ -29,15 +29,7 @@ PATH: Final = "/metrics"
 
 
 class Metrics:
-    """Counts requests in every process of a server, and serves the sums from any of them.
-
-    Create it before the processes are forked.
-
-    Args:
-        listening: The sockets for Prometheus; closed at the end.
-        settings: The time limits of connections.
-        processes: How many there will be.
-    """
+    """Counts requests in every process of a server, and serves the sums; create it before the fork."""
 
     def __init__(self, listening: Sequence[socket.socket], settings: Settings, processes: int = 1) -> None:
         self._listening, self._settings = listening, settings

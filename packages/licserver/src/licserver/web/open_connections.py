@@ -51,12 +51,7 @@ class IdleConnection(Protocol):
 
 
 class OpenConnections:
-    """The open connections of a process, by client.
-
-    Args:
-        settings: The limit for a client, and the proxies that have none.
-        descriptors: How many the process may open; None if unknown.
-    """
+    """The open connections of a process, by client; of so many `descriptors`, if known."""
 
     def __init__(self, settings: Settings, descriptors: int | None = None) -> None:
         self._client = lru_cache(maxsize=_REMEMBERED)(partial(_client, settings.trusted_proxies))
@@ -75,8 +70,7 @@ class OpenConnections:
     def add(self, connection: IdleConnection, transport: asyncio.BaseTransport) -> str | None:
         """Count a connection; close idle ones if its client has too many, or descriptors are scarce.
 
-        Returns:
-            The client, for `remove`; None when the connection must be closed, because none is idle.
+        Returns the client, for `remove`; None when the connection must be closed, because none is idle.
         """
         # The system assigns the lowest free number: it shows how many are in use.
         descriptor = _descriptor(transport)

@@ -33,10 +33,7 @@ _log = logging.getLogger("licserver.web")
 class ClientAddress(NamedTuple):
     """A client's address.
 
-    Args:
-        ip: As activations have it.
-        counted: As limits count it: the same for all addresses of an IPv6 /64.
-        is_here: Whether it is this machine's own.
+    `ip` is as activations have it, `counted` as limits do: the same for all addresses of an IPv6 /64.
     """
 
     ip: str
@@ -232,11 +229,7 @@ class Misses:
 
 
 class Limits:
-    """Refuses floods and guesses.
-
-    Raises:
-        SettingsError: when the Redis cannot be used as it is named, or the extra is not installed.
-    """
+    """Refuses floods and guesses; a `SettingsError` when the Redis cannot be used as it is named."""
 
     def __init__(self, settings: Settings, callers: ClientAddresses) -> None:
         self._callers = callers

@@ -153,14 +153,7 @@ class TooLargeError(InvalidInputError):
 
 
 class ApiError(Exception):
-    """A request that fails.
-
-    Args:
-        status: HTTP status.
-        message: A sentence for the caller; the status's own if empty.
-        headers: Headers that the status requires.
-        errors: Messages by field.
-    """
+    """A request that fails, with a sentence for the caller, or the status's own; `errors` by field."""
 
     def __init__(
         self,
@@ -277,11 +270,7 @@ async def send_continue(request: web.Request) -> None:
 
 
 async def read_body(request: web.Request, limit: int, seconds: float) -> bytes:
-    """Read a body of at most `limit` bytes within `seconds`.
-
-    Raises:
-        ApiError: 413 or 408.
-    """
+    """Read a body of at most `limit` bytes within `seconds`; otherwise an `ApiError`, 413 or 408."""
     body = bytearray()
     await send_continue(request)
     try:

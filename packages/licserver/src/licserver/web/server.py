@@ -72,9 +72,6 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
     Addresses that this machine lacks are left out, unless there is no other: `localhost` may be ``::1`` as
     well where IPv6 is switched off.
-
-    Raises:
-        OSError: when a port is taken or not allowed.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
@@ -164,13 +161,8 @@ class DrainingRunner(Runner):
 class ServerRunner(DrainingRunner):
     """Runs the application, and the admin application where that has an address of its own.
 
-    Both drain at the same time: a supervisor kills a process that takes twice as long.
-
-    Args:
-        settings: The times.
-        admin: The runner of `create_admin_app`, and its sockets.
-        on_end: Called when both have shut down.
-        more: As `Runner`.
+    Both drain at the same time: a supervisor kills a process that takes twice as long. `on_end` is called
+    when both have shut down.
     """
 
     def __init__(
@@ -210,11 +202,6 @@ class ServerRunner(DrainingRunner):
 
 
 def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
-    """Create the metrics, if the settings name an address for them.
-
-    Raises:
-        OSError: when it cannot be listened on.
-    """
     if settings.metrics_listen is None:
         return None
     from licserver.web.metrics import Metrics  # noqa: PLC0415 - loads its library only where it is used
@@ -264,14 +251,7 @@ async def serve(
     announce: Announce,
     admin_socks: Sequence[socket.socket] = (),
 ) -> None:
-    """Serve in this process until SIGTERM or Ctrl-C, then drain.
-
-    Args:
-        services: The opened data folder.
-        socks: From `bind`.
-        announce: Called once the server accepts connections.
-        admin_socks: From `bind`, where the admin API has an address of its own.
-    """
+    """Serve in this process until SIGTERM or Ctrl-C; `announce` is called once it accepts connections."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -299,14 +279,8 @@ def serve_with_workers(
 ) -> None:
     """Serve with several processes that share the listening sockets, until SIGTERM or Ctrl-C.
 
-    SIGHUP replaces the processes by new ones; `workers` describes what happens when one cannot start.
-
-    Args:
-        settings: Each worker opens the data folder itself: database connections do not survive a fork.
-        socks: From `bind`; closed by gunicorn.
-        workers: How many processes.
-        announce: Called once, by the first worker that accepts connections.
-        admin_socks: As `serve`; shared by all workers.
+    SIGHUP replaces the processes by new ones; `workers` describes what happens when one cannot start. Each
+    opens the data folder itself: database connections do not survive a fork. The first one calls `announce`.
     """
     from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
     from gunicorn.glogging import Logger  # noqa: PLC0415 - the same

@@ -73,12 +73,10 @@ class StatisticsCounter:
         self._thread = ThreadPoolExecutor(1, "statistics")
 
     def count_verify(self, verdict: VerifyVerdict, lookup: Lookup | None, today: date) -> None:
-        """Count a verdict; if it is valid, mark its environment as seen, once a day.
+        """Count a final verdict: `takes_slot` means that a slot was taken.
 
-        Args:
-            verdict: The final one: `takes_slot` means that a slot was taken.
-            lookup: None for a text that is not a license key.
-            today: In UTC.
+        If it is valid, mark its environment as seen, once a day. There is no lookup for text that is no
+        license key.
         """
         if type(verdict) is Valid:
             self._verdicts[verdict.takes_slot] += 1
@@ -112,7 +110,6 @@ class StatisticsCounter:
             _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
 
     def _take(self) -> tuple[_Verdicts, _Versions, _Seen]:
-        """Return the counts, and reset them."""
         taken = (
             {verdict: count for verdict, count in self._verdicts.items() if count},
             self._versions,

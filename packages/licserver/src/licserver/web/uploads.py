@@ -45,12 +45,7 @@ _ABANDONED_SECONDS: Final = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A form that has arrived whole; its file is deleted at the end of the context.
-
-    Args:
-        file_name: As the client calls it, validated.
-        size: Bytes.
-    """
+    """A form that has arrived whole, with a valid file name; the file exists within the context only."""
 
     fields: Mapping[str, str]
     path: Path
@@ -70,10 +65,7 @@ async def received(
     """Receive a form (``multipart/form-data``) with one file, ``file``, and the given fields.
 
     `admit` is called with the fields before the file; what it raises ends the upload before a byte is kept.
-
-    Raises:
-        TooLargeError: as soon as it is known.
-        ApiError: 408 when nothing arrives for `send_timeout`.
+    When nothing arrives for `send_timeout` it is a 408.
     """
     boundary = _find_boundary(request.headers.get(hdrs.CONTENT_TYPE, ""))
     if (request.content_length or 0) > settings.upload_limit + 2 * MAX_FIELDS:
@@ -191,7 +183,6 @@ class _Form:
 
 
 def _find_boundary(content_type: str) -> str:
-    """Return the boundary that a ``Content-Type`` names."""
     kind, options = "", dict[str, str]()
     if len(content_type) <= _MAX_CONTENT_TYPE:
         kind, options = parse_options_header(content_type)

@@ -83,10 +83,8 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
 class WorkerStartup:
     """Starts one worker.
 
-    Args:
-        make: Creates the runner.
-        turn: A pipe that the first running worker reads. Once it is empty, a worker that cannot start does
-            not stop the others.
+    `turn` is a pipe that the first running worker reads. Once it is empty, a worker that cannot start does
+    not stop the others.
     """
 
     def __init__(self, make: Callable[[], Awaitable[Runner]], turn: int) -> None:

@@ -103,9 +103,8 @@ def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, 
 async def _send_file(request: web.Request, file: BinaryIO, span: Span) -> None:
     """Have the kernel copy the bytes; asyncio falls back to small reads where it cannot.
 
-    Raises:
-        ConnectionResetError: when the client is gone or does not read (D-72), or the disk failed half way.
-            The headers are sent by then, so that only a broken connection can report it.
+    A client that is gone or does not read (D-72), and a disk that fails half way, are a
+    `ConnectionResetError`: the headers are sent by then, so that only a broken connection can report it.
     """
     transport = request.transport
     if transport is None:
@@ -139,9 +138,7 @@ async def _send_pieces(
 ) -> None:
     """Forward what the bucket sends; the headers are sent when the first piece has arrived.
 
-    Raises:
-        ArtifactsError: when there is no first piece; the client can still get an error.
-        ConnectionResetError: when the client is gone, or a later piece is missing, as in `_send_file`.
+    Without a first piece it is an `ArtifactsError`, later a `ConnectionResetError`, as in `_send_file`.
     """
     async with aclosing(source.read(span.start, span.length)) as pieces:
         piece = await anext(pieces)

@@ -40,14 +40,7 @@ _TOO_MANY: Final = 429
 
 
 class AnswerSigner:
-    """Signs the responses of a handler to requests with ``Accept-Signature``.
-
-    Args:
-        keys: All of the server; without an active one nothing is signed.
-        clock: The instant of signing.
-        read_body: Reads a request's body within the limits.
-        base_url: Returns the public address of a request (D-30).
-    """
+    """Signs the responses of a handler to requests with ``Accept-Signature``, if a key is active."""
 
     def __init__(
         self,
@@ -118,18 +111,7 @@ _HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5}
 
 
 class PublicEndpoints:
-    """Verify and update check.
-
-    Args:
-        queries: Loads and activates licenses.
-        vault: Turns license keys into ids.
-        links: Signs download links.
-        settings: Time limits, and the public address.
-        clock: Every decision's `now`.
-        callers: Finds a client's address.
-        limits: Refuses clients that guess keys.
-        statistics: Counts verdicts.
-    """
+    """Verify and update check."""
 
     def __init__(
         self,
