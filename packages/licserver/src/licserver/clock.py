@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-Clock = Callable[[], datetime]
-"""Returns the current time as an aware datetime in UTC."""
+Clock = Callable[[], datetime]  # returns the current time as an aware datetime in UTC
 
 
 def system_clock() -> datetime:

@@ -23,9 +23,7 @@ _OF_KUBERNETES = re.compile(r"LICSERVER_(SERVICE_(HOST|PORT\w*)|PORT(_[0-9]+_(TC
 _LAST_PORT = 65535
 _LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
-
-_MIN_ACTIVATION_DAYS = 30
-"""A customer may be on holiday, and a client verifies only once a day (spec 1)."""
+_MIN_ACTIVATION_DAYS = 30  # a customer may be on holiday, and a client verifies only once a day (spec 1)
 
 
 class LogFormat(enum.StrEnum):

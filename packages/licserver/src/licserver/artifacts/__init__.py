@@ -22,8 +22,7 @@ class Pieces:
     read: Callable[[int, int], AsyncGenerator[memoryview, None]]
 
 
-Source: TypeAlias = BinaryIO | Pieces | ArtifactRedirect
-"""How to send a file."""
+Source: TypeAlias = BinaryIO | Pieces | ArtifactRedirect  # how to send a file
 
 
 class Artifacts(Protocol):

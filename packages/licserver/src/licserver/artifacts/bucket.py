@@ -34,21 +34,13 @@ except ImportError:
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-ADDRESS_LIFETIME: Final = timedelta(minutes=5)
-"""How long a presigned address can be used to start a download."""
-
+ADDRESS_LIFETIME: Final = timedelta(minutes=5)  # how long a presigned address can be used to start a download
 _PIECE_BYTES: Final = 1 << 20
 _PART_BYTES: Final = 8 << 20
-_MAX_PARTS: Final = 10_000
-"""S3's limit for a multipart upload."""
-
-_FIND_SECONDS: Final = 2.0
-"""Until a client gets a 503."""
-
+_MAX_PARTS: Final = 10_000  # S3's limit for a multipart upload
+_FIND_SECONDS: Final = 2.0  # until a client gets a 503
 _KNOWN_SECONDS: Final = 60.0
-_MAX_KNOWN: Final = 1000
-"""How long, and for how many artifacts, a check of the bucket is remembered."""
-
+_MAX_KNOWN: Final = 1000  # how long, and for how many artifacts, a check of the bucket is remembered
 _READING: Final[tuple["ClientConfig", "RetryConfig"]] = (
     {"connect_timeout": timedelta(seconds=2), "timeout": timedelta(seconds=10)},
     {"max_retries": 2, "retry_timeout": timedelta(seconds=5)},
@@ -229,9 +221,7 @@ def _read_again(source: BinaryIO, artifact: Artifact) -> Iterator[bytes]:
         raise InvalidInputError("the file changed while it was being published; publish it again")
 
 
-_NO_KEY: Final = f"{'0' * 64}/probe"
-"""No artifact has this key."""
-
+_NO_KEY: Final = f"{'0' * 64}/probe"  # no artifact has this key
 _NO_OBJECT: Final = frozenset({"NoSuchKey", "AccessDenied"})
 """Codes for a missing object; the second one without permission to list the bucket."""
 

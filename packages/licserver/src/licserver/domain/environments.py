@@ -11,9 +11,7 @@ import idna
 
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 
-MAX_DOMAIN_LENGTH = 253
-"""Characters of a normalised domain: the longest host name in DNS."""
-
+MAX_DOMAIN_LENGTH = 253  # characters of a normalised domain: the longest host name in DNS
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PORT = re.compile(r":\d{1,5}$")
 # Forms of a hop that proxies write: 192.0.2.1:51000, [2001:db8::1], [2001:db8::1]:51000

@@ -164,8 +164,7 @@ class IssuedLicense(LicenseTerms):
     slots_used: int = 0
 
 
-TERMS: Final = tuple(one.name for one in fields(LicenseTerms))
-"""Names of the terms."""
+TERMS: Final = tuple(one.name for one in fields(LicenseTerms))  # names of the terms
 
 
 class LicenseState(enum.StrEnum):

@@ -48,9 +48,7 @@ def _cleaner() -> "nh3.Cleaner":
     )
 
 
-MAX_WORD: Final = 64
-"""Characters of a word; the rest is ignored."""
-
+MAX_WORD: Final = 64  # characters of a word; the rest is ignored
 _MAX_WORDS: Final = 100
 _PIECES: Final = re.compile(r"[^\W_]+")
 _EDGES: Final = "\"'()[]{}<>,;:!?."

@@ -13,9 +13,7 @@ from urllib.parse import parse_qsl, quote_plus, urlencode
 
 from licserver.domain.decisions import DownloadRefusal
 
-LINK_LIFETIME: Final = timedelta(hours=1)
-"""From signing to expiry of a link (spec 8)."""
-
+LINK_LIFETIME: Final = timedelta(hours=1)  # from signing to expiry of a link (spec 8)
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 """How far the clocks of a vendor's machines may differ when a secret is retired."""
 

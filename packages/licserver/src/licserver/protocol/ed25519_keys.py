@@ -19,9 +19,7 @@ from nacl.exceptions import BadSignatureError
 
 from licserver.errors import InvalidInputError
 
-KEY_BYTES: Final = 32
-"""Bytes of a private key (its seed), and of a public key (RFC 8032)."""
-
+KEY_BYTES: Final = 32  # bytes of a private key (its seed), and of a public key (RFC 8032)
 SIGNATURE_BYTES: Final = 64
 PUBLIC_PREFIX: Final = "ed25519:"
 

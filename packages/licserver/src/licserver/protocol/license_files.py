@@ -69,12 +69,8 @@ def unguard(cell: str) -> str:
 
 
 FORMATS: Final = ("csv", "jsonl")
-
-MAX_LINE: Final = 16 << 20
-"""Characters of a line: a license may have a hundred thousand activations."""
-
-_BYTE_ORDER_MARK: Final = "\N{BYTE ORDER MARK}"
-"""Spreadsheets write it at the start of a UTF-8 file."""
+MAX_LINE: Final = 16 << 20  # characters of a line: a license may have a hundred thousand activations
+_BYTE_ORDER_MARK: Final = "\N{BYTE ORDER MARK}"  # spreadsheets write it at the start of a UTF-8 file
 
 
 # pydantic alone would read 20261231 as seconds since 1970, and 1_0, 1.0 and True as numbers of slots.

@@ -40,9 +40,7 @@ NOT_A_PAGE: Final = {
 }
 """Headers of responses that no browser shows as a page (ASVS 3.4)."""
 
-MAX_BODY_BYTES: Final = 16 * 1024
-"""The longest request body that is read."""
-
+MAX_BODY_BYTES: Final = 16 * 1024  # the longest request body that is read
 _JSON_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 

@@ -21,12 +21,8 @@ TYPE: Final = "release-manifest+json"
 ALGORITHMS: Final = ("EdDSA", "Ed25519")
 """Two names of the same algorithm (RFC 8037, RFC 9864). We write the first, which all libraries know."""
 
-MAX_DOCUMENT: Final = 2048
-"""Bytes; a third more in the header, and proxies allow 4 KiB for all headers."""
-
-VALID_FOR: Final = timedelta(days=180)
-"""The default from publication to expiry (D-68)."""
-
+MAX_DOCUMENT: Final = 2048  # bytes; a third more in the header, and proxies allow 4 KiB for all headers
+VALID_FOR: Final = timedelta(days=180)  # the default from publication to expiry (D-68)
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 

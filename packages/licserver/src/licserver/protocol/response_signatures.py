@@ -23,12 +23,8 @@ from licserver.protocol.ed25519_keys import SigningKey
 ANSWER_TAG: Final = "licensing-answer"
 """What the signature is for, so that other applications do not accept it."""
 
-SIGNATURE_LIFETIME: Final = timedelta(minutes=5)
-"""From ``created`` to ``expires``."""
-
-MAX_NONCE: Final = 128
-"""Characters of a nonce."""
-
+SIGNATURE_LIFETIME: Final = timedelta(minutes=5)  # from ``created`` to ``expires``
+MAX_NONCE: Final = 128  # characters of a nonce
 COMPONENTS: Final = (
     '"@status"',
     '"content-type"',
@@ -62,9 +58,7 @@ _ANY_NONCE: Final = f";nonce={_PLACEHOLDER}"
 MAX_FIELD: Final = 8190
 """Characters of a header field, all of its lines together; a longer one counts as absent (D-161)."""
 
-_MAX_CACHED: Final = 512
-"""Characters of a cached ``Accept-Signature``: twice what clients send."""
-
+_MAX_CACHED: Final = 512  # characters of a cached ``Accept-Signature``: twice what clients send
 _DIGEST_MEMBER = re.compile(r"([a-z0-9*_.-]+)=:([A-Za-z0-9+/=]*):")
 _DIGESTS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "sha-256": lambda content: sha256(content).digest(),

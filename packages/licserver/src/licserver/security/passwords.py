@@ -15,16 +15,10 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 MIN_LENGTH: Final = 12
-MAX_LENGTH: Final = 1024
-"""Characters; without a limit, a request could have a megabyte hashed."""
-
-_MAX_RATED: Final = 20
-"""Characters that zxcvbn reads: at most 0.5 s; 72 hostile characters take 13 s."""
-_MIN_SCORE: Final = 3
-"""Of zxcvbn's 0 to 4: at least 10^8 guesses."""
-_NICENESS: Final = 10
-"""Of the hashing thread: a tenth of a processor that other threads want."""
-
+MAX_LENGTH: Final = 1024  # characters; without a limit, a request could have a megabyte hashed
+_MAX_RATED: Final = 20  # characters that zxcvbn reads: at most 0.5 s; 72 hostile characters take 13 s
+_MIN_SCORE: Final = 3  # of zxcvbn's 0 to 4: at least 10^8 guesses
+_NICENESS: Final = 10  # of the hashing thread: a tenth of a processor that other threads want
 R = TypeVar("R")
 
 

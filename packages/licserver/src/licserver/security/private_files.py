@@ -12,8 +12,7 @@ from typing import IO, BinaryIO, Final
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
 
-MAX_NAME_BYTES: Final = 200
-"""Bytes of a file name: leaves room for what browsers append."""
+MAX_NAME_BYTES: Final = 200  # bytes of a file name: leaves room for what browsers append
 
 
 def validate_file(file: Path) -> Path:

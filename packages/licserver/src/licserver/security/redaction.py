@@ -9,10 +9,7 @@ from typing import Final
 from licserver.domain.decisions import mask_key
 
 _KEY: Final = re.compile(r"CP(?:(?:-|%2D)[A-Z0-9]{6}){2,5}", re.IGNORECASE)
-
-TOKEN_PREFIX: Final = "lsv_"
-"""The start of each token of the admin API, by which scanners recognise it."""
-
+TOKEN_PREFIX: Final = "lsv_"  # the start of each token of the admin API, by which scanners recognise it
 _OTHERS: Final = (
     (re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{20,}}"), f"{TOKEN_PREFIX}…"),
     # secrets and private keys: 32 bytes in base64

@@ -31,9 +31,7 @@ from licserver.security.secrets_file import (
 )
 from licserver.settings import Settings
 
-LOOK_EVERY: Final = timedelta(seconds=5)
-"""How often a process checks whether the secrets file has changed."""
-
+LOOK_EVERY: Final = timedelta(seconds=5)  # how often a process checks whether the secrets file has changed
 READ_AGAIN_AFTER: Final = timedelta(seconds=1)
 """How soon invalid links make a process read an unusable file again."""
 

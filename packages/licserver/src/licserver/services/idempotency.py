@@ -12,8 +12,7 @@ from licserver.services.context import Context
 if TYPE_CHECKING:
     from licserver.services import Services
 
-RESPONSES_KEPT: Final = timedelta(days=1)
-"""For how long a response is kept."""
+RESPONSES_KEPT: Final = timedelta(days=1)  # for how long a response is kept
 
 Prepared = TypeVar("Prepared")
 

@@ -14,15 +14,11 @@ from licserver.security.redaction import mask
 MAX_INDEXED: Final = 255
 """Characters of a version or of a subscription's id: an index of PostgreSQL takes no text of any length."""
 
-MAX_LINE: Final = 500
-"""Characters of text without a rule of its own."""
-
+MAX_LINE: Final = 500  # characters of text without a rule of its own
 MAX_SLOTS: Final = 2**31 - 1
 MAX_NOTE: Final = 2_000
 MAX_ENTRIES: Final = 1_000
-MAX_EMAIL: Final = 254
-"""Characters of an address (RFC 5321, 4.5.3.1.3, without the brackets)."""
-
+MAX_EMAIL: Final = 254  # characters of an address (RFC 5321, 4.5.3.1.3, without the brackets)
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _LINE_BREAKS: Final = {ord(char): None for char in "\t\r\n"}
 

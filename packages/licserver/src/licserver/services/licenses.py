@@ -29,9 +29,7 @@ from licserver.services.products import ProductService, ReleaseService
 ISSUE_BATCH: Final = 10_000
 """Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
 
-MAX_REASON: Final = 500
-"""Characters of a reason."""
-
+MAX_REASON: Final = 500  # characters of a reason
 _PERSONAL: Final = frozenset({"customer_email", "note"})
 """The audit log records only that these changed, so that it holds no personal data (D-92)."""
 

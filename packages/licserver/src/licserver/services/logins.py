@@ -23,25 +23,16 @@ from licserver.services.accounts import (
 )
 from licserver.services.context import Context
 
-PENDING_TIME: Final = timedelta(minutes=10)
-"""For how long a code is accepted after the password."""
-
-TRIES: Final = 20
-"""Attempts a minute of an address, and of all addresses for one name (D-165)."""
-NETWORK_TRIES: Final = 40
-"""Attempts a minute of a network (IPv4 /24, IPv6 /48) for all names."""
+PENDING_TIME: Final = timedelta(minutes=10)  # for how long a code is accepted after the password
+TRIES: Final = 20  # attempts a minute of an address, and of all addresses for one name (D-165)
+NETWORK_TRIES: Final = 40  # attempts a minute of a network (IPv4 /24, IPv6 /48) for all names
 NETWORK_NAME_TRIES: Final = 10
 """Attempts a minute of a network for one name: no network can use up what a name has."""
 KNOWN_TRIES: Final = 10
 """Attempts a minute for a name at an address from which its user has signed in, beside all of the above."""
-KNOWN_NETWORK_TRIES: Final = 60
-"""The same for all names of a network."""
-
-_KNOWN_ADDRESSES: Final = 8
-"""Addresses remembered of a user; bounds what can be guessed from them."""
-_TOUCH: Final = timedelta(minutes=1)
-"""The last use of a session is stored once in this time."""
-
+KNOWN_NETWORK_TRIES: Final = 60  # the same for all names of a network
+_KNOWN_ADDRESSES: Final = 8  # addresses remembered of a user; bounds what can be guessed from them
+_TOUCH: Final = timedelta(minutes=1)  # the last use of a session is stored once in this time
 SIGN_IN_FAILED: Final = "user.sign_in_failed"
 SIGN_IN_THROTTLED: Final = "user.sign_in_throttled"
 CODE_FAILED: Final = "user.code_failed"

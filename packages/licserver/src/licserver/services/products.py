@@ -13,8 +13,7 @@ from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Context
 from licserver.services.license_terms import MAX_INDEXED, is_text
 
-MAX_PRODUCT_NAME = 200
-"""Characters of a product's name."""
+MAX_PRODUCT_NAME = 200  # characters of a product's name
 
 
 class ProductService:
@@ -110,8 +109,7 @@ def _check_name(name: str) -> str:
     return name
 
 
-MAX_CHANGELOG: Final = 200_000
-"""Characters of a changelog; every update check carries it."""
+MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
 
 
 class StagedRelease(NamedTuple):

@@ -20,10 +20,7 @@ from licserver.services.context import Context
 from licserver.services.logins import LoginService, audit_as, digest_token
 
 RECOVERY_CODES: Final = 10
-
-ENROLMENT_TIME: Final = timedelta(minutes=15)
-"""For how long a secret is shown and can be confirmed."""
-
+ENROLMENT_TIME: Final = timedelta(minutes=15)  # for how long a secret is shown and can be confirmed
 WRONG_CODES: Final = 10
 """Wrong codes in a row, after which a user is asked for one at known addresses only, for some time."""
 LOCKED_TIME: Final = timedelta(minutes=15)

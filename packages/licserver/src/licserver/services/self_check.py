@@ -28,9 +28,7 @@ from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
 from licserver.settings import Settings
 
-TIMEOUT: Final = 5.0
-"""Seconds for all of it: a name, a connection, an answer."""
-
+TIMEOUT: Final = 5.0  # seconds for all of it: a name, a connection, an answer
 _LIMIT: Final = 1 << 16
 
 

@@ -167,8 +167,7 @@ def _set_common_headers(
 
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-HotRoutes = Mapping[tuple[str, str], Handler]
-"""Handlers by method and path."""
+HotRoutes = Mapping[tuple[str, str], Handler]  # handlers by method and path
 
 _AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 """What a proxy in front may read as another path than aiohttp does (D-155)."""

@@ -48,11 +48,8 @@ class ThrottledLog:
         self._quiet_until, self._count = now + 1, 0
 
 
-_MAX_HEADERS: Final = 64
-"""Fields of a request's head."""
-_MAX_HEAD: Final = 32 << 10
-"""Bytes of a head before its end: what a connection without a request may hold."""
-
+_MAX_HEADERS: Final = 64  # fields of a request's head
+_MAX_HEAD: Final = 32 << 10  # bytes of a head before its end: what a connection without a request may hold
 _UNREADABLE: Final = ThrottledLog()
 
 

@@ -12,9 +12,7 @@ from licserver.web.worker_threads import WorkerThreads
 
 _log = logging.getLogger("licserver.logins")
 
-PAUSE: Final = 60.0
-"""Seconds between two lines about the same failure of the same user or token."""
-
+PAUSE: Final = 60.0  # seconds between two lines about the same failure of the same user or token
 _LABELS: Final = {
     "user.sign_in_failed": "wrong password",
     "user.sign_in_throttled": "refused sign-in after too many attempts",

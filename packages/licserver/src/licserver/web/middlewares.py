@@ -19,8 +19,7 @@ from licserver.web.logging import RequestIds
 from licserver.web.rate_limits import Limits
 from licserver.web.responses import NO_ENCODING, ApiError, expect, respond_as_json, to_api_error
 
-_CLIENT_GONE: Final = 499
-"""What proxies log when the client has disconnected."""
+_CLIENT_GONE: Final = 499  # what proxies log when the client has disconnected
 
 
 class ErrorFormat(NamedTuple):

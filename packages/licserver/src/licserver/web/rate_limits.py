@@ -90,20 +90,13 @@ class ClientAddresses:
         )
 
 
-WINDOW: Final = 60.0
-"""Seconds in which calls are counted."""
-
+WINDOW: Final = 60.0  # seconds in which calls are counted
 MISS_DELAY: Final = int(WINDOW) + 1
 """Seconds after which a client that has made no miss since its last refused one may make one."""
 
-_MAX_COUNTED: Final = 100_000
-"""Addresses counted at a time: 20 MB at most."""
-
-_MAX_KNOWN: Final = 32_768
-"""Installations remembered in each of two generations: 6 MB at most."""
-
-_ROUNDING: Final = 1e-6
-"""Rounding error of sums of intervals, in seconds."""
+_MAX_COUNTED: Final = 100_000  # addresses counted at a time: 20 MB at most
+_MAX_KNOWN: Final = 32_768  # installations remembered in each of two generations: 6 MB at most
+_ROUNDING: Final = 1e-6  # rounding error of sums of intervals, in seconds
 
 
 class Counter:

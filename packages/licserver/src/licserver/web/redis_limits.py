@@ -20,11 +20,8 @@ except ImportError:
 
 _log = logging.getLogger("licserver.web")
 
-_TIMEOUT: Final = 0.25
-"""Seconds that the response to a miss may wait for the Redis."""
-
-_RETRY_AFTER: Final = 5.0
-"""Seconds without a call after one that failed."""
+_TIMEOUT: Final = 0.25  # seconds that the response to a miss may wait for the Redis
+_RETRY_AFTER: Final = 5.0  # seconds without a call after one that failed
 
 
 class RedisCounter:

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("licserver.serving")
 
 _BACKLOG = 2048
-_LINGER = 2.0
-"""Seconds in which an idle connection may still bring a request while the process shuts down."""
-
+_LINGER = 2.0  # seconds in which an idle connection may still bring a request while the process shuts down
 _PORT_TRIES = 10
 _NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 

@@ -31,18 +31,10 @@ from licserver.domain.decisions import (
 from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import LicserverError
 
-FLUSH_SECONDS: Final = 10.0
-"""The greatest age of a number in a chart."""
-
-MAX_SEEN: Final = 20_000
-"""Environments between two flushes; more are written the next day."""
-
-MAX_VERSIONS: Final = 500
-"""Versions between two flushes: clients may invent one at each request."""
-
-_BATCH: Final = 500
-"""Activations updated in one transaction; new activations wait for it."""
-
+FLUSH_SECONDS: Final = 10.0  # the greatest age of a number in a chart
+MAX_SEEN: Final = 20_000  # environments between two flushes; more are written the next day
+MAX_VERSIONS: Final = 500  # versions between two flushes: clients may invent one at each request
+_BATCH: Final = 500  # activations updated in one transaction; new activations wait for it
 _LABELS: Final = {
     VerifyRefusal.FORMAT: "malformed",
     VerifyRefusal.NOT_FOUND: "unknown",
@@ -51,8 +43,7 @@ _LABELS: Final = {
     VerifyRefusal.ENVIRONMENT: "slots full",
 }
 
-OTHER: Final = "other"
-"""Versions that were never published here."""
+OTHER: Final = "other"  # versions that were never published here
 
 _Verdicts = dict[VerifyRefusal | bool, int]
 """Counts by refusal; those of valid verdicts by whether they took a slot."""

@@ -20,25 +20,13 @@ from licserver.settings import Settings
 from licserver.web.responses import ApiError, TooLargeError, send_continue
 from licserver.web.worker_threads import WorkerThreads
 
-MAX_FIELDS: Final = 1 << 20
-"""Bytes of all fields together, without the file."""
-
-_MAX_OVERHEAD: Final = 64 << 10
-"""Bytes outside of parts and in their headers (D-153)."""
-
-_MAX_BOUNDARY: Final = 70
-"""Characters (RFC 2046, 5.1.1)."""
-
-_MAX_CONTENT_TYPE: Final = 512
-"""Characters of the ``Content-Type`` that names the boundary."""
-
-_READ_SIZE: Final = 64 << 10
-"""Bytes parsed at a time; the event loop serves others in between."""
-
+MAX_FIELDS: Final = 1 << 20  # bytes of all fields together, without the file
+_MAX_OVERHEAD: Final = 64 << 10  # bytes outside of parts and in their headers (D-153)
+_MAX_BOUNDARY: Final = 70  # characters (RFC 2046, 5.1.1)
+_MAX_CONTENT_TYPE: Final = 512  # characters of the ``Content-Type`` that names the boundary
+_READ_SIZE: Final = 64 << 10  # bytes parsed at a time; the event loop serves others in between
 _WRITE_SIZE: Final = 1 << 20
-_RESERVED: Final = 64 << 20
-"""Bytes left free on the disk, for the database beside it."""
-
+_RESERVED: Final = 64 << 20  # bytes left free on the disk, for the database beside it
 _PREFIX: Final = ".upload-"
 _ABANDONED_SECONDS: Final = 24 * 3600
 

@@ -7,9 +7,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from aiohttp import web
 
-THREADS: Final = 3
-"""Few: threads that run Python take the interpreter from the event loop."""
-
+THREADS: Final = 3  # few: threads that run Python take the interpreter from the event loop
 FILE_THREADS: Final = 2
 """Files that are copied at a time; more wait, without blocking pages and other requests (D-174)."""
 

@@ -31,9 +31,7 @@ _PATIENCE: Final = 10.0
 """Seconds that a process waits for the database before another replaces it; gunicorn kills it after 30."""
 
 _FAILED: Final = 1
-_FAILED_AT_FIRST: Final = Arbiter.WORKER_BOOT_ERROR
-"""Stops all other workers as well."""
-
+_FAILED_AT_FIRST: Final = Arbiter.WORKER_BOOT_ERROR  # stops all other workers as well
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 

@@ -17,8 +17,7 @@ from licserver.protocol.downloads import LinkSubject, Span, parse_range
 from licserver.web.app_state import ARTIFACTS, CLOCK, LIMITS, LINKS, QUERIES, SEND_TIMEOUT
 from licserver.web.responses import send, send_unavailable
 
-_PART_BYTES: Final = 1 << 20
-"""Bytes that a client must accept within `send_timeout`."""
+_PART_BYTES: Final = 1 << 20  # bytes that a client must accept within `send_timeout`
 
 _log = logging.getLogger("licserver.web")
 

@@ -216,8 +216,7 @@ class PublicEndpoints:
 
 _log = logging.getLogger("licserver.web")
 
-READY_TIMEOUT: Final = 1.5
-"""Seconds in which the database must answer."""
+READY_TIMEOUT: Final = 1.5  # seconds in which the database must answer
 
 
 async def healthz(_request: web.Request) -> web.StreamResponse:
