@@ -1,40 +1,26 @@
-"""What the commands share: opening an installation, the audit log, priorities, sockets."""
+"""What the commands share: parameters, opening an installation, printing."""
 
-import contextlib
 import functools
 import getpass
+import json
 import os
-import socket
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from licserver.cli.output import Printer
-from licserver.cli.parameters import Folder
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import InvalidInputError, LicserverError
+from licserver.errors import InvalidInputError
 from licserver.security.private_files import become_owner
-from licserver.security.redaction import mask
 from licserver.services import Services, open_services
 from licserver.settings import Settings, load_settings
 
-_NICENESS: Final = 10
-_BUSY: Final = 2
-"""Processes that want each processor, on average over a minute; with more, idle time is not enough."""
-
 R = TypeVar("R")
-
-data_dir_option = click.option(
-    "--data-dir",
-    type=Folder(),
-    help="Folder of the database, the secrets and the files.  [LICSERVER_DATA_DIR]",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 class Commands(click.Group):
@@ -50,6 +36,23 @@ class Commands(click.Group):
 
 
 # --- opening an installation ------------------------------------------------------------------
+
+
+class _Folder(click.Path):
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        if value == "":  # a script's unset variable, not the current folder
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=_Folder(file_okay=False, path_type=Path),
+    help="Folder of the database, the secrets and the files.  [LICSERVER_DATA_DIR]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 def load_command_settings(data_dir: Path | None) -> Settings:
@@ -94,15 +97,6 @@ def services_command(function: Callable[..., R]) -> Callable[..., R]:
     return command
 
 
-def record_change(settings: Settings, action: str, object_: tuple[str, str], **details: Any) -> None:
-    """Record a change of the secrets in the audit log; print a warning if the database fails (D-132)."""
-    try:
-        with opened_services(settings) as services:
-            services.audit.record(action, object_, **details)
-    except (LicserverError, OSError) as error:
-        click.echo(f"warning: done, but not recorded in the audit log: {mask(str(error))}", err=True)
-
-
 @functools.cache
 def _user() -> str:
     try:
@@ -112,60 +106,108 @@ def _user() -> str:
     return name if name and is_printable(name) else "unknown"
 
 
-# --- priorities -------------------------------------------------------------------------------
+# --- reading parameters -----------------------------------------------------------------------
 
 
-def lower_priority() -> None:
-    """Let the server go first."""
-    # Windows has no nice, and a systemd unit may filter the system call.
-    with contextlib.suppress(AttributeError, OSError):
-        os.nice(_NICENESS)
-
-
-@contextmanager
-def in_background() -> Iterator[Callable[[Callable[[], R]], R]]:
-    """Lower the priority, and for the rest of the process use idle processor time only (D-135).
-
-    Only lowers the priority where the system has no such class (it is Linux's), or is overloaded.
-
-    Yields:
-        A function that runs a transaction for which others wait, on a thread with the lower priority.
-    """
-    lower_priority()
-    with ThreadPoolExecutor(1, "licserver-transaction") as thread:
-        thread.submit(int).result()  # started now, because a thread inherits its class
-        with contextlib.suppress(AttributeError, OSError):
-            if os.getloadavg()[0] < _BUSY * (os.cpu_count() or 1):
-                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        yield lambda work: thread.submit(work).result()
-
-
-# --- serving ----------------------------------------------------------------------------------
-
-
-def port_option(command: Callable[..., R]) -> Callable[..., R]:
-    """Add ``--port``."""
-    return click.option(
-        "--port",
-        type=click.IntRange(0, 65535),
-        default=8080,
-        show_default=True,
-        help="Port; 0 lets the system choose.",
-    )(command)
-
-
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Open a listening socket for each address of a host.
-
-    Raises:
-        InvalidInputError: if the host is not a valid name.
-        OSError: naming the address that cannot be used.
-    """
-    from licserver.web import server  # noqa: PLC0415 - aiohttp would double the time of every command
-
+def parse_day(text: str) -> date:
+    """Parse a date; for options with the metavar `YYYY-MM-DD`."""
     try:
-        return server.bind(host, port)
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a date; write it like 2027-01-31") from None
+
+
+def read_stdin_line(what: str) -> str:
+    """Read a line of standard input."""
+    if sys.stdin is None:
+        raise InvalidInputError(f"there is no standard input to read the {what} from")
+    try:
+        return sys.stdin.readline().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise InvalidInputError("standard input is not text") from None
+
+
+def read_file(path: Path) -> bytes:
+    """Read a file that the user named."""
+    try:
+        return path.read_bytes()
     except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from None
-    except UnicodeError:  # an empty or too long label, or bytes that are not text
-        raise InvalidInputError(f"--host: {host!r} is not a name or address") from None
+        raise InvalidInputError(f"cannot read {path}: {error.strerror}") from None
+
+
+# --- printing ---------------------------------------------------------------------------------
+
+
+class Printer:
+    """Prints results: sentences and aligned columns for people, or JSON for programs."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def result(self, record: dict[str, Any], sentence: str) -> None:
+        """Print the result of a change."""
+        click.echo(_to_json(record) if self.as_json else sentence)
+
+    def details(self, record: dict[str, Any]) -> None:
+        """Print one object, a field a line."""
+        if self.as_json:
+            click.echo(_to_json(record))
+            return
+        width = max(map(len, record))
+        for name, value in record.items():
+            lines = (value if isinstance(value, list) else [value]) or ["-"]
+            for label, line in zip([name.replace("_", " "), *[""] * len(lines)], lines, strict=False):
+                click.echo(f"{label:{width}}  {_cell(line)}")
+
+    def table(self, records: Iterable[dict[str, Any]], widths: Sequence[int], empty: str) -> None:
+        """Print a list of any length while it is read.
+
+        Args:
+            records: All with the same fields.
+            widths: Of the columns, in characters; 0 for the last one.
+            empty: What to print if there are none.
+        """
+        count = 0
+        for count, record in enumerate(records, 1):
+            if self.as_json:
+                click.echo(("[" if count == 1 else ",") + _to_json(record))
+                continue
+            if count == 1:
+                click.echo(_line([name.replace("_", " ").upper() for name in record], widths))
+            click.echo(_line([_cell(value) for value in record.values()], widths))
+        if self.as_json:
+            click.echo("]" if count else "[]")
+        elif not count:
+            click.echo(empty)
+
+
+def _to_json(record: dict[str, Any]) -> str:
+    return json.dumps(record, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case _:
+            raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return "  ".join(_cell(part) for part in value.values())
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S} UTC"
+        case _:
+            return str(value)

@@ -1,15 +1,26 @@
-"""Commands on the database."""
+"""Commands that check an installation, and that create, upgrade and check its database."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 
 import click
 
-from licserver.cli.common import Commands, opened_services, settings_command
-from licserver.cli.output import Printer
+from licserver.cli.common import (
+    Commands,
+    Printer,
+    data_dir_option,
+    json_option,
+    load_command_settings,
+    opened_services,
+    settings_command,
+)
+from licserver.clock import system_clock
 from licserver.database import schema
 from licserver.database.engine import Database, connect
-from licserver.errors import StoreError
+from licserver.errors import SettingsError, StoreError
 from licserver.security.secrets_file import (
     SECRETS_FILE,
     expects_database,
@@ -17,6 +28,7 @@ from licserver.security.secrets_file import (
     read_secrets,
     read_vault,
 )
+from licserver.services.self_check import Finding, Level, check_installation
 from licserver.settings import Settings
 
 # `migrate` is imported by the commands, because Alembic would double the time of all others.
@@ -46,7 +58,7 @@ def _connected(settings: Settings, *, create: bool = False) -> Iterator[Database
 
 @database_group.command("create")
 @settings_command
-def create(settings: Settings, printer: Printer) -> None:
+def create_database(settings: Settings, printer: Printer) -> None:
     """Create a new database for secrets whose database is lost; it knows no license key."""
     from licserver.database import migrate  # noqa: PLC0415
 
@@ -61,7 +73,7 @@ def create(settings: Settings, printer: Printer) -> None:
 
 @database_group.command("upgrade")
 @settings_command
-def upgrade(settings: Settings, printer: Printer) -> None:
+def upgrade_database(settings: Settings, printer: Printer) -> None:
     """Upgrade the database to the schema of this program."""
     from licserver.database import migrate  # noqa: PLC0415
 
@@ -78,7 +90,7 @@ def upgrade(settings: Settings, printer: Printer) -> None:
 
 
 def _is_expected(settings: Settings) -> bool:
-    """Return whether there are secrets that require an existing database."""
+    # Secrets may require an existing database.
     if settings.secrets is None and not (settings.data_dir / SECRETS_FILE).exists():
         return False
     return expects_database(settings, read_vault(read_secrets(settings), SECRETS_FILE))
@@ -86,7 +98,7 @@ def _is_expected(settings: Settings) -> bool:
 
 @database_group.command("check")
 @settings_command
-def check(settings: Settings, printer: Printer) -> None:
+def check_database(settings: Settings, printer: Printer) -> None:
     """Compare the database's schema with that of this program; exit code 1 if they differ."""
     from licserver.database import migrate  # noqa: PLC0415
 
@@ -99,18 +111,43 @@ def check(settings: Settings, printer: Printer) -> None:
 
 @database_group.command("status")
 @settings_command
-def status(settings: Settings, printer: Printer) -> None:
+def show_status(settings: Settings, printer: Printer) -> None:
     """Show the database's engine, its schema, and how much it holds."""
     from licserver.database import migrate  # noqa: PLC0415
 
     with _connected(settings) as database:
         found = migrate.read_status(database)
-    printer.details(
-        {
-            "engine": found.engine,
-            "database": found.place,
-            "version": found.version,
-            "head": found.head,
-            **found.counts,
-        }
-    )
+    shown = {"engine": found.engine, "database": found.place, "version": found.version, "head": found.head}
+    printer.details({**shown, **found.counts})
+
+
+# --- the whole installation -------------------------------------------------------------------
+
+_SIGNS = {Level.OK: "ok  ", Level.WARNING: "WARN", Level.FAILED: "FAIL"}
+
+
+@click.command("check")
+@data_dir_option
+@json_option
+@click.option("--reach", is_flag=True, help="Also request LICSERVER_BASE_URL over the network, within 5 s.")
+def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
+    """Check settings, permissions, clock, database, files and keys; change nothing.
+
+    The exit code is 1 if a check has failed; warnings do not count.
+    """
+    try:
+        settings = load_command_settings(data_dir)
+    except SettingsError as error:
+        findings = [Finding("settings", Level.FAILED, str(error), "correct the variable that it names")]
+    else:
+        findings = list(check_installation(settings, system_clock(), reach=reach))
+    failed = [one for one in findings if one.level is Level.FAILED]
+    if as_json:
+        Printer(as_json=True).result({"ok": not failed, "findings": list(map(asdict, findings))}, "")
+    else:
+        for one in findings:
+            click.echo(f"{_SIGNS[one.level]}  {one.about}: {one.said}")
+            if one.advice:
+                click.echo(f"      → {one.advice}")
+    if failed:
+        sys.exit(1)

@@ -3,14 +3,13 @@
 import json
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from licserver.cli.common import Commands, services_command
-from licserver.cli.output import Printer
-from licserver.cli.parameters import Day, DayOrNever, Instant, Slots, read_stdin_line
+from licserver.cli.common import Commands, Printer, parse_day, read_stdin_line, services_command
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
@@ -21,11 +20,39 @@ _WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
 
 
 def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Read a key from standard input for ``-``: arguments stay in the shell's history."""
+    # Arguments stay in the shell's history.
     return read_stdin_line("key").strip() if value == "-" else value
 
 
+def _parse_slots(text: str) -> int | None:
+    if text.lower() == "unlimited":  # the help shows it in capitals
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
+        raise click.BadParameter(f"{text!r} is not a whole number or 'unlimited'")
+    return int(text)
+
+
+def _parse_day_or_never(text: str) -> date | None:
+    return None if text.lower() == "never" else parse_day(text)
+
+
+def _parse_instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is not a date and time; write it like 2027-01-31T12:00Z"
+        ) from None
+
+
+_SLOTS: Any = {"type": _parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
+_DAY: Any = {"type": parse_day, "metavar": "YYYY-MM-DD"}
+_DAY_OR_NEVER: Any = {"type": _parse_day_or_never, "metavar": "YYYY-MM-DD|NEVER"}
+
 key_argument = click.argument("key", callback=_read_key)
+entry_argument = click.argument("entry")
+subscription_argument = click.argument("subscription_id", metavar="ID")
 
 
 @click.group("license", cls=Commands)
@@ -39,14 +66,10 @@ def license_group() -> None:
 # Each option of a license is named after its field of `LicenseTerms`.
 @license_group.command("issue")
 @click.argument("slug")
-@click.option(
-    "--slots", type=Slots(), default="1", show_default=True, help="Activations that the key allows."
-)
-@click.option("--expires", "expires_on", type=Day(), help="Last day of validity, UTC; may be in the past.")
+@click.option("--slots", default="1", show_default=True, **_SLOTS)
+@click.option("--expires", "expires_on", help="Last day of validity, UTC; may be in the past.", **_DAY)
 @click.option("--lifetime", is_flag=True, help="Never expires.")
-@click.option(
-    "--support-until", type=Day(), help="Last day of update downloads, if the product has a policy."
-)
+@click.option("--support-until", help="Last day of update downloads, if the product has a policy.", **_DAY)
 @click.option("--subscription", "subscription_id", metavar="ID", help="Expires when this subscription ends.")
 @click.option(
     "--allow",
@@ -63,7 +86,7 @@ def license_group() -> None:
 @services_command
 def issue(services: Services, printer: Printer, slug: str, count: int, **terms: Any) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
-    batches = services.licenses.issue_batches(slug, LicenseTerms(**_unwrap(terms)), count)
+    batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count)
     try:
         issued = _print_keys(printer, slug, batches, count)
     except KeyboardInterrupt:
@@ -77,14 +100,6 @@ def issue(services: Services, printer: Printer, slug: str, count: int, **terms: 
         raise
     if count > ISSUE_BATCH:
         click.echo(f"issued {issued} keys", err=True)
-
-
-def _unwrap(options: dict[str, Any]) -> dict[str, Any]:
-    """Take values out of the tuples in which `Slots` and `DayOrNever` return them."""
-    return {
-        name: value[0] if isinstance(value, tuple) and name != "allowed" else value
-        for name, value in options.items()
-    }
 
 
 def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count: int) -> int:
@@ -117,16 +132,17 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 
 @license_group.command("change")
 @key_argument
-@click.option("--slots", type=Slots(), help="Activations that the key allows.")
-@click.option("--expires", "expires_on", type=DayOrNever(), help="Last day of validity, UTC, or 'never'.")
+@click.option("--slots", **_SLOTS)
+@click.option("--expires", "expires_on", help="Last day of validity, UTC, or 'never'.", **_DAY_OR_NEVER)
 @click.option("--lifetime/--no-lifetime", default=None, help="Never expires.")
-@click.option("--support-until", type=DayOrNever(), help="Last day of update downloads, or 'never'.")
+@click.option("--support-until", help="Last day of update downloads, or 'never'.", **_DAY_OR_NEVER)
 @click.option("--email", "customer_email", metavar="ADDRESS", help="The customer's address; '' deletes it.")
 @click.option("--note", help="Any text; '' deletes it.")
 @services_command
 def change(services: Services, printer: Printer, key: str, **options: Any) -> None:
     """Change the terms of a license; what is not given stays."""
-    changes = _unwrap({name: value for name, value in options.items() if value is not None})
+    source = click.get_current_context().get_parameter_source  # None is a value: unlimited, or never
+    changes = {name: value for name, value in options.items() if source(name) is ParameterSource.COMMANDLINE}
     if not changes:
         raise InvalidInputError("there is nothing to change; see `licserver license change --help`")
     _print_changed(services, printer, services.licenses.change(key, **changes), "changed")
@@ -182,7 +198,7 @@ def deactivate(services: Services, printer: Printer, key: str, domain_or_ip: str
 
 @license_group.command("allow")
 @key_argument
-@click.argument("entry")
+@entry_argument
 @services_command
 def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Allow ENTRY, a domain, *.domain, IP or network, to use the key without a slot."""
@@ -191,7 +207,7 @@ def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
 
 @license_group.command("disallow")
 @key_argument
-@click.argument("entry")
+@entry_argument
 @services_command
 def disallow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Remove ENTRY: what used the key through it needs a slot from now on."""
@@ -204,8 +220,13 @@ def subscription_group() -> None:
 
 
 @subscription_group.command("end")
-@click.argument("subscription_id", metavar="ID")
-@click.option("--at", type=Instant(), help="When it ends, UTC unless a zone is given; default: now.")
+@subscription_argument
+@click.option(
+    "--at",
+    type=_parse_instant,
+    metavar="INSTANT",
+    help="When it ends, UTC unless a zone is given; default: now.",
+)
 @services_command
 def end(services: Services, printer: Printer, subscription_id: str, at: datetime | None) -> None:
     """End the subscription ID: its licenses expire at that time."""
@@ -218,7 +239,7 @@ def end(services: Services, printer: Printer, subscription_id: str, at: datetime
 
 
 @subscription_group.command("resume")
-@click.argument("subscription_id", metavar="ID")
+@subscription_argument
 @services_command
 def resume(services: Services, printer: Printer, subscription_id: str) -> None:
     """Undo the end of the subscription ID."""

@@ -33,28 +33,25 @@ For real:  licserver product add my-app --name "My App" --environment domain
 All commands work while the server runs, and take effect at its next response.
 """
 
-_COMMANDS: Final = {  # name → function, and help
-    "serve": ("licserver.cli.serve:serve", "Answer verify, update check and download."),
-    "demo": ("licserver.cli.demo:demo", "Serve a throwaway installation with sample data."),
-    "product": ("licserver.cli.products:product_group", "Add, list, change and rename products."),
-    "release": ("licserver.cli.releases:release_group", "Publish, sign, list and withdraw versions."),
-    "license": ("licserver.cli.licenses:license_group", "Issue license keys, and change what they allow."),
-    "subscription": ("licserver.cli.licenses:subscription_group", "End and resume subscriptions."),
-    "secret": ("licserver.cli.secrets:secret_group", "List and rotate the secrets that sign download links."),
-    "signing-key": (
-        "licserver.cli.signing_keys:signing_key_group",
-        "Manage the keys that sign responses, for apps to pin.",
-    ),
-    "user": ("licserver.cli.users:user_group", "Add and remove console users."),
-    "backup": ("licserver.cli.backup:backup", "Write database, secrets and files to one file."),
-    "restore": ("licserver.cli.backup:restore", "Create an installation from a backup."),
-    "import": ("licserver.cli.transfer:import_", "Import licenses from a file."),
-    "export": ("licserver.cli.transfer:export", "Export all licenses to a file."),
-    "sweep": ("licserver.cli.transfer:sweep", "Delete what is older than the settings allow."),
-    "check": ("licserver.cli.check:check", "Check the installation, with advice."),
-    "token": ("licserver.cli.tokens:token_group", "Manage tokens of the admin API."),
-    "audit": ("licserver.cli.audit:audit", "Show who changed what."),
-    "db": ("licserver.cli.database:database_group", "Create, upgrade, check and count the database."),
+_COMMANDS: Final = {  # name → module and function in this package, and help
+    "serve": ("serve:serve", "Answer verify, update check and download."),
+    "demo": ("serve:demo", "Serve a throwaway installation with sample data."),
+    "product": ("products:product_group", "Add, list, change and rename products."),
+    "release": ("products:release_group", "Publish, sign, list and withdraw versions."),
+    "license": ("licenses:license_group", "Issue license keys, and change what they allow."),
+    "subscription": ("licenses:subscription_group", "End and resume subscriptions."),
+    "secret": ("access:secret_group", "List and rotate the secrets that sign download links."),
+    "signing-key": ("access:signing_key_group", "Manage the keys that sign responses, for apps to pin."),
+    "user": ("access:user_group", "Add and remove console users."),
+    "backup": ("transfer:backup", "Write database, secrets and files to one file."),
+    "restore": ("transfer:restore", "Create an installation from a backup."),
+    "import": ("transfer:import_", "Import licenses from a file."),
+    "export": ("transfer:export", "Export all licenses to a file."),
+    "sweep": ("transfer:sweep", "Delete what is older than the settings allow."),
+    "check": ("database:check", "Check the installation, with advice."),
+    "token": ("access:token_group", "Manage tokens of the admin API."),
+    "audit": ("access:audit", "Show who changed what."),
+    "db": ("database:database_group", "Create, upgrade, check and count the database."),
 }
 
 
@@ -80,7 +77,7 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(f"licserver.cli.{module}"), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

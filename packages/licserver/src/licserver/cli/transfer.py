@@ -1,33 +1,86 @@
-"""Commands that import and export licenses, and delete old data."""
+"""Commands that write an installation or its licenses to a file, read it again, and delete old data."""
 
+import contextlib
 import io
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Final, TextIO, TypeVar
 
 import click
 
-from licserver.cli.common import in_background, lower_priority, services_command
-from licserver.cli.output import Printer
+from licserver.cli.common import Printer, services_command, settings_command
+from licserver.clock import system_clock
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.security.private_files import new_file
 from licserver.services import Services
+from licserver.services.backup import Summary, restore_backup, write_backup
+from licserver.settings import Settings
+
+_NICENESS: Final = 10
+_BUSY: Final = 2
+"""Processes that want each processor, on average over a minute; with more, idle time is not enough."""
+
+R = TypeVar("R")
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+replace_option = click.option("--replace", is_flag=True, help="Replace an existing FILE.")
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: the extension of FILE."
 )
+
+
+def _lower_priority() -> None:
+    # Windows has no nice, and a systemd unit may filter the system call.
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(_NICENESS)
+
+
+@contextmanager
+def in_background() -> Iterator[Callable[[Callable[[], R]], R]]:
+    """Lower the priority, and for the rest of the process use idle processor time only (D-135).
+
+    Only lowers the priority where the system has no such class (it is Linux's), or is overloaded.
+
+    Yields:
+        A function that runs a transaction for which others wait, on a thread with the lower priority.
+    """
+    _lower_priority()
+    with ThreadPoolExecutor(1, "licserver-transaction") as thread:
+        thread.submit(int).result()  # started now, because a thread inherits its class
+        with contextlib.suppress(AttributeError, OSError):
+            if os.getloadavg()[0] < _BUSY * (os.cpu_count() or 1):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        yield lambda work: thread.submit(work).result()
+
+
+def _is_piped(file: Path) -> bool:
+    return str(file) == "-"
+
+
+@contextmanager
+def _written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+    if _is_piped(file):
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with new_file(file, replace=replace) as target:
+        yield target
+
+
+# --- licenses ---------------------------------------------------------------------------------
 
 
 @click.command("export")
 @file_argument
 @format_option
 @click.option("--product", metavar="SLUG", help="Only this product's licenses.")
-@click.option("--replace", is_flag=True, help="Replace an existing FILE.")
+@replace_option
 @services_command
 def export(
     services: Services, printer: Printer, file: Path, form: str | None, product: str | None, *, replace: bool
@@ -38,16 +91,12 @@ def export(
     """
     form = _choose_format(file, form)
     count = 0
-    with (
-        in_background() as run_transaction,
-        nullcontext(sys.stdout.buffer) if str(file) == "-" else new_file(file, replace=replace) as target,
-    ):
+    with in_background() as run_transaction, _written(file, replace=replace) as target:
         target.write(write_head(form).encode())
         for row in run_transaction(lambda: services.transfer.export(product)):  # records it, then reads
             target.write(write_row(form, row).encode())
             count += 1
-        target.flush()
-    if str(file) != "-":
+    if not _is_piped(file):
         record = {"file": str(file), "licenses": count}
         printer.result(record, f"exported {count} {plural(count, 'license')} into {file}")
 
@@ -66,7 +115,7 @@ def import_(services: Services, printer: Printer, file: Path, form: str | None, 
     form = _choose_format(file, form)
     with (
         in_background() as run_transaction,
-        _opened(file) as lines,
+        _opened_text(file) as lines,
         services.transfer.start_import() as incoming,
     ):
         try:
@@ -99,22 +148,6 @@ def import_(services: Services, printer: Printer, file: Path, form: str | None, 
         click.echo(f"imported {count} {plural(count, 'license')}", err=True)
 
 
-@click.command("sweep")
-@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
-@services_command
-def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
-    """Delete what is older than LICSERVER_ACTIVATION_DAYS and LICSERVER_AUDIT_DAYS allow.
-
-    Run it once a day with a timer; the server may keep running.
-    """
-    lower_priority()
-    swept = services.retention.sweep(dry_run=dry_run)
-    free, remove = ("would free", "remove") if dry_run else ("freed", "removed")
-    slots, lines = plural(swept.activations, "slot"), plural(swept.audit, "line")
-    sentence = f"{free} {swept.activations} {slots} and {remove} {swept.audit} {lines} of the audit log"
-    printer.result(swept._asdict(), sentence)
-
-
 def _choose_format(file: Path, form: str | None) -> str:
     chosen = form or file.suffix.removeprefix(".").lower()
     if chosen not in FORMATS:
@@ -123,8 +156,8 @@ def _choose_format(file: Path, form: str | None) -> str:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[TextIO]:
-    if str(file) == "-":
+def _opened_text(file: Path) -> Iterator[TextIO]:
+    if _is_piped(file):
         if isinstance(sys.stdin, io.TextIOWrapper):  # as a file, whatever the locale
             sys.stdin.reconfigure(encoding="utf-8", newline="")
         yield sys.stdin
@@ -135,3 +168,90 @@ def _opened(file: Path) -> Iterator[TextIO]:
         raise InvalidInputError(f"cannot read {file}: {error.strerror}") from None
     with opened:
         yield opened
+
+
+@click.command("sweep")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
+@services_command
+def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
+    """Delete what is older than LICSERVER_ACTIVATION_DAYS and LICSERVER_AUDIT_DAYS allow.
+
+    Run it once a day with a timer; the server may keep running.
+    """
+    _lower_priority()
+    swept = services.retention.sweep(dry_run=dry_run)
+    free, remove = ("would free", "remove") if dry_run else ("freed", "removed")
+    slots, lines = plural(swept.activations, "slot"), plural(swept.audit, "line")
+    sentence = f"{free} {swept.activations} {slots} and {remove} {swept.audit} {lines} of the audit log"
+    printer.result(swept._asdict(), sentence)
+
+
+# --- the whole installation -------------------------------------------------------------------
+
+
+@click.command("backup")
+@file_argument
+@replace_option
+@click.option("--without-artifacts", is_flag=True, help="Omit the files of releases.")
+@services_command
+def backup(
+    services: Services, printer: Printer, file: Path, *, replace: bool, without_artifacts: bool
+) -> None:
+    """Write database, secrets and the files of releases to FILE; the server may keep running.
+
+    FILE holds every secret: it has mode 0600; encrypt it and keep it on another machine. - writes to standard
+    output, so that nothing is on the disk unencrypted.
+    """
+    if _is_piped(file) and sys.stdout.isatty():
+        raise InvalidInputError("a backup is not text; send it to a file or a program")
+    with in_background() as run_transaction, _written(file, replace=replace) as target:
+        run_transaction(lambda: services.audit.record("backup.write", ("installation", "-")))
+        summary = write_backup(services, target, system_clock(), artifacts=not without_artifacts)
+    sentence = _format("backed up", summary)
+    if _is_piped(file):
+        click.echo(sentence, err=True)
+    else:
+        printer.result({"file": str(file), **_record(summary)}, f"{sentence} in {file}")
+
+
+@click.command("restore")
+@file_argument
+@click.option("--force", is_flag=True, help="Replace the existing installation; stop its server first.")
+@settings_command
+def restore(settings: Settings, printer: Printer, file: Path, *, force: bool) -> None:
+    """Create an installation from the backup FILE; - reads standard input.
+
+    The settings name its folder and database, which may be of another engine than the backup's. FILE is
+    checked completely before anything changes.
+    """
+    try:
+        source = contextlib.nullcontext(sys.stdin.buffer) if _is_piped(file) else file.open("rb")
+    except (FileNotFoundError, IsADirectoryError):
+        raise InvalidInputError(f"there is no file {file}") from None
+    with source as content:
+        summary = restore_backup(content, settings, force=force)
+    done = f"restored the state of {summary.made_at:%Y-%m-%d %H:%M:%S} UTC:"
+    printer.result(_record(summary), _format(done, summary))
+    click.echo(
+        "what was revoked or changed since then is valid again: check the tokens (licserver token list), the "
+        "console's users and passwords, and revoked licenses; everybody is signed out",
+        err=True,
+    )
+
+
+def _record(summary: Summary) -> dict[str, object]:
+    return {
+        "made_at": summary.made_at,
+        "version": summary.version,
+        "schema": summary.revision,
+        "licenses": summary.rows.get("licenses", 0),
+        "activations": summary.rows.get("activations", 0),
+        "artifacts": summary.artifacts,
+        "bytes": summary.size,
+    }
+
+
+def _format(done: str, summary: Summary) -> str:
+    counts = [(name, summary.rows.get(f"{name}s", 0)) for name in ("product", "license", "activation")]
+    words = [f"{count} {plural(count, name)}" for name, count in [*counts, ("file", summary.artifacts)]]
+    return f"{done} {', '.join(words)}; {summary.size:,} bytes"

@@ -1,0 +1,309 @@
+"""Commands on what gives access: console users, tokens, secrets of links, signing keys; and the audit log."""
+
+import sys
+from dataclasses import asdict
+from datetime import UTC, date, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licserver.cli.common import (
+    Commands,
+    Printer,
+    opened_services,
+    parse_day,
+    read_file,
+    read_stdin_line,
+    services_command,
+    settings_command,
+)
+from licserver.clock import system_clock
+from licserver.database.repositories.tokens import Token
+from licserver.domain.records import Scope
+from licserver.domain.text import say_details
+from licserver.errors import InvalidInputError, LicserverError
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
+from licserver.protocol.response_signatures import live_keys
+from licserver.security import rotation, secrets_file
+from licserver.security.redaction import mask
+from licserver.security.secrets_file import open_vault
+from licserver.services import MAX_PAGE, AuditFilter, Services
+from licserver.settings import Settings
+
+name_argument = click.argument("name")
+
+
+# --- users ------------------------------------------------------------------------------------
+
+
+@click.group("user", cls=Commands)
+def user_group() -> None:
+    """Add, list and remove console users; change passwords, reset second factors."""
+
+
+password_option = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from the first line of standard input."
+)
+
+
+@user_group.command("add")
+@name_argument
+@password_option
+@services_command
+def add_user(services: Services, printer: Printer, name: str, *, password_stdin: bool) -> None:
+    """Add the user NAME, and ask for a password."""
+    services.users.check_new_name(name)
+    name = services.users.add(name, _ask_password(from_stdin=password_stdin))
+    printer.result({"user": name}, f"added {name}; sign in at /console")
+
+
+@user_group.command("list")
+@services_command
+def list_users(services: Services, printer: Printer) -> None:
+    """List all users."""
+    records = (
+        {
+            "user": user.name,
+            "added_at": user.created_at,
+            "password_changed_at": user.password_changed_at,
+            "second_factor": user.has_second_factor,
+        }
+        for user in services.users.list_all()
+    )
+    printer.table(records, (32, 23, 23, 0), "no users yet; add one: licserver user add NAME")
+
+
+@user_group.command("password")
+@name_argument
+@password_option
+@services_command
+def change_password(services: Services, printer: Printer, name: str, *, password_stdin: bool) -> None:
+    """Change the password of the user NAME, and end their sessions."""
+    services.users.get(name)
+    services.users.set_password(name, _ask_password(from_stdin=password_stdin))
+    printer.result({"user": name}, f"changed the password of {name}, who is signed out everywhere")
+
+
+@user_group.command("remove")
+@name_argument
+@services_command
+def remove_user(services: Services, printer: Printer, name: str) -> None:
+    """Remove the user NAME, and end their sessions."""
+    services.users.remove(name)
+    printer.result({"user": name}, f"removed {name}")
+
+
+@user_group.command("reset-second-factor")
+@name_argument
+@services_command
+def reset_second_factor(services: Services, printer: Printer, name: str) -> None:
+    """Remove the second factor of the user NAME, who has lost it and the recovery codes."""
+    services.second_factors.reset(name)
+    printer.result({"user": name}, f"removed the second factor of {name}, who is signed out everywhere")
+
+
+def _ask_password(*, from_stdin: bool) -> str:
+    if from_stdin:
+        return read_stdin_line("password")
+    if sys.stdin is None or not sys.stdin.isatty():  # getpass would show the password, after a warning
+        raise InvalidInputError("there is no terminal to ask for the password; use --password-stdin")
+    typed: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    return typed
+
+
+# --- tokens of the admin API ------------------------------------------------------------------
+
+
+@click.group("token", cls=Commands)
+def token_group() -> None:
+    """Create, list and revoke tokens of the admin API."""
+
+
+@token_group.command("create")
+@name_argument
+@click.option(
+    "--scope",
+    type=click.Choice([scope.value for scope in Scope]),
+    required=True,
+    help="What it permits: reading only, or everything.",
+)
+@click.option(
+    "--expires", type=parse_day, metavar="YYYY-MM-DD", help="Its last day, UTC; default: never expires."
+)
+@services_command
+def create_token(services: Services, printer: Printer, name: str, scope: str, expires: date | None) -> None:
+    """Create the token NAME and print it; it cannot be shown again."""
+    token, text = services.tokens.create(name, Scope(scope), expires)
+    printer.result({"token": text, **_token_record(token)}, text)
+
+
+@token_group.command("list")
+@services_command
+def list_tokens(services: Services, printer: Printer) -> None:
+    """List all tokens, including revoked ones."""
+    printer.table(map(_token_record, services.tokens.list_all()), (24, 6, 24, 10, 24, 0), "no tokens yet")
+
+
+@token_group.command("revoke")
+@name_argument
+@services_command
+def revoke_token(services: Services, printer: Printer, name: str) -> None:
+    """Revoke the token NAME; it is refused from now on."""
+    token = services.tokens.revoke(name)
+    printer.result(_token_record(token), f"revoked {token.name}")
+
+
+def _token_record(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "scope": token.scope.value,
+        "created_at": token.created_at,
+        "expires_on": token.expires_on,
+        "revoked_at": token.revoked_at,
+        "last_used_on": token.last_used_on,
+    }
+
+
+# --- secrets of download links ----------------------------------------------------------------
+
+
+@click.group("secret", cls=Commands)
+def secret_group() -> None:
+    """List and rotate the secrets that sign download links; the secrets themselves are never shown."""
+
+
+@secret_group.command("list")
+@settings_command
+def list_secrets(settings: Settings, printer: Printer) -> None:
+    """List the accepted secrets, the newest first."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _print_secrets(printer, rotation.secret_statuses(open_vault(settings).link_secrets, system_clock()))
+
+
+@secret_group.command("rotate")
+@click.option(
+    "--after",
+    type=click.IntRange(1, 7 * 24 * 60),
+    metavar="MINUTES",
+    default=1,
+    show_default=True,
+    help="When the new secret starts to sign; until then, copy it to all machines.",
+)
+@click.option("--leaked", is_flag=True, help="Refuse the old secrets at once: existing links stop working.")
+@settings_command
+def rotate_secrets(settings: Settings, printer: Printer, after: int, *, leaked: bool) -> None:
+    """Generate a new secret for download links; running servers read it within seconds.
+
+    Existing links stay valid for their hour.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    statuses = rotation.rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked)
+    new = statuses[0]
+    _record_change(settings, "secret.rotate", ("secret", new.id), signs_from=new.signs_from, leaked=leaked)
+    _print_secrets(printer, statuses)
+
+
+def _print_secrets(printer: Printer, statuses: list[rotation.SecretStatus]) -> None:
+    printer.table(map(asdict, statuses), (8, 24, 24, 0), "none")
+
+
+def _record_change(settings: Settings, action: str, object_: tuple[str, str], **details: Any) -> None:
+    """Record a change of the secrets in the audit log; print a warning if the database fails (D-132)."""
+    try:
+        with opened_services(settings) as services:
+            services.audit.record(action, object_, **details)
+    except (LicserverError, OSError) as error:
+        click.echo(f"warning: done, but not recorded in the audit log: {mask(str(error))}", err=True)
+
+
+# --- keys that sign responses -----------------------------------------------------------------
+
+_RESTART = "restart running servers to use this, or send SIGHUP with --workers"
+
+
+@click.group("signing-key", cls=Commands)
+def signing_key_group() -> None:
+    """Add, list and retire the keys that sign responses, and print the public keys for apps to pin."""
+
+
+@signing_key_group.command("add")
+@click.option(
+    "--pem",
+    type=click.Path(path_type=Path),
+    help="A key file of openssl genpkey -algorithm ed25519; default: generate a key.",
+)
+@settings_command
+def add_key(settings: Settings, printer: Printer, pem: Path | None) -> None:
+    """Add a key that signs responses."""
+    private = PrivateKey.generate() if pem is None else PrivateKey.from_pem(read_file(pem), str(pem))
+    key = secrets_file.add_signing_key(settings, private, system_clock().astimezone(UTC))
+    _record_change(settings, "signing_key.add", ("signing-key", key.id), given=pem is not None)
+    printer.result(_key_record(key), f"added {key.id}; {_RESTART}\napps pin {key.private.public.text}")
+
+
+@signing_key_group.command("list")
+@settings_command
+def list_keys(settings: Settings, printer: Printer) -> None:
+    """List all keys, the oldest first."""
+    keys = secrets_file.signing_keys(settings)
+    printer.table(map(_key_record, keys), (43, 24, 24, 0), "no signing keys: responses are not signed")
+
+
+# An id may begin with a hyphen, and its letters are no options, not even -h.
+@signing_key_group.command(
+    "retire", context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]}
+)
+@click.argument("key_id", metavar="ID")
+@click.option("--last", is_flag=True, help="Retire even the last key: responses are then not signed.")
+@settings_command
+def retire_key(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> None:
+    """Retire the key ID, or the only key that starts with ID: it signs nothing any more."""
+    key = secrets_file.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
+    _record_change(settings, "signing_key.retire", ("signing-key", key.id), last=last)
+    printer.result(_key_record(key), f"retired {key.id}; {_RESTART}")
+
+
+@signing_key_group.command("public")
+@settings_command
+def print_public_keys(settings: Settings, printer: Printer) -> None:
+    """Print the public keys for apps to pin, of all live keys, the newest first."""
+    pins = [key.private.public.text for key in live_keys(secrets_file.signing_keys(settings))]
+    if not pins:
+        raise InvalidInputError("there is no live signing key; add one with: licserver signing-key add")
+    printer.result({"public_keys": pins}, "\n".join(pins))
+
+
+def _key_record(key: SigningKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "added_at": key.added_at,
+        "retired_at": key.retired_at,
+        "public_key": key.private.public.text,
+    }
+
+
+# --- audit log --------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--license", "license_", metavar="KEY", help="Only changes of this license (key or id).")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many lines."
+)
+@services_command
+def audit(services: Services, printer: Printer, license_: str | None, limit: int) -> None:
+    """Show who changed what, the latest first."""
+    object_ = None if license_ is None else ("license", services.licenses.get(license_).id.hex())
+    records = (
+        {
+            "at": entry.at,
+            "who": f"{entry.actor.kind}:{entry.actor.name}",
+            "action": entry.action,
+            "kind": entry.object_kind,
+            "object": entry.object_id,
+            "details": entry.details if printer.as_json else say_details(entry.details),
+        }
+        for entry in services.audit.list_page(AuditFilter(object=object_), limit=limit).items
+    )
+    printer.table(records, (24, 16, 20, 12, 32, 0), "no changes yet")
