@@ -14,7 +14,7 @@ from licserver.protocol.license_files import to_line, unguard
 from licserver.security.passwords import check_password
 from licserver.web.console import messages, sessions
 from licserver.web.console.charts import Plot, Series, round_up
-from licserver.web.console.forms import FormError, parse_form
+from licserver.web.console.forms import parse_form
 
 DAYS = [date(2026, 6, 13), date(2026, 6, 14), date(2026, 6, 15)]
 TOKEN, OTHER = "t" * 43, "o" * 43
@@ -89,10 +89,10 @@ def test_a_forms_token_is_good_for_its_session_alone():
     """It is not the session's own token, and another session's is not taken."""
     token = sessions.csrf_token(TOKEN)
     assert TOKEN not in token
-    assert sessions.is_own_form(TOKEN, token)
-    assert not sessions.is_own_form(OTHER, token)
-    assert not sessions.is_own_form(TOKEN, "")
-    assert not sessions.is_own_form(TOKEN, "ö")
+    assert sessions.is_own_form(TOKEN, {"csrf": token})
+    assert not sessions.is_own_form(OTHER, {"csrf": token})
+    assert not sessions.is_own_form(TOKEN, {})
+    assert not sessions.is_own_form(TOKEN, {"csrf": "ö"})
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_forms_token_is_good_for_its_session_alone():
 )
 def test_whose_page_sent_a_form(headers, is_ours):
     """What browsers say of themselves is believed; a form from another site is not taken."""
-    assert sessions.is_from_here(headers, "shop.example") is is_ours
+    assert sessions.is_same_origin(headers, "shop.example") is is_ours
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_cookies():
 @pytest.mark.parametrize("body", [b"\xff", b"a=%ff", b"&".join(b"a=1" for _ in range(60))])
 def test_a_form_that_cannot_be_read(body):
     """Bytes that are no form are told so, and are no failure."""
-    with pytest.raises(FormError):
+    with pytest.raises(InvalidInputError):
         parse_form(body)
 
 

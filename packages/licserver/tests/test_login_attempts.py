@@ -117,7 +117,7 @@ def test_what_is_kept_of_a_try(world):
 
 async def test_a_full_queue_is_not_counted(world, users, open_browser, monkeypatch):
     """What one thread cannot hash anyhow is not written down either."""
-    monkeypatch.setattr("licserver.web.console.login_throttle._QUEUE", 0)
+    monkeypatch.setattr("licserver.web.console.login._QUEUE", 0)
     browser = await open_browser()
     await browser.sign_in()
     assert (browser.status, rows(world)) == (429, [])

@@ -31,7 +31,7 @@ from licserver.web.app_state import (
     Drain,
     Handler,
 )
-from licserver.web.console import create_console
+from licserver.web.console.app import create_console
 from licserver.web.failed_requests import FailureReport
 from licserver.web.logging import RequestIds
 from licserver.web.metric_counters import Meter

@@ -54,14 +54,7 @@ Prepared = TypeVar("Prepared")
 def create_admin_api(
     services: Services, limits: Limits, failures: FailureReport, threads: WorkerThreads
 ) -> web.Application:
-    """Create the sub-application.
-
-    Args:
-        services: The opened data folder.
-        limits: Bounds how often a client may guess at tokens.
-        failures: Reports refused tokens.
-        threads: Run the operations.
-    """
+    """Create the sub-application; `failures` reports refused tokens, `threads` run the operations."""
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.admin"), respond_with_problem)
     app[ENDPOINT] = ADMIN
@@ -78,7 +71,7 @@ def create_admin_api(
 
 
 class _AdminApi:
-    """Makes the handlers; arguments as `create_admin_api`."""
+    """Makes the handlers."""
 
     def __init__(
         self, services: Services, limits: Limits, failures: FailureReport, threads: WorkerThreads
@@ -126,12 +119,12 @@ class _AdminApi:
             path = dict(request.match_info)
 
             def run_operation(tx: Services, _: None) -> BaseModel:
-                return operation.run(Call(tx, path, query, body))
+                return operation.response.model_validate(operation.run(Call(tx, path, query, body)))
 
             key = _idempotency_key(request, token, raw) if operation.creates else None
             status = 201 if operation.creates else 200
             services = self._acting(token)
-            response = await self._threads.run(_run, services, key, status, _prepare_nothing, run_operation)
+            response = await self._threads.run(_run, services, key, status, lambda: None, run_operation)
             return _send(response.status, response.body)
 
         return run
@@ -180,10 +173,6 @@ def _run(
     if key is None:
         return respond(services, prepare())
     return run_once(services, key, prepare, respond).response
-
-
-def _prepare_nothing() -> None:
-    """Prepare nothing."""
 
 
 def _read_query(request: web.Request) -> dict[str, str]:

@@ -1,9 +1,8 @@
 """The admin API's OpenAPI document, generated from its operations."""
 
 import re
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from licserver.web.admin import schemas
@@ -84,14 +83,9 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _response_model(operation: Operation) -> type[BaseModel]:
-    model: type[BaseModel] = get_type_hints(operation.run)["return"]
-    return model
-
-
 def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
     """Return all models' schemas, and the models' names in the document."""
-    modes: dict[Any, Any] = {_response_model(one): "serialization" for one in OPERATIONS}
+    modes: dict[Any, Any] = {one.response: "serialization" for one in OPERATIONS}
     modes |= {one.body: "validation" for one in OPERATIONS if one.body is not None}
     made, whole = models_json_schema(list(modes.items()), ref_template=_REF)
     renamed = {old: _PAGE.sub(r"PageOf\1", old) for old in whole["$defs"]}
@@ -118,7 +112,7 @@ def _describe(operation: Operation, names: dict[Any, str]) -> dict[str, Any]:
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if operation.creates:
         described["parameters"].append(_IDEMPOTENCY_KEY)
-    _add_responses(described, "201" if operation.creates else "200", names[_response_model(operation)])
+    _add_responses(described, "201" if operation.creates else "200", names[operation.response])
     return described
 
 
@@ -148,16 +142,10 @@ def _query_of(model: type[schemas.RequestModel]) -> list[dict[str, Any]]:
     parameters = []
     for name, one in schema.get("properties", {}).items():
         # An absent parameter is not sent as null.
-        kinds = [kind for kind in one.get("anyOf", [one]) if kind.get("type") != "null"]
-        kind = {
-            key: value for key, value in kinds[0].items() if key not in {"title", "default", "description"}
-        }
+        (kind, *_) = [kind for kind in one.get("anyOf", [one]) if kind.get("type") != "null"]
         if "$ref" in kind:
-            kind = {
-                key: value
-                for key, value in schema["$defs"][kind["$ref"].rpartition("/")[2]].items()
-                if key in {"type", "enum"}
-            }
+            kind = schema["$defs"][kind["$ref"].rpartition("/")[2]]
+        kind = {key: value for key, value in kind.items() if key not in {"title", "default", "description"}}
         described = {"name": name, "in": "query", "schema": kind}
         if "description" in one:
             described["description"] = one["description"]

@@ -5,20 +5,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from licserver.domain.decisions import is_license_key, license_state, mask_key
-from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Scope
+from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product, Release, Scope
 from licserver.errors import InvalidInputError, NotFoundError, SecretsError
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
 from licserver.services.license_terms import has_id_shape
 from licserver.web.admin import schemas
 
 READ, WRITE = Scope.READ, Scope.WRITE
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +30,7 @@ class Call:
 
     @property
     def license_id(self) -> str:
-        """The id of the license that the path names; not its key, because proxies log paths.
-
-        Raises:
-            NotFoundError: for anything but an id.
-        """
+        """The id of the license that the path names; not its key, because proxies log paths."""
         if not has_id_shape(self.path["id"]):
             raise NotFoundError("no such license; a path names it by its id of 32 digits")
         return self.path["id"]
@@ -48,7 +42,8 @@ class Operation:
 
     Args:
         scope: Required of the token.
-        run: Runs on a thread; its name, docstring and return type are part of the OpenAPI document.
+        run: Runs on a thread; its name and docstring are part of the OpenAPI document.
+        response: The model of the response, which is read from what `run` returns.
         query: The model of the query parameters.
         body: The model of the JSON body; None without one.
         creates: Whether it returns 201 and takes an ``Idempotency-Key``.
@@ -57,7 +52,8 @@ class Operation:
     method: str
     path: str
     scope: Scope
-    run: Callable[[Call], BaseModel]
+    run: Callable[[Call], Any]
+    response: type[BaseModel]
     query: type[schemas.RequestModel]
     body: type[schemas.RequestModel] | None
     creates: bool
@@ -71,23 +67,19 @@ def operation(
     method: str,
     path: str,
     scope: Scope,
+    response: type[BaseModel],
     *,
     query: type[schemas.RequestModel] = schemas.Nothing,
     body: type[schemas.RequestModel] | None = None,
     creates: bool = False,
-) -> Callable[[Callable[[Call], Model]], Callable[[Call], Model]]:
+) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
     """Register a function as an operation; arguments as `Operation`."""
 
-    def register(run: Callable[[Call], Model]) -> Callable[[Call], Model]:
-        OPERATIONS.append(Operation(method, path, scope, run, query, body, creates))
+    def register(run: Callable[[Call], Any]) -> Callable[[Call], Any]:
+        OPERATIONS.append(Operation(method, path, scope, run, response, query, body, creates))
         return run
 
     return register
-
-
-def _page(found: Page[Any]) -> dict[str, Any]:
-    """Return the fields of `schemas.Page`."""
-    return {"items": found.items, "next": found.cursor}
 
 
 def _sent(body: BaseModel) -> dict[str, Any]:
@@ -98,71 +90,66 @@ def _sent(body: BaseModel) -> dict[str, Any]:
 # --- products and releases --------------------------------------------------------------------
 
 
-@operation("GET", "/products", READ, query=schemas.Paging)
-def list_products(call: Call) -> schemas.Page[schemas.Product]:
+@operation("GET", "/products", READ, schemas.Page[schemas.Product], query=schemas.Paging)
+def list_products(call: Call) -> Page[Product]:
     """All products, by slug."""
-    found = page_of(
-        call.services.products.list_all(), lambda one: one.slug, call.query.cursor, call.query.limit
-    )
-    return schemas.Page[schemas.Product].model_validate(_page(found))
+    products = call.services.products.list_all()
+    return page_of(products, lambda one: one.slug, call.query.cursor, call.query.limit)
 
 
-@operation("POST", "/products", WRITE, body=schemas.NewProduct, creates=True)
-def add_product(call: Call) -> schemas.Product:
+@operation("POST", "/products", WRITE, schemas.Product, body=schemas.NewProduct, creates=True)
+def add_product(call: Call) -> Product:
     """Add a product."""
     new = call.body
-    return schemas.Product.model_validate(
-        call.services.products.add(new.slug, new.name, new.environment, has_support_policy=new.support_policy)
+    return call.services.products.add(
+        new.slug, new.name, new.environment, has_support_policy=new.support_policy
     )
 
 
-@operation("GET", "/products/{slug}", READ)
-def get_product(call: Call) -> schemas.Product:
+@operation("GET", "/products/{slug}", READ, schemas.Product)
+def get_product(call: Call) -> Product:
     """One product."""
-    return schemas.Product.model_validate(call.services.products.get(call.path["slug"]))
+    return call.services.products.get(call.path["slug"])
 
 
-@operation("PATCH", "/products/{slug}", WRITE, body=schemas.ProductChange)
-def change_product(call: Call) -> schemas.Product:
+@operation("PATCH", "/products/{slug}", WRITE, schemas.Product, body=schemas.ProductChange)
+def change_product(call: Call) -> Product:
     """Change a product."""
     wanted = _sent(call.body)
-    return schemas.Product.model_validate(
-        call.services.products.change(
-            call.path["slug"],
-            name=wanted.get("name"),
-            policy=wanted.get("environment"),
-            has_support_policy=wanted.get("support_policy"),
-        )
+    return call.services.products.change(
+        call.path["slug"],
+        name=wanted.get("name"),
+        policy=wanted.get("environment"),
+        has_support_policy=wanted.get("support_policy"),
     )
 
 
-@operation("GET", "/products/{slug}/releases", READ, query=schemas.Paging)
-def list_releases(call: Call) -> schemas.Page[schemas.Release]:
+@operation("GET", "/products/{slug}/releases", READ, schemas.Page[schemas.Release], query=schemas.Paging)
+def list_releases(call: Call) -> Page[Release]:
     """A product's releases, the latest first."""
     releases = call.services.releases.list_all(call.path["slug"])[::-1]
-    found = page_of(releases, lambda one: one.version, call.query.cursor, call.query.limit)
-    return schemas.Page[schemas.Release].model_validate(_page(found))
+    return page_of(releases, lambda one: one.version, call.query.cursor, call.query.limit)
 
 
-@operation("GET", "/products/{slug}/releases/{version}", READ)
-def get_release(call: Call) -> schemas.Release:
+@operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release)
+def get_release(call: Call) -> Release:
     """One release."""
-    return schemas.Release.model_validate(call.services.releases.get(call.path["slug"], call.path["version"]))
+    return call.services.releases.get(call.path["slug"], call.path["version"])
 
 
-@operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE)
-def withdraw_release(call: Call) -> schemas.Release:
+@operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE, schemas.Release)
+def withdraw_release(call: Call) -> Release:
     """Withdraw a release; download links to it stop working."""
-    return schemas.Release.model_validate(
-        call.services.releases.withdraw(call.path["slug"], call.path["version"])
-    )
+    return call.services.releases.withdraw(call.path["slug"], call.path["version"])
 
 
 # --- licenses and activations -----------------------------------------------------------------
 
+Licenses = schemas.Page[schemas.License]
 
-@operation("GET", "/licenses", READ, query=schemas.LicenseQuery)
-def list_licenses(call: Call) -> schemas.Page[schemas.License]:
+
+@operation("GET", "/licenses", READ, Licenses, query=schemas.LicenseQuery)
+def list_licenses(call: Call) -> Page[Any]:
     """Licenses, filtered and searched."""
     query = call.query
     if is_license_key((query.q or "").strip().upper()):
@@ -170,85 +157,75 @@ def list_licenses(call: Call) -> schemas.Page[schemas.License]:
     which = LicenseFilter(
         query.q, query.product, query.subscription, query.state, query.expires_from, query.expires_until
     )
-    return _licenses(call, call.services.licenses.search(which, query.cursor, query.limit))
+    return _shown_page(call, call.services.licenses.search(which, query.cursor, query.limit))
 
 
-@operation("POST", "/licenses", WRITE, body=schemas.NewLicense, creates=True)
-def issue_license(call: Call) -> schemas.IssuedLicense:
+@operation("POST", "/licenses", WRITE, schemas.IssuedLicense, body=schemas.NewLicense, creates=True)
+def issue_license(call: Call) -> dict[str, Any]:
     """Issue a license; the response has its key."""
     given = call.body.model_dump(exclude={"product", "subscription"})
     terms = LicenseTerms(subscription_id=call.body.subscription, **given)
     license_, key = call.services.licenses.issue(call.body.product, terms)
-    return schemas.IssuedLicense(license_key=key, **_fields(call, license_))
+    return {"license_key": key, **_shown(call, license_)}
 
 
-@operation("POST", "/licenses/lookup", READ, body=schemas.LicenseKey)
-def look_up_license(call: Call) -> schemas.License:
+@operation("POST", "/licenses/lookup", READ, schemas.License, body=schemas.LicenseKey)
+def look_up_license(call: Call) -> dict[str, Any]:
     """The license of a whole key."""
-    return _license(call, call.services.licenses.get(call.body.license_key))
+    return _shown(call, call.services.licenses.get(call.body.license_key))
 
 
-@operation("GET", "/licenses/{id}", READ)
-def get_license(call: Call) -> schemas.License:
+@operation("GET", "/licenses/{id}", READ, schemas.License)
+def get_license(call: Call) -> dict[str, Any]:
     """One license."""
-    return _license(call, call.services.licenses.get(call.license_id))
+    return _shown(call, call.services.licenses.get(call.license_id))
 
 
-@operation("PATCH", "/licenses/{id}", WRITE, body=schemas.LicenseChange)
-def change_license(call: Call) -> schemas.License:
+@operation("PATCH", "/licenses/{id}", WRITE, schemas.License, body=schemas.LicenseChange)
+def change_license(call: Call) -> dict[str, Any]:
     """Change the terms of a license."""
-    return _license(call, call.services.licenses.change(call.license_id, **_sent(call.body)))
+    return _shown(call, call.services.licenses.change(call.license_id, **_sent(call.body)))
 
 
-@operation("POST", "/licenses/{id}/revoke", WRITE, body=schemas.Reason)
-def revoke_license(call: Call) -> schemas.License:
+@operation("POST", "/licenses/{id}/revoke", WRITE, schemas.License, body=schemas.Reason)
+def revoke_license(call: Call) -> dict[str, Any]:
     """Revoke a license."""
-    return _license(call, call.services.licenses.revoke(call.license_id, call.body.reason))
+    return _shown(call, call.services.licenses.revoke(call.license_id, call.body.reason))
 
 
-@operation("POST", "/licenses/{id}/reinstate", WRITE)
-def reinstate_license(call: Call) -> schemas.License:
+@operation("POST", "/licenses/{id}/reinstate", WRITE, schemas.License)
+def reinstate_license(call: Call) -> dict[str, Any]:
     """Reinstate a revoked license."""
-    return _license(call, call.services.licenses.reinstate(call.license_id))
+    return _shown(call, call.services.licenses.reinstate(call.license_id))
 
 
-@operation("POST", "/licenses/{id}/reveal", WRITE)
-def reveal_license_key(call: Call) -> schemas.RevealedKey:
+@operation("POST", "/licenses/{id}/reveal", WRITE, schemas.RevealedKey)
+def reveal_license_key(call: Call) -> dict[str, Any]:
     """A license's whole key; recorded in the audit log."""
-    return schemas.RevealedKey(license_key=call.services.licenses.reveal(call.license_id))
+    return {"license_key": call.services.licenses.reveal(call.license_id)}
 
 
-@operation("GET", "/licenses/{id}/activations", READ, query=schemas.Paging)
-def list_activations(call: Call) -> schemas.Page[schemas.Activation]:
+@operation("GET", "/licenses/{id}/activations", READ, schemas.Page[schemas.Activation], query=schemas.Paging)
+def list_activations(call: Call) -> Page[Any]:
     """A license's activations, by domain."""
-    found = call.services.licenses.list_activations(call.license_id, call.query.cursor, call.query.limit)
-    return schemas.Page[schemas.Activation].model_validate(_page(found))
+    return call.services.licenses.list_activations(call.license_id, call.query.cursor, call.query.limit)
 
 
-@operation("POST", "/licenses/{id}/deactivate", WRITE, body=schemas.EnvironmentRequest)
-def free_slots(call: Call) -> schemas.FreedSlots:
+@operation("POST", "/licenses/{id}/deactivate", WRITE, schemas.FreedSlots, body=schemas.EnvironmentRequest)
+def free_slots(call: Call) -> dict[str, Any]:
     """Free the slots of a domain or an address."""
-    return schemas.FreedSlots(freed=call.services.licenses.deactivate(call.license_id, call.body.environment))
+    return {"freed": call.services.licenses.deactivate(call.license_id, call.body.environment)}
 
 
-@operation("GET", "/products/{slug}/releases/{version}/licenses", READ, query=schemas.Paging)
-def list_downloaders(call: Call) -> schemas.Page[schemas.License]:
+@operation("GET", "/products/{slug}/releases/{version}/licenses", READ, Licenses, query=schemas.Paging)
+def list_downloaders(call: Call) -> Page[Any]:
     """Who may still download a release."""
     slug, version = call.path["slug"], call.path["version"]
     found = call.services.licenses.list_entitled(slug, version, call.query.cursor, call.query.limit)
-    return _licenses(call, found)
+    return _shown_page(call, found)
 
 
-def _license(call: Call, license_: IssuedLicense) -> schemas.License:
-    return schemas.License(**_fields(call, license_))
-
-
-def _licenses(call: Call, found: Page[IssuedLicense]) -> schemas.Page[schemas.License]:
-    items = [_license(call, one) for one in found.items]
-    return schemas.Page[schemas.License](items=items, next=found.cursor)
-
-
-def _fields(call: Call, license_: IssuedLicense) -> dict[str, Any]:
+def _shown(call: Call, license_: IssuedLicense) -> dict[str, Any]:
     """Return the record's fields, the masked key and the state; an unreadable key does not fail a list."""
     try:
         masked = mask_key(call.services.licenses.decrypt_key(license_))
@@ -258,38 +235,41 @@ def _fields(call: Call, license_: IssuedLicense) -> dict[str, Any]:
     return {**asdict(license_), "masked_key": masked, "state": state}
 
 
+def _shown_page(call: Call, found: Page[IssuedLicense]) -> Page[Any]:
+    return Page([_shown(call, one) for one in found.items], found.cursor)
+
+
 # --- subscriptions and audit log --------------------------------------------------------------
 
 
-@operation("GET", "/subscriptions", READ, query=schemas.Paging)
-def list_subscriptions(call: Call) -> schemas.Page[schemas.Subscription]:
+@operation("GET", "/subscriptions", READ, schemas.Page[schemas.Subscription], query=schemas.Paging)
+def list_subscriptions(call: Call) -> Page[Any]:
     """Subscriptions of licenses, by id."""
-    found = call.services.subscriptions.list_page(call.query.cursor, call.query.limit)
-    return schemas.Page[schemas.Subscription].model_validate(_page(found))
+    return call.services.subscriptions.list_page(call.query.cursor, call.query.limit)
 
 
-@operation("GET", "/subscriptions/{id}", READ)
-def get_subscription(call: Call) -> schemas.Subscription:
+@operation("GET", "/subscriptions/{id}", READ, schemas.Subscription)
+def get_subscription(call: Call) -> Any:
     """One subscription."""
-    return schemas.Subscription.model_validate(call.services.subscriptions.get(call.path["id"]))
+    return call.services.subscriptions.get(call.path["id"])
 
 
-@operation("POST", "/subscriptions/{id}/end", WRITE, body=schemas.InstantRequest)
-def end_subscription(call: Call) -> schemas.Subscription:
+@operation("POST", "/subscriptions/{id}/end", WRITE, schemas.Subscription, body=schemas.InstantRequest)
+def end_subscription(call: Call) -> Any:
     """End a subscription, now or at an instant."""
     call.services.subscriptions.end(call.path["id"], call.body.at)
     return get_subscription(call)
 
 
-@operation("POST", "/subscriptions/{id}/resume", WRITE)
-def resume_subscription(call: Call) -> schemas.Subscription:
+@operation("POST", "/subscriptions/{id}/resume", WRITE, schemas.Subscription)
+def resume_subscription(call: Call) -> Any:
     """Resume a subscription that was ended."""
     call.services.subscriptions.resume(call.path["id"])
     return get_subscription(call)
 
 
-@operation("GET", "/audit", READ, query=schemas.AuditQuery)
-def list_audit(call: Call) -> schemas.Page[schemas.AuditLine]:
+@operation("GET", "/audit", READ, schemas.Page[schemas.AuditLine], query=schemas.AuditQuery)
+def list_audit(call: Call) -> Page[Any]:
     """The audit log, the newest entry first."""
     query = call.query
     if (query.object_kind is None) != (query.object_id is None):
@@ -302,5 +282,4 @@ def list_audit(call: Call) -> schemas.Page[schemas.AuditLine]:
         since=query.since,
         until=query.until,
     )
-    found = call.services.audit.list_page(which, query.cursor, query.limit)
-    return schemas.Page[schemas.AuditLine].model_validate(_page(found))
+    return call.services.audit.list_page(which, query.cursor, query.limit)

@@ -183,7 +183,7 @@ class Page(ResponseModel, Generic[Item]):
     """A page of a list; `next` is the cursor of the next page, null at the end."""
 
     items: list[Item]
-    next: str | None
+    next: Annotated[str | None, Field(validation_alias="cursor")]
 
 
 class Product(ResponseModel):

@@ -13,7 +13,6 @@ from markupsafe import Markup, escape
 _HEIGHT: Final = 100
 _STEP: Final = 10
 _BAR: Final = 8
-_TWO_DIGITS: Final = 10
 
 
 class Series(NamedTuple):
@@ -66,17 +65,17 @@ class Plot(NamedTuple):
             for y in range(0, _HEIGHT + 1, _HEIGHT // 4)
         ]
         for at, (day, column) in enumerate(zip(self.days, self._columns, strict=True)):
-            floor = float(_HEIGHT)
-            bars = []
+            top = float(_HEIGHT)
+            bars, labels = [], []
             for one, value in zip(self.series, column, strict=True):
                 if value:
-                    height = value * scale
-                    floor -= height
-                    bars.append(_bar(at * _STEP + 1, floor, height, one.style))
-            text = ", ".join(
-                f"{one.label} {value:,}" for one, value in zip(self.series, column, strict=True) if value
-            )
-            title = escape(f"{day:%a %d %b}: {text or 'nothing'}")
+                    top -= value * scale
+                    bars.append(
+                        f'<rect class="s-{escape(one.style)}" x="{at * _STEP + 1}" y="{top:.2f}" '
+                        f'width="{_BAR}" height="{value * scale:.2f}"/>'
+                    )
+                    labels.append(f"{one.label} {value:,}")
+            title = escape(f"{day:%a %d %b}: {', '.join(labels) or 'nothing'}")
             # The whole column shows the title, so that small values can be found too.
             hover = f'<rect class="hover" x="{at * _STEP}" y="0" width="{_STEP}" height="{_HEIGHT}"/>'
             shapes.append(f"<g><title>{title}</title>{''.join(bars)}{hover}</g>")
@@ -102,11 +101,5 @@ def round_up(value: int) -> int:
     if value <= 0:
         return 0
     unit = int(10 ** max(0, len(str(value)) - 2))
-    leads = (
-        (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100) if value >= _TWO_DIGITS else (1, 2, 3, 4, 5, 6, 8, 10)
-    )
+    leads = (1, 2, 3, 4, 5, 6, 8, 10) if value < 10 else (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)  # noqa: PLR2004
     return next(unit * lead for lead in leads if unit * lead >= value)
-
-
-def _bar(x: int, y: float, height: float, style: str) -> str:
-    return f'<rect class="s-{escape(style)}" x="{x}" y="{y:.2f}" width="{_BAR}" height="{height:.2f}"/>'

@@ -1,10 +1,9 @@
 """Handlers of the console: sessions, forms and uploads around plain page functions (`pages/`)."""
 
-import functools
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from aiohttp import web
 
@@ -18,11 +17,19 @@ from licserver.services.accounts import Needs, SignedIn
 from licserver.services.license_terms import has_id_shape
 from licserver.web.app_state import Handler
 from licserver.web.console import messages, sessions
-from licserver.web.console.forms import MAX_FORM, FormError, parse_form
-from licserver.web.console.idempotency import draw_id, read_id
-from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, Reply
-from licserver.web.console.responses import INTO_UPLOAD_FORM, PAGE, redirect, send_csv
-from licserver.web.console.templating import Templates
+from licserver.web.console.forms import MAX_FORM, parse_form
+from licserver.web.console.page_context import (
+    Csv,
+    File,
+    Page,
+    PageContext,
+    Redirect,
+    Reply,
+    draw_form_id,
+    read_form_id,
+    with_query,
+)
+from licserver.web.console.responses import INTO_UPLOAD_FORM, PAGE, Templates, redirect, send_csv
 from licserver.web.responses import ApiError, read_body, to_sentence
 from licserver.web.uploads import received
 from licserver.web.worker_threads import WorkerThreads
@@ -34,7 +41,7 @@ WithForm = Callable[[web.Request, SignedIn, Mapping[str, str]], Awaitable[web.St
 
 SIGN_IN: Final = f"{sessions.HOME}/sign-in"
 
-UPLOAD_FIELDS: Final = frozenset({"once", "version", "changelog"})
+_UPLOAD_FIELDS: Final = frozenset({"once", "version", "changelog"})
 """Of forms with a file. The CSRF token is in the query: it is compared before the form is read."""
 
 _SESSION = web.RequestKey("session", SignedIn)
@@ -51,14 +58,7 @@ Made = bytes | Redirect | Csv
 
 
 class Console:
-    """Makes handlers of page functions, and has what all handlers need.
-
-    Args:
-        services: The opened data folder.
-        clock: Every decision's `now`.
-        threads: Run the pages.
-        templates: Render them.
-    """
+    """Makes handlers of page functions, and has what all handlers need."""
 
     def __init__(
         self, services: Services, clock: Clock, threads: WorkerThreads, templates: Templates
@@ -76,6 +76,10 @@ class Console:
             request[_SESSION] = session
         return session
 
+    async def _find_user(self, request: web.Request) -> SignedIn | None:
+        session = await self.find_session(request)
+        return session if session is not None and session.needs is Needs.NOTHING else None
+
     def token(self, request: web.Request) -> str | None:
         """Return the session's token, from the cookie."""
         is_https = sessions.is_https_url(self.settings.base_url)
@@ -90,7 +94,7 @@ class Console:
         async def handle(request: web.Request) -> web.StreamResponse:
             session = await self.find_session(request)
             if session is None or session.needs not in (needs or (Needs.NOTHING,)):
-                return to_sign_in(request)
+                return _to_sign_in(request)
             return await handler(request, session)
 
         return handle
@@ -100,24 +104,21 @@ class Console:
 
         async def handle(request: web.Request, session: SignedIn) -> web.StreamResponse:
             form = await self.read_form(request)
-            if not sessions.is_own_form(session.token, form.get(sessions.CSRF_FIELD, "")):
+            if not sessions.is_own_form(session.token, form):
                 raise ApiError(403, _WRONG_SESSION)
             return await handler(request, session, form)
 
         return self.signed_in(handle, *needs)
 
     async def read_form(self, request: web.Request) -> dict[str, str]:
-        """Read a small form.
-
-        Raises:
-            ApiError: 403 for a form of another site, before anything is read (D-154); 400, 408, 413.
-        """
-        if not is_same_origin(request):
+        """Read a small form; one of another site is refused before anything is read (D-154)."""
+        if not sessions.is_same_origin(request.headers, request.host):
             raise ApiError(403, "This form came from another site, and nothing was done.")
+        body = await read_body(request, MAX_FORM, self.settings.body_timeout)
         try:
-            return parse_form(await read_body(request, MAX_FORM, self.settings.body_timeout))
-        except FormError as problem:
-            raise ApiError(400, to_sentence(problem)) from None
+            return parse_form(body)
+        except InvalidInputError as invalid:
+            raise ApiError(400, to_sentence(invalid)) from None
 
     # --- pages --------------------------------------------------------------------------------
 
@@ -127,9 +128,9 @@ class Console:
         async def handle(request: web.Request, user: SignedIn) -> web.StreamResponse:
             context = self.context(request, user)
             try:
-                return await self.respond(request, context, await self.run(show, context))
-            except InvalidInputError as wrong:  # nothing has this name; or the query cannot be
-                raise ApiError(404 if request.match_info else 422, to_sentence(wrong)) from None
+                return await self.show(request, show, context)
+            except InvalidInputError as invalid:  # nothing has this name; or the query cannot be
+                raise ApiError(404 if request.match_info else 422, to_sentence(invalid)) from None
 
         return self.signed_in(handle)
 
@@ -142,17 +143,20 @@ class Console:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             user = await self._find_user(request)
-            if user is None and not is_browser(request):
-                return to_sign_in(request)
+            if user is None and not sessions.is_browser(request.headers, request.host):
+                return _to_sign_in(request)
             form = await self.read_form(request)
-            token = form.get(sessions.CSRF_FIELD, "")
-            if user is not None and sessions.is_own_form(user.token, token):
+            if user is not None and sessions.is_own_form(user.token, form):
                 return await self._act(request, show, act, self.context(request, user)._replace(form=form))
-            if user is None:
-                return await self._hand_back(request, form) if has_token(form) else to_sign_in(request)
-            if not has_token(form):
+            has_token = sessions.has_form_token(form)
+            if user is not None and has_token:
+                return await self._show_earlier(request, show, user, form)
+            if user is not None:
                 raise ApiError(403, _WRONG_SESSION)
-            return await self._show_earlier(request, show, user, form)
+            if not has_token:
+                return _to_sign_in(request)
+            # The session has ended in the meantime: hand back what was typed.
+            return await self.render("held.html", 401, None, _SIGNED_OUT, action=request.path, fields=form)
 
         return handle
 
@@ -160,40 +164,37 @@ class Console:
         """Make the handler of a form with a file: session and token are checked before it is read (D-154)."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            user = await self._find_user(request)
-            if user is None:
-                if not is_browser(request):
-                    return to_sign_in(request)
-                # A page with JavaScript keeps the form as it is filled in.
-                headers = INTO_UPLOAD_FORM if "HX-Request" in request.headers else {}
-                raise ApiError(401, _SIGNED_OUT_UPLOAD, headers)
-            if not is_same_origin(request) or not has_token(request.query):
+            user, headers, host = await self._find_user(request), request.headers, request.host
+            if user is None and not sessions.is_browser(headers, host):
+                return _to_sign_in(request)
+            if user is None:  # a page with JavaScript keeps the form as it is filled in
+                raise ApiError(401, _SIGNED_OUT_UPLOAD, INTO_UPLOAD_FORM if "HX-Request" in headers else {})
+            if not sessions.is_same_origin(headers, host) or not sessions.has_form_token(request.query):
                 raise ApiError(403, _WRONG_SESSION)
-            is_own = sessions.is_own_form(user.token, request.query.get(sessions.CSRF_FIELD, ""))
-            return await self._receive(request, user, show, take, is_own=is_own)
+            return await self._receive(request, user, show, take)
 
         return handle
 
     async def _receive(
-        self, request: web.Request, user: SignedIn, show: Show, take: Take, *, is_own: bool
+        self, request: web.Request, user: SignedIn, show: Show, take: Take
     ) -> web.StreamResponse:
+        context = self.context(request, user)
         typed: dict[str, str] = {}
 
         def admit(fields: Mapping[str, str]) -> None:
             typed.update(fields)
-            if not is_own:  # of an earlier session: its fields are shown again, its file is not read
+            if not sessions.is_own_form(user.token, request.query):  # then the file is not read
                 raise _EarlierSessionError
 
         try:
-            async with received(request, self.settings, self.threads, UPLOAD_FIELDS, admit) as upload:
+            async with received(request, self.settings, self.threads, _UPLOAD_FIELDS, admit) as upload:
                 file = File(upload.path, upload.file_name, upload.sha256)
-                context = self.context(request, user)._replace(form=upload.fields)
-                act = functools.partial(_call_with_file, take, file)
-                return await self._act(request, show, act, context, with_file=True)
+                context = context._replace(form=upload.fields)
+                return await self._act(request, show, lambda one: take(one, file), context, with_file=True)
         except _EarlierSessionError:
             return await self._show_earlier(request, show, user, typed)
-        except InvalidInputError as wrong:
-            again = self.context(request, user)._replace(form=typed, problem=to_sentence(wrong))
+        except InvalidInputError as invalid:
+            again = context._replace(form=typed, problem=to_sentence(invalid))
             return await self._show_again(request, show, again)
 
     async def _act(
@@ -201,39 +202,27 @@ class Console:
     ) -> web.StreamResponse:
         """Carry a form out; if that is not possible, show the page again with the reason."""
         try:
-            made = await self.run(act, context, with_file=with_file)
-            return await self.respond(request, context, made)
+            return await self.show(request, act, context, with_file=with_file)
         except (InvalidInputError, ArtifactsError) as problem:
             again = context._replace(problem=to_sentence(problem))
         return await self._show_again(request, show, again)
 
     async def _show_again(self, request: web.Request, show: Show, again: PageContext) -> web.StreamResponse:
         try:
-            made = await self.run(show, again)
-        except InvalidInputError as wrong:  # the page does not exist any more
-            raise ApiError(404, to_sentence(wrong)) from None
-        return await self.respond(request, again, made)
+            return await self.show(request, show, again)
+        except InvalidInputError as invalid:  # the page does not exist any more
+            raise ApiError(404, to_sentence(invalid)) from None
 
     async def _show_earlier(
         self, request: web.Request, show: Show, user: SignedIn, form: Mapping[str, str]
     ) -> web.StreamResponse:
         """Show a form of an earlier session again, in a page of this one."""
         context = self.context(request, user)
-        again = context._replace(form=form, once=read_id(form), problem=_EARLIER_SESSION)
+        again = context._replace(form=form, once=read_form_id(form), problem=_EARLIER_SESSION)
         try:
-            return await self.respond(request, again, await self.run(show, again), 403)
+            return await self.show(request, show, again, status=403)
         except InvalidInputError:  # there is no such page any more
             raise ApiError(403, _WRONG_SESSION) from None
-
-    async def _hand_back(self, request: web.Request, form: Mapping[str, str]) -> web.StreamResponse:
-        """Ask for a sign-in, and hand back what was typed: the session has ended in the meantime."""
-        return await self.render(
-            "held.html", 401, None, problem=_SIGNED_OUT, action=request.path, fields=form
-        )
-
-    async def _find_user(self, request: web.Request) -> SignedIn | None:
-        session = await self.find_session(request)
-        return session if session is not None and session.needs is Needs.NOTHING else None
 
     def context(self, request: web.Request, user: SignedIn) -> PageContext:
         """Make the context of a page, on behalf of a user.
@@ -253,42 +242,40 @@ class Console:
 
     # --- responses ----------------------------------------------------------------------------
 
-    async def run(self, page: Show, context: PageContext, *, with_file: bool = False) -> Made:
-        """Call a page function and render its template, both on a thread."""
+    async def show(
+        self,
+        request: web.Request,
+        page: Show,
+        context: PageContext,
+        *,
+        status: int = 422,
+        with_file: bool = False,
+    ) -> web.StreamResponse:
+        """Call a page function on a thread and send what it returns; with `status` if there is a problem."""
         run = self.threads.run_with_file if with_file else self.threads.run
-        return await run(self._make, page, context)
+        match await run(self._make, page, context):
+            case Csv() as csv:
+                return await send_csv(request, csv, self.threads, lambda: _audit_export(context, csv))
+            case Redirect(to, done):
+                return redirect(request, with_query(to, {"done": done}))
+            case content:
+                status = 200 if context.problem is None else status
+                return web.Response(status=status, body=content, headers=PAGE)
 
     def _make(self, page: Show, context: PageContext) -> Made:
         reply: Reply = page(context)
         if not isinstance(reply, Page):
             return reply
-        done = messages.DONE.get(context.query.get("done", "")) if context.problem is None else None
         return self._templates.render(
             reply.template,
             user=context.user,
             csrf=sessions.csrf_token(context.user.token),
-            once=context.once or draw_id(),
+            once=context.once or draw_form_id(),
             now=context.now,
-            done=done,
+            done=messages.DONE.get(context.query.get("done", "")) if context.problem is None else None,
             problem=context.problem,
             **reply.values,
         )
-
-    async def respond(
-        self, request: web.Request, context: PageContext, made: Made, status: int = 422
-    ) -> web.StreamResponse:
-        """Send what a page function returned; with `status` if there was a problem."""
-        match made:
-            case Csv():
-                audit_export = functools.partial(_audit_export, context, made)
-                return await send_csv(request, made, self.threads, audit_export)
-            case Redirect():
-                query = "?" + urlencode({"done": made.done}) if made.done else ""
-                return redirect(request, made.to + query)
-            case _:
-                return web.Response(
-                    status=200 if context.problem is None else status, body=made, headers=PAGE
-                )
 
     async def render(
         self,
@@ -320,17 +307,13 @@ class Console:
         return page
 
     async def not_found(self, request: web.Request) -> web.StreamResponse:
-        """Answer an address that is none."""
+        """Respond to an address that does not exist."""
         await self.find_session(request)  # for the links of the page
         raise ApiError(404, "There is no page at this address.")
 
 
 class _EarlierSessionError(Exception):
     """An upload's form is of an earlier session."""
-
-
-def _call_with_file(take: Take, file: File, context: PageContext) -> Reply:
-    return take(context, file)
 
 
 def _audit_export(context: PageContext, csv: Csv) -> None:
@@ -340,23 +323,7 @@ def _audit_export(context: PageContext, csv: Csv) -> None:
     context.services.audit.record("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
 
 
-def has_token(form: Mapping[str, str]) -> bool:
-    """Return whether a form has a CSRF token, be it of a session that has ended."""
-    return sessions.has_form_token(form.get(sessions.CSRF_FIELD, ""))
-
-
-def is_same_origin(request: web.Request) -> bool:
-    """Return whether a page of ours sent a request, or a program that names no origin."""
-    return sessions.is_from_here(request.headers, request.host)
-
-
-def is_browser(request: web.Request) -> bool:
-    """Return whether a browser says that a page of ours sent a request; programs name no origin."""
-    names_origin = "Sec-Fetch-Site" in request.headers or "Origin" in request.headers
-    return names_origin and is_same_origin(request)
-
-
-def to_sign_in(request: web.Request) -> web.StreamResponse:
+def _to_sign_in(request: web.Request) -> web.StreamResponse:
     """Redirect to the sign-in page, and back afterwards; what was posted is not kept."""
     path = request.rel_url.raw_path_qs if request.method in {"GET", "HEAD"} else ""
     if contains_key(unquote(path)):  # in no further address, at least

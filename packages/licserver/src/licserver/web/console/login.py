@@ -1,12 +1,16 @@
-"""Sign-in, sign-out and password: the handlers around a session."""
+"""Sign-in, sign-out and password, and the limits of attempts (D-97, D-165)."""
 
+import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
+from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.services import Services
@@ -14,8 +18,7 @@ from licserver.services.accounts import SESSION_TIME, Needs, SignedIn
 from licserver.services.logins import SIGN_IN_FAILED, SIGN_IN_THROTTLED
 from licserver.web.console import messages, sessions
 from licserver.web.console.handlers import SIGN_IN, Console
-from licserver.web.console.login_throttle import LoginThrottle, TooManyAttemptsError
-from licserver.web.console.pages import account
+from licserver.web.console.pages import overview
 from licserver.web.console.responses import redirect
 from licserver.web.failed_requests import FailureReport
 from licserver.web.rate_limits import ClientAddresses
@@ -27,31 +30,47 @@ ACCOUNT: Final = f"{sessions.HOME}/account"
 CODE: Final = f"{SIGN_IN}/code"
 SECOND_FACTOR: Final = f"{ACCOUNT}/second-factor"
 
-TOO_MANY: Final = "Too many attempts. Wait a minute, and try again."
 WRONG_PASSWORD: Final = "This is not your password."
 _NO_COOKIE: Final = (
     "This page came by http, and the server is set up for https (LICSERVER_BASE_URL), so your browser would "
     "not stay signed in. Open the console by https, or through a tunnel at http://localhost."
 )
 
+_QUEUE: Final = 20
+"""Attempts that may wait for a thread that hashes: two seconds of work."""
+_SHARE: Final = 5
+"""Of them, those of one network."""
+
+
+class LoginError(Exception):
+    """An attempt failed.
+
+    Args:
+        status: 401 for a wrong password or code, 429 for too many attempts, 422 for input that is refused.
+        message: A sentence for the user.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
 
 class Login:
     """Handlers that create and end sessions.
 
-    Args:
-        console: Reads sessions and forms, and renders pages.
-        services: Has the users.
-        failures: Reports failed attempts.
+    Two threads hash: one for users at addresses from which they have signed in before, one for everybody
+    else, so that guesses from elsewhere never delay the former. Each thread needs 64 MiB.
     """
 
     def __init__(self, console: Console, services: Services, failures: FailureReport) -> None:
         self._console, self._services, self._failures = console, services, failures
         self._clients = ClientAddresses(services.settings)
-        self._throttle = LoginThrottle(services, console.threads)
+        self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
 
     async def close(self, _app: web.Application) -> None:
-        """Let the throttle's threads end."""
-        self._throttle.close()
+        """Let the threads end."""
+        for queue in self._queues.values():
+            queue.close()
 
     async def show_sign_in(self, request: web.Request) -> web.StreamResponse:
         """Show the form; redirect a user who is signed in already."""
@@ -66,16 +85,16 @@ class Login:
         goal, name, password = form.get("next", ""), form.get("name", ""), form.get("password", "")
         if sessions.loses_cookies(request.headers, self._console.settings.base_url):
             return await self._sign_in_page(request, 403, goal, _NO_COOKIE, name)
-        address = self.address(request)
+
+        def compare(_is_known: bool) -> SignedIn | None:
+            return self._services.logins.sign_in(name, password, self.address(request))
+
         try:
             session = await self.attempt(
-                request, name, lambda _: self._services.logins.sign_in(name, password, address)
+                request, name, compare, SIGN_IN_FAILED, "This name and password do not match."
             )
-        except TooManyAttemptsError:
-            return await self._sign_in_page(request, 429, goal, TOO_MANY, name)
-        if session is None:
-            await self.report_failure(request, SIGN_IN_FAILED, name)
-            return await self._sign_in_page(request, 401, goal, "This name and password do not match.", name)
+        except LoginError as error:
+            return await self._sign_in_page(request, error.status, goal, error.message, name)
         await self._end_session(request)  # of the user who was signed in before
         # Not known yet whether the user must enrol: the next page finds out.
         headers = {"Set-Cookie": self.cookie(request, session.token)}
@@ -99,32 +118,35 @@ class Login:
         headers = {"Set-Cookie": self.cookie(request, ""), "Clear-Site-Data": '"cache", "storage"'}
         return redirect(request, f"{SIGN_IN}?done=signed-out", **headers)
 
+    async def _end_session(self, request: web.Request) -> None:
+        token = self._console.token(request)
+        if token is not None:
+            await self._console.threads.run(self._services.logins.sign_out, token)
+
     async def change_password(
         self, request: web.Request, user: SignedIn, form: Mapping[str, str]
     ) -> web.StreamResponse:
         """Change one's own password, which ends all other sessions."""
-        old, new = form.get("old", ""), form.get("new", "")
-        services = self._services.acting_as(Actor(ActorKind.USER, user.name))
-        problem, session = None, None
         try:
-            if new != form.get("again", ""):
-                problem = "The new password was not typed the same twice."
-            else:
-                session = await self.attempt(
-                    request, user.name, lambda _: services.logins.change_password(user, old, new)
-                )
-                if session is None:
-                    problem = WRONG_PASSWORD
-                    await self.report_failure(request, SIGN_IN_FAILED, user.name)
-        except InvalidInputError as wrong:
-            problem = to_sentence(wrong)
-        except TooManyAttemptsError:
-            problem = TOO_MANY
-        if session is not None:
-            cookie = self.cookie(request, session.token)
-            return redirect(request, f"{ACCOUNT}?done=password", **{"Set-Cookie": cookie})
-        context = self._console.context(request, user)._replace(problem=problem)
-        return await self._console.respond(request, context, await self._console.run(account.show, context))
+            session = await self._change_password(request, user, form)
+        except LoginError as error:
+            context = self._console.context(request, user)._replace(problem=error.message)
+            return await self._console.show(request, overview.show_account, context)
+        cookie = self.cookie(request, session.token)
+        return redirect(request, f"{ACCOUNT}?done=password", **{"Set-Cookie": cookie})
+
+    async def _change_password(
+        self, request: web.Request, user: SignedIn, form: Mapping[str, str]
+    ) -> SignedIn:
+        old, new = form.get("old", ""), form.get("new", "")
+        if new != form.get("again", ""):
+            raise LoginError(422, "The new password was not typed the same twice.")
+        services = self._services.acting_as(Actor(ActorKind.USER, user.name))
+
+        def compare(_is_known: bool) -> SignedIn | None:
+            return services.logins.change_password(user, old, new)
+
+        return await self.attempt(request, user.name, compare, SIGN_IN_FAILED, WRONG_PASSWORD)
 
     # --- shared with the second factor --------------------------------------------------------
 
@@ -132,36 +154,52 @@ class Login:
         """Return the address whose attempts are counted."""
         return self._clients.find(request).counted
 
-    async def attempt(self, request: web.Request, name: str, compare: Callable[[bool], R]) -> R:
-        """Run a comparison of a password or code within the limits of `LoginThrottle`; report if refused.
+    async def attempt(
+        self, request: web.Request, name: str, compare: Callable[[bool], R | None], failure: str, wrong: str
+    ) -> R:
+        """Count an attempt and compare a password or code, both on one thread; report a failure.
+
+        An attempt that finds a full queue is not even counted: what is written is bounded by what a thread
+        can hash. One that is refused is compared with nothing, so that the response reveals nothing.
+
+        Args:
+            request: From whose address.
+            name: As typed.
+            compare: Takes whether the user has signed in from this address lately; returns nothing for a
+                wrong password or code.
+            failure: The audit log's name of a failure.
+            wrong: The message of a failure.
 
         Raises:
-            TooManyAttemptsError: when it is refused; and whatever the comparison raises.
+            LoginError: if it fails or is refused.
         """
-        try:
-            return await self._throttle.attempt(self.address(request), name, compare)
-        except TooManyAttemptsError:
-            self._failures.add(SIGN_IN_THROTTLED, None, self.address(request))
-            raise
+        address, logins, threads = self.address(request), self._services.logins, self._console.threads
+        is_known = await threads.run(logins.is_known_address, address, name)
 
-    async def report_failure(self, request: web.Request, action: str, name: str) -> None:
-        """Report a failed attempt, with the name only if it is a user's."""
+        def count_and_compare() -> R | None:
+            if not logins.count_attempt(address, name, is_known=is_known):
+                raise _TooManyAttemptsError
+            return compare(is_known)
+
+        try:
+            result = await self._queues[is_known].run(provider_network(address), count_and_compare)
+        except _TooManyAttemptsError:
+            self._failures.add(SIGN_IN_THROTTLED, None, address)
+            raise LoginError(429, "Too many attempts. Wait a minute, and try again.") from None
+        except InvalidInputError as invalid:
+            raise LoginError(422, to_sentence(invalid)) from None
+        if result:
+            return result
         with contextlib.suppress(Exception):  # the caller gets the same page, whatever becomes of the report
-            subject = await self._console.threads.run(self._services.logins.find_name, name)
-            self._failures.add(action, subject, self.address(request))
+            # The name only if it is a user's: a password may have been typed in its place.
+            self._failures.add(failure, await threads.run(logins.find_name, name), address)
+        raise LoginError(401, wrong)
 
     def cookie(self, request: web.Request, token: str) -> str:
         """Write the session's cookie; an empty token removes it."""
         seconds = int(SESSION_TIME.total_seconds()) if token else 0
-        is_https = sessions.is_https_url(self._console.settings.base_url) or sessions.is_https_url(
-            request.headers.get("Origin")
-        )
-        return sessions.write_cookie(token, is_https=is_https, seconds=seconds)
-
-    async def _end_session(self, request: web.Request) -> None:
-        token = self._console.token(request)
-        if token is not None:
-            await self._console.threads.run(self._services.logins.sign_out, token)
+        urls = (self._console.settings.base_url, request.headers.get("Origin"))
+        return sessions.write_cookie(token, is_https=any(map(sessions.is_https_url, urls)), seconds=seconds)
 
 
 def _next_page(needs: Needs, goal: str) -> str:
@@ -173,3 +211,30 @@ def _next_page(needs: Needs, goal: str) -> str:
             return SECOND_FACTOR
         case Needs.NOTHING:
             return sessions.own_path(goal)
+
+
+class _TooManyAttemptsError(Exception):
+    """Too many attempts for this address, for this name, or altogether; nothing was compared."""
+
+
+class _Queue:
+    """One thread, and the attempts that wait for it."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, name)
+        self._waiting = Counter[str]()
+
+    async def run(self, network: str, work: Callable[[], R]) -> R:
+        """Run `work` on the thread, unless too many are waiting, or too many of this network."""
+        if self._waiting.total() >= _QUEUE or self._waiting[network] >= _SHARE:
+            raise _TooManyAttemptsError
+        self._waiting[network] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._waiting[network] -= 1
+            if not self._waiting[network]:
+                del self._waiting[network]
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)

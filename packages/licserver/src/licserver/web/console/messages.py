@@ -2,33 +2,30 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from licserver.domain.decisions import is_support_over, license_state
 from licserver.domain.records import IssuedLicense, LicenseState, Product
 from licserver.domain.text import plural
 
-DONE: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "freed": "The slot is free. The customer can activate another machine now.",
-        "revoked": "The license is revoked. Verify and update checks are refused, and links do not work.",
-        "reinstated": "The license is reinstated.",
-        "changed": "The license is changed, effective immediately.",
-        "allowed": "The entry is on the allow-list. It takes no slot.",
-        "disallowed": "The entry is off the allow-list.",
-        "issued": "The license is issued.",
-        "product": "The product is added. Upload its first version next.",
-        "renamed": "The product is renamed. Licenses keep the name under which they were issued.",
-        "rules": "The product is changed, effective immediately for all its licenses.",
-        "published": "The version is published.",
-        "withdrawn": "The version is withdrawn. It is no longer offered, and links to it do not work.",
-        "once": "This form was sent before and done once; see below. To repeat it, open the form again.",
-        "password": "Your password is changed, and you are signed out everywhere else.",
-        "second-factor-off": "Your second factor is removed, and you are signed out everywhere else.",
-        "signed-out": "You are signed out.",
-    }
-)
+DONE: Final[Mapping[str, str]] = {
+    "freed": "The slot is free. The customer can activate another machine now.",
+    "revoked": "The license is revoked. Verify and update checks are refused, and links do not work.",
+    "reinstated": "The license is reinstated.",
+    "changed": "The license is changed, effective immediately.",
+    "allowed": "The entry is on the allow-list. It takes no slot.",
+    "disallowed": "The entry is off the allow-list.",
+    "issued": "The license is issued.",
+    "product": "The product is added. Upload its first version next.",
+    "renamed": "The product is renamed. Licenses keep the name under which they were issued.",
+    "rules": "The product is changed, effective immediately for all its licenses.",
+    "published": "The version is published.",
+    "withdrawn": "The version is withdrawn. It is no longer offered, and links to it do not work.",
+    "once": "This form was sent before and done once; see below. To repeat it, open the form again.",
+    "password": "Your password is changed, and you are signed out everywhere else.",
+    "second-factor-off": "Your second factor is removed, and you are signed out everywhere else.",
+    "signed-out": "You are signed out.",
+}
 """Messages after an action; the address has the name, never the text."""
 
 
@@ -88,9 +85,8 @@ def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
             since = _on(license_.revoked_at)
             reason = f" Reason: {license_.revoked_reason.rstrip(' .')}." if license_.revoked_reason else ""
             effect = "Verify and update checks are refused, and download links no longer work."
-            return StatusLabel(
-                "revoked", "bad", since, f"Revoked{' ' + since if since else ''}.{reason} {effect}"
-            )
+            sentence = f"Revoked{' ' + since if since else ''}.{reason} {effect}"
+            return StatusLabel("revoked", "bad", since, sentence)
         case LicenseState.EXPIRED:
             return _expired(license_, now)
         case LicenseState.ACTIVE:
@@ -98,12 +94,10 @@ def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
 
 
 def _expired(license_: IssuedLicense, now: datetime) -> StatusLabel:
-    ended = license_.subscription_ended_at
+    ended, last = license_.subscription_ended_at, license_.expires_on
     if ended is not None and now >= ended:
-        return StatusLabel(
-            "expired", "bad", "subscription ended", f"Expired. Its subscription ended {_on(ended)}."
-        )
-    last = license_.expires_on
+        sentence = f"Expired. Its subscription ended {_on(ended)}."
+        return StatusLabel("expired", "bad", "subscription ended", sentence)
     return StatusLabel("expired", "bad", _on(last), f"Expired. Its last day was {_written(last)}.")
 
 

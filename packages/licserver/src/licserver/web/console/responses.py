@@ -1,16 +1,28 @@
-"""Responses of the console: headers of each, redirects, and lists as CSV files."""
+"""Responses of the console: templates and assets, headers, redirects, lists as CSV files.
 
+Templates escape everything and fail on a name that they do not know.
+"""
+
+import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from datetime import date, datetime
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
+from licserver import __version__
 from licserver.errors import LicserverError
 from licserver.protocol.license_files import to_line
+from licserver.web.console import messages
+from licserver.web.console.charts import share_bar
 from licserver.web.console.page_context import Csv
 from licserver.web.worker_threads import WorkerThreads
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _log = logging.getLogger("licserver.console")
 
@@ -24,38 +36,106 @@ _POLICY: Final = (
     "base-uri 'none'",
     "frame-ancestors 'none'",
 )
-
-SECURITY: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "Content-Security-Policy": "; ".join(_POLICY),
-        "X-Frame-Options": "DENY",
-        "X-Content-Type-Options": "nosniff",
-        # not `no-referrer`, with which a form's `Origin` would be "null"
-        "Referrer-Policy": "same-origin",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-        "X-Robots-Tag": "noindex, nofollow",
-    }
-)
-
-PAGE: Final[Mapping[str, str]] = MappingProxyType(
-    {**SECURITY, "Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store"}
-)
-
-ASSET: Final[Mapping[str, str]] = MappingProxyType(
-    {**SECURITY, "Cache-Control": "public, max-age=31536000, immutable"}
-)
-"""For files whose address names their digest."""
-
-INTO_UPLOAD_FORM: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "HX-Retarget": "form[data-upload] .progress-text",
-        "HX-Reselect": "[role=alert]",
-        "HX-Reswap": "innerHTML",
-    }
-)
+SECURITY: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "; ".join(_POLICY),
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    # not `no-referrer`, with which a form's `Origin` would be "null"
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "X-Robots-Tag": "noindex, nofollow",
+}
+PAGE: Final[Mapping[str, str]] = {
+    **SECURITY,
+    "Content-Type": "text/html; charset=utf-8",
+    "Cache-Control": "no-store",
+}
+INTO_UPLOAD_FORM: Final[Mapping[str, str]] = {
+    "HX-Retarget": "form[data-upload] .progress-text",
+    "HX-Reselect": "[role=alert]",
+    "HX-Reswap": "innerHTML",
+}
 """For htmx: show the message of an error page within the form, whose fields and file stay as they are."""
+
+_TYPES: Final = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml; charset=utf-8",
+}
+_ASSETS: Final = ("vendored/pico.min.css", "console.css", "vendored/htmx.min.js", "console.js", "icon.svg")
+
+
+class Asset(NamedTuple):
+    """A style sheet, script or image, under a path with its digest, so that browsers keep it."""
+
+    path: str
+    content: bytes
+
+    def respond(self) -> web.Response:
+        """Make the response."""
+        content_type = _TYPES[self.path.rpartition(".")[2]]
+        cached = {"Content-Type": content_type, "Cache-Control": "public, max-age=31536000, immutable"}
+        return web.Response(body=self.content, headers={**SECURITY, **cached})
+
+
+def load_assets() -> Mapping[str, Asset]:
+    """Read the styles and scripts, by name."""
+    folder = files("licserver.web.console") / "assets"
+    found = {}
+    for path in _ASSETS:
+        content, name = (folder / path).read_bytes(), path.rpartition("/")[2]
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        found[name] = Asset(f"/console/assets/{digest}/{name}", content)
+    return found
+
+
+class Templates:
+    """Renders pages; used by several threads at once."""
+
+    def __init__(self, assets: Mapping[str, Asset]) -> None:
+        self._assets = assets
+
+    @cached_property
+    def _templates(self) -> "Environment":
+        # Loaded with the first page: most processes never render one.
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+        templates = Environment(
+            loader=PackageLoader("licserver.web.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        templates.filters.update(
+            day=_day,
+            moment=_moment,
+            stamp=lambda when: when.isoformat(),
+            number=messages.number,
+            bytes=messages.file_size,
+        )
+        templates.globals.update(
+            asset={name: asset.path for name, asset in self._assets.items()},
+            share_bar=share_bar,
+            version=__version__,
+            messages=messages,
+        )
+        return templates
+
+    def render(self, template: str, **context: Any) -> bytes:
+        """Render a page."""
+        return self._templates.get_template(template).render(context).encode()
+
+
+def _day(value: date | None) -> str:
+    return "–" if value is None else f"{value.day} {value:%B %Y}"
+
+
+def _moment(value: datetime | None) -> str:
+    return "–" if value is None else f"{value.day} {value:%b %Y, %H:%M} UTC"
 
 
 def redirect(request: web.Request, path: str, **headers: str) -> web.StreamResponse:
@@ -74,7 +154,7 @@ async def send_csv(
     `audit_export` is called before any row is sent; if it fails, none is.
     """
     pages = iter(csv.pages)
-    content = await threads.run(_next, pages)
+    content = await threads.run(_format_rows, pages)
     if request.method != "HEAD":
         await threads.run(audit_export)
     response = web.StreamResponse(
@@ -93,7 +173,7 @@ async def send_csv(
         await response.write(b"\xef\xbb\xbf" + to_line(csv.columns).encode())
         while content is not None:
             await response.write(content)
-            content = await threads.run(_next, pages)
+            content = await threads.run(_format_rows, pages)
         await response.write_eof()
     except Exception as problem:  # noqa: BLE001 - the response has begun: no other can follow, whatever it was
         is_fault = not isinstance(problem, (LicserverError, OSError))
@@ -103,7 +183,7 @@ async def send_csv(
     return response
 
 
-def _next(pages: Iterator[Sequence[Sequence[Any]]]) -> bytes | None:
+def _format_rows(pages: Iterator[Sequence[Sequence[Any]]]) -> bytes | None:
     """Format the next rows; None after the last ones."""
     rows = next(pages, None)
     return None if rows is None else "".join(map(to_line, rows)).encode()

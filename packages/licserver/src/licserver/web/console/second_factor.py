@@ -12,8 +12,7 @@ from licserver.services.accounts import SignedIn
 from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console
-from licserver.web.console.login import ACCOUNT, SECOND_FACTOR, TOO_MANY, WRONG_PASSWORD, Login
-from licserver.web.console.login_throttle import TooManyAttemptsError
+from licserver.web.console.login import ACCOUNT, SECOND_FACTOR, WRONG_PASSWORD, Login, LoginError
 from licserver.web.console.responses import redirect
 from licserver.web.responses import to_sentence
 
@@ -22,20 +21,14 @@ _WRONG_EITHER = "The password or the code is wrong, or the code was used already
 
 
 class SecondFactor:
-    """Handlers of the second factor.
-
-    Args:
-        console: Renders pages.
-        login: Bounds attempts, and writes cookies.
-        services: Has the users.
-    """
+    """Handlers of the second factor."""
 
     def __init__(self, console: Console, login: Login, services: Services) -> None:
-        self._console, self._login, self._services = console, login, services
+        self._console, self._login, self._factors = console, login, services.second_factors
 
     async def show_code(self, request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show the form for a code."""
-        return await self._code_page(200, session, request.query.get("next", ""))
+        return await self._render("sign_in_code.html", 200, session, goal=request.query.get("next", ""))
 
     async def sign_in(
         self, request: web.Request, session: SignedIn, form: Mapping[str, str]
@@ -44,53 +37,44 @@ class SecondFactor:
         goal, code, address = form.get("next", ""), form.get("code", ""), self._login.address(request)
 
         def compare(is_known: bool) -> SignedIn | None:
-            return self._services.second_factors.sign_in(session, code, address, is_known=is_known)
+            return self._factors.sign_in(session, code, address, is_known=is_known)
 
         try:
-            signed_in = await self._login.attempt(request, session.name, compare)
-        except TooManyAttemptsError:
-            return await self._code_page(429, session, goal, TOO_MANY)
-        except InvalidInputError as wrong:  # too many wrong codes
-            return await self._code_page(429, session, goal, to_sentence(wrong))
-        if signed_in is None:
-            await self._login.report_failure(request, CODE_FAILED, session.name)
-            return await self._code_page(401, session, goal, _WRONG_CODE)
-        return self._redirect(request, sessions.own_path(goal), signed_in)
+            new = await self._login.attempt(request, session.name, compare, CODE_FAILED, _WRONG_CODE)
+        except LoginError as error:
+            status = 401 if error.status == 401 else 429  # noqa: PLR2004 - 422: too many wrong codes
+            return await self._render("sign_in_code.html", status, session, error.message, goal=goal)
+        return self._redirect(request, sessions.own_path(goal), new)
 
     async def show(self, _request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show what can be done: set a second factor up, confirm it, or remove it."""
-        return await self._page(200, session)
+        return await self._page(session)
 
     async def begin(
         self, request: web.Request, session: SignedIn, form: Mapping[str, str]
     ) -> web.StreamResponse:
         """Draw a secret, after the password."""
-        password = form.get("password", "")
+
+        def compare(_is_known: bool) -> bool:
+            return self._factors.begin_enrolment(session, form.get("password", ""))
+
         try:
-            is_right = await self._login.attempt(
-                request,
-                session.name,
-                lambda _: self._services.second_factors.begin_enrolment(session, password),
-            )
-        except (TooManyAttemptsError, InvalidInputError) as problem:
-            return await self._refused(session, problem)
-        if not is_right:
-            await self._login.report_failure(request, SIGN_IN_FAILED, session.name)
-            return await self._page(422, session, WRONG_PASSWORD)
+            await self._login.attempt(request, session.name, compare, SIGN_IN_FAILED, WRONG_PASSWORD)
+        except LoginError as error:
+            return await self._page(session, error)
         return redirect(request, SECOND_FACTOR)
 
     async def confirm(
         self, request: web.Request, session: SignedIn, form: Mapping[str, str]
     ) -> web.StreamResponse:
         """Confirm a secret by its first code, and show the recovery codes this once."""
+        confirm, code = self._factors.confirm_enrolment, form.get("code", "")
         try:
-            done = await self._console.threads.run(
-                self._services.second_factors.confirm_enrolment, session, form.get("code", "")
-            )
-        except InvalidInputError as wrong:
-            return await self._refused(session, wrong)
+            done = await self._console.threads.run(confirm, session, code)
+        except InvalidInputError as invalid:
+            return await self._page(session, LoginError(422, to_sentence(invalid)))
         if done is None:
-            return await self._page(422, session, _WRONG_CODE)
+            return await self._page(session, LoginError(422, _WRONG_CODE))
         page = await self._render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
         page.headers["Set-Cookie"] = self._login.cookie(request, done.who.token)
         return page
@@ -102,40 +86,31 @@ class SecondFactor:
         password, code = form.get("password", ""), form.get("code", "")
 
         def compare(is_known: bool) -> SignedIn | None:
-            return self._services.second_factors.disable(user, password, code, is_known=is_known)
+            return self._factors.disable(user, password, code, is_known=is_known)
 
         try:
-            session = await self._login.attempt(request, user.name, compare)
-        except (TooManyAttemptsError, InvalidInputError) as problem:
-            return await self._refused(user, problem)
-        if session is None:
-            await self._login.report_failure(request, CODE_FAILED, user.name)
-            return await self._page(422, user, _WRONG_EITHER)
+            session = await self._login.attempt(request, user.name, compare, CODE_FAILED, _WRONG_EITHER)
+        except LoginError as error:
+            return await self._page(user, error)
         return self._redirect(request, f"{ACCOUNT}?done=second-factor-off", session)
 
     def _redirect(self, request: web.Request, path: str, session: SignedIn) -> web.StreamResponse:
         return redirect(request, path, **{"Set-Cookie": self._login.cookie(request, session.token)})
 
-    async def _code_page(
-        self, status: int, session: SignedIn, goal: str, problem: str | None = None
-    ) -> web.Response:
-        return await self._render("sign_in_code.html", status, session, problem, goal=goal)
-
-    async def _refused(self, session: SignedIn, problem: Exception) -> web.Response:
-        if isinstance(problem, TooManyAttemptsError):
-            return await self._page(429, session, TOO_MANY)
-        return await self._page(422, session, to_sentence(problem))
-
-    async def _page(self, status: int, session: SignedIn, problem: str | None = None) -> web.Response:
-        enrolment = await self._console.threads.run(self._services.second_factors.find_enrolment, session)
+    async def _page(self, session: SignedIn, error: LoginError | None = None) -> web.Response:
+        status, problem = 200, None
+        if error is not None:
+            status, problem = 429 if error.status == 429 else 422, error.message  # noqa: PLR2004
+        run = self._console.threads.run
+        enrolment = await run(self._factors.find_enrolment, session)
         return await self._render(
             "second_factor.html",
             status,
             session,
             problem,
             secret=None if enrolment is None else _in_groups(enrolment.secret),
-            code=None if enrolment is None else await self._console.threads.run(_draw_code, enrolment.uri),
-            left=await self._console.threads.run(self._services.second_factors.count_recovery_codes, session),
+            code=None if enrolment is None else await run(_draw_code, enrolment.uri),
+            left=await run(self._factors.count_recovery_codes, session),
             is_required=self._console.settings.second_factor_required,
         )
 

@@ -45,17 +45,18 @@ def csrf_token(session_token: str) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def is_own_form(session_token: str, sent: str) -> bool:
+def is_own_form(session_token: str, form: Mapping[str, str]) -> bool:
     """Return whether a form came from a page of this session."""
+    sent = form.get(CSRF_FIELD, "")
     return hmac.compare_digest(csrf_token(session_token).encode(), sent.encode())
 
 
-def has_form_token(sent: str) -> bool:
+def has_form_token(form: Mapping[str, str]) -> bool:
     """Return whether a form has the token of some session, perhaps of one that has ended."""
-    return _TOKEN.fullmatch(sent) is not None
+    return _TOKEN.fullmatch(form.get(CSRF_FIELD, "")) is not None
 
 
-def is_from_here(headers: Mapping[str, str], host: str) -> bool:
+def is_same_origin(headers: Mapping[str, str], host: str) -> bool:
     """Return whether a page of ours sent a form, by the headers that browsers set themselves.
 
     Protects the sign-in, where there is no session yet, and is checked before the token elsewhere. A client
@@ -66,6 +67,11 @@ def is_from_here(headers: Mapping[str, str], host: str) -> bool:
         return site in {"same-origin", "none"}
     origin = headers.get("Origin")
     return origin is None or urlsplit(origin).netloc.casefold() == host.casefold()
+
+
+def is_browser(headers: Mapping[str, str], host: str) -> bool:
+    """Return whether a browser says that a page of ours sent a form; programs name no origin."""
+    return ("Sec-Fetch-Site" in headers or "Origin" in headers) and is_same_origin(headers, host)
 
 
 def loses_cookies(headers: Mapping[str, str], base_url: str | None) -> bool:

@@ -1,86 +1,77 @@
 """The audit log."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from licserver.database.repositories.audit import Entry
 from licserver.domain.records import ActorKind
 from licserver.domain.text import say_details
 from licserver.services import MAX_PAGE, AuditFilter
-from licserver.services import Page as Some
-from licserver.web.console.page_context import Csv, Page, PageContext, in_pages
+from licserver.web.console.page_context import Csv, Page, PageContext, in_pages, with_query
 
-_SHOWN: Final = 50
-
-ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "license.issue": "Issued",
-        "license.reveal": "Revealed the key",
-        "license.change": "Changed the terms",
-        "license.revoke": "Revoked",
-        "license.reinstate": "Reinstated",
-        "license.deactivate": "Freed a slot",
-        "license.import": "Imported licenses",
-        "license.export": "Exported licenses",
-        "license.sweep": "Deleted unused activations",
-        "product.add": "Added the product",
-        "product.change": "Changed the product",
-        "release.publish": "Published",
-        "release.renew": "Renewed the signature",
-        "release.withdraw": "Withdrew",
-        "subscription.end": "Ended the subscription",
-        "subscription.resume": "Resumed the subscription",
-        "token.create": "Created the API token",
-        "token.revoke": "Revoked the API token",
-        "user.add": "Added the user",
-        "user.password": "Changed the password",
-        "user.remove": "Removed the user",
-        "token.refused": "Refused an API token",
-        "token.forbidden": "Refused a change by an API token that may only read",
-        "user.sign_in": "Signed in",
-        "user.sign_in_failed": "Wrong password",
-        "user.sign_in_throttled": "Refused sign-ins after too many attempts",
-        "user.code_failed": "Wrong code of the second factor",
-        "user.second_factor_on": "Set up the second factor",
-        "user.second_factor_off": "Removed the second factor",
-        "user.second_factor_reset": "Reset the second factor",
-        "user.recovery_code": "Used a recovery code",
-        "user.sign_out": "Signed out",
-        "list.export": "Exported a list",
-        "backup.write": "Made a backup",
-        "sweep": "Deleted old data",
-        "secret.rotate": "Rotated the secret of links",
-        "signing_key.add": "Added the signing key",
-        "signing_key.retire": "Retired the signing key",
-    }
-)
+ACTIONS: Final[Mapping[str, str]] = {
+    "license.issue": "Issued",
+    "license.reveal": "Revealed the key",
+    "license.change": "Changed the terms",
+    "license.revoke": "Revoked",
+    "license.reinstate": "Reinstated",
+    "license.deactivate": "Freed a slot",
+    "license.import": "Imported licenses",
+    "license.export": "Exported licenses",
+    "license.sweep": "Deleted unused activations",
+    "product.add": "Added the product",
+    "product.change": "Changed the product",
+    "release.publish": "Published",
+    "release.renew": "Renewed the signature",
+    "release.withdraw": "Withdrew",
+    "subscription.end": "Ended the subscription",
+    "subscription.resume": "Resumed the subscription",
+    "token.create": "Created the API token",
+    "token.revoke": "Revoked the API token",
+    "user.add": "Added the user",
+    "user.password": "Changed the password",
+    "user.remove": "Removed the user",
+    "token.refused": "Refused an API token",
+    "token.forbidden": "Refused a change by an API token that may only read",
+    "user.sign_in": "Signed in",
+    "user.sign_in_failed": "Wrong password",
+    "user.sign_in_throttled": "Refused sign-ins after too many attempts",
+    "user.code_failed": "Wrong code of the second factor",
+    "user.second_factor_on": "Set up the second factor",
+    "user.second_factor_off": "Removed the second factor",
+    "user.second_factor_reset": "Reset the second factor",
+    "user.recovery_code": "Used a recovery code",
+    "user.sign_out": "Signed out",
+    "list.export": "Exported a list",
+    "backup.write": "Made a backup",
+    "sweep": "Deleted old data",
+    "secret.rotate": "Rotated the secret of links",
+    "signing_key.add": "Added the signing key",
+    "signing_key.retire": "Retired the signing key",
+}
 """Labels of actions; an action without one is shown by its name."""
 
-_KINDS: Final = (
-    (ActorKind.USER, "user"),
-    (ActorKind.TOKEN, "API token"),
-    (ActorKind.CLI, "command line"),
-    (ActorKind.SYSTEM, "the server itself"),
-)
+_KINDS: Final = {
+    ActorKind.USER: "user",
+    ActorKind.TOKEN: "API token",
+    ActorKind.CLI: "command line",
+    ActorKind.SYSTEM: "the server itself",
+}
 
 
 def show(context: PageContext) -> Page:
     """Show the log, the latest entry first."""
-    which = _filter(context)
-    found = context.services.audit.list_page(which, context.from_query("after") or None, _SHOWN)
-    search = {name: value for name in ("actor", "kind", "license") if (value := context.from_query(name))}
+    found = context.services.audit.list_page(_filter(context), context.from_query("after") or None, 50)
+    search = {name: context.from_query(name) for name in ("actor", "kind", "license")}
     return Page(
         "audit.html",
         {
             "entries": [describe_entry(entry) for entry in found.items],
-            "search": {name: context.from_query(name) for name in ("actor", "kind", "license")},
-            "kinds": [(kind.value, label) for kind, label in _KINDS],
-            "further": None
-            if found.cursor is None
-            else f"/console/audit?{urlencode({**search, 'after': found.cursor})}",
-            "export": "/console/audit.csv" + (f"?{urlencode(search)}" if search else ""),
+            "search": search,
+            "kinds": _KINDS,
+            "further": found.cursor and with_query("/console/audit", {**search, "after": found.cursor}),
+            "export": with_query("/console/audit.csv", search),
         },
     )
 
@@ -88,21 +79,22 @@ def show(context: PageContext) -> Page:
 def export(context: PageContext) -> Csv:
     """Export the log."""
     which = _filter(context)
-
-    def read(cursor: str | None) -> Some[Entry]:
-        return context.services.audit.list_page(which, cursor, MAX_PAGE)
-
-    rows = ([_cells(entry) for entry in some] for some in in_pages(read))
+    pages = in_pages(lambda cursor: context.services.audit.list_page(which, cursor, MAX_PAGE))
+    rows = ([_cells(entry) for entry in some] for some in pages)
     return Csv("audit", ("at", "via", "who", "action", "kind", "object", "details"), rows)
+
+
+def _cells(entry: Entry) -> tuple[Any, ...]:
+    (kind, name), details = entry.actor, say_details(entry.details)
+    return entry.at, kind.value, name, entry.action, entry.object_kind, entry.object_id, details
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:
     """Return an entry as the template shows it."""
+    kind, name = entry.actor
     return {
         "at": entry.at,
-        "actor": entry.actor.name
-        if entry.actor.kind is ActorKind.USER
-        else f"{entry.actor.kind}: {entry.actor.name}",
+        "actor": name if kind is ActorKind.USER else f"{kind}: {name}",
         "action": ACTIONS.get(entry.action, entry.action),
         "subject": entry.object_id[:8] if entry.object_kind == "license" else entry.object_id,
         "link": _link(entry.object_kind, entry.object_id),
@@ -121,19 +113,6 @@ def _link(kind: str, name: str) -> str | None:
             return f"/console/products/{quote(slug)}/releases/{quote(version)}"
         case _:
             return None
-
-
-def _cells(entry: Entry) -> tuple[Any, ...]:
-    kind, name = entry.actor
-    return (
-        entry.at,
-        kind.value,
-        name,
-        entry.action,
-        entry.object_kind,
-        entry.object_id,
-        say_details(entry.details),
-    )
 
 
 def _filter(context: PageContext) -> AuditFilter:

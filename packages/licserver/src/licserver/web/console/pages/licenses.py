@@ -1,90 +1,117 @@
 """Licenses: search, one license, and issuing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from datetime import datetime
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from licserver.domain.decisions import is_license_key
 from licserver.domain.records import Environment, IssuedLicense, LicenseState
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
-from licserver.services import Page as Some
-from licserver.web.console.forms import is_touched, parse_day
-from licserver.web.console.license_fields import (
-    CSV_HEADER,
+from licserver.web.console.forms import (
     FIELDS,
-    csv_row,
     format_terms,
+    is_touched,
     parse_changes,
+    parse_day,
     parse_terms,
 )
 from licserver.web.console.messages import describe, describe_updates
-from licserver.web.console.page_context import Csv, Page, PageContext, Redirect, Reply, in_pages
+from licserver.web.console.page_context import (
+    Csv,
+    Page,
+    PageContext,
+    Redirect,
+    Reply,
+    in_pages,
+    with_query,
+)
 from licserver.web.console.pages.audit import describe_entry
 
 _SHOWN: Final = 50
-SEARCHED: Final = ("q", "product", "state", "from", "until")
+_SEARCHED: Final = ("q", "product", "state", "from", "until")
 """Names of the search's fields."""
 
-_STATES: Final = [(state.value, state.value) for state in LicenseState]
+_COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
+    "id": lambda one, _: one.id.hex(),
+    "product": lambda one, _: one.product_slug,
+    "product name": lambda one, _: one.product_name,
+    "state": lambda one, now: describe(one, now).label,
+    "customer e-mail": lambda one, _: one.customer_email,
+    "note": lambda one, _: one.note,
+    "issued at": lambda one, _: one.issued_at,
+    "last day": lambda one, _: one.expires_on,
+    "lifetime": lambda one, _: one.lifetime,
+    "slots": lambda one, _: "unlimited" if one.slots is None else one.slots,
+    "slots used": lambda one, _: one.slots_used,
+    "subscription": lambda one, _: one.subscription_id,
+    "support until": lambda one, _: one.support_until,
+    "revoked at": lambda one, _: one.revoked_at,
+    "revoked reason": lambda one, _: one.revoked_reason,
+}
+"""Of the CSV file."""
 
 
 def search(context: PageContext) -> Page:
     """Show the licenses that match the search, the latest first."""
-    fields = _search_fields(context)
+    fields = {name: context.from_query(name) for name in _SEARCHED}
     found = context.services.licenses.search(_filter(context), context.from_query("after") or None, _SHOWN)
-    further = (
-        None if found.cursor is None else _address("/console/licenses", {**fields, "after": found.cursor})
-    )
     return Page(
         "licenses.html",
         {
-            "licenses": [summarize(one, context) for one in found.items],
-            "search": {name: context.from_query(name) for name in SEARCHED},
-            "searched": bool(fields),
+            "licenses": found.items,
+            "search": fields,
+            "searched": any(fields.values()),
             "products": context.services.products.list_all(),
-            "states": _STATES,
-            "further": further,
-            "export": _address("/console/licenses.csv", fields),
+            "states": [state.value for state in LicenseState],
+            "further": found.cursor and with_query("/console/licenses", {**fields, "after": found.cursor}),
+            "export": with_query("/console/licenses.csv", fields),
         },
     )
 
 
 def find(context: PageContext) -> Redirect:
-    """Redirect to the license of a whole key, or to the list of all that match (D-94).
-
-    Raises:
-        NotFoundError: when there is no such license.
-        InvalidInputError: for a part of a key, which would be in the address.
-    """
-    typed = {name: value for name in SEARCHED if (value := context.from_form(name))}
-    key = typed.get("q", "").upper()
+    """Redirect to the license of a whole key, or to the list of all that match (D-94)."""
+    typed = {name: context.from_form(name) for name in _SEARCHED}
+    key = typed["q"].upper()
     if is_license_key(key):
         return Redirect(f"/console/licenses/{context.services.licenses.get(key).id.hex()}")
-    if any(map(contains_key, typed.values())):
+    if any(map(contains_key, typed.values())):  # it would be in the address
         raise InvalidInputError("to find a license key, search for the whole key and nothing else")
-    return Redirect(_address("/console/licenses", typed))
+    return Redirect(with_query("/console/licenses", typed))
 
 
 def export(context: PageContext) -> Csv:
     """Export what matches the search, without keys: `licserver export` has them."""
     which = _filter(context)
+    pages = in_pages(lambda cursor: context.services.licenses.search(which, cursor, MAX_PAGE))
+    return licenses_csv("licenses", context, pages)
 
-    def read(cursor: str | None) -> Some[IssuedLicense]:
-        return context.services.licenses.search(which, cursor, MAX_PAGE)
 
-    return licenses_csv("licenses", context, in_pages(read))
+def licenses_csv(name: str, context: PageContext, pages: Iterator[Sequence[IssuedLicense]]) -> Csv:
+    """Return licenses as a CSV file."""
+    rows = ([tuple(get(one, context.now) for get in _COLUMNS.values()) for one in some] for some in pages)
+    return Csv(name, tuple(_COLUMNS), rows)
+
+
+def _filter(context: PageContext) -> LicenseFilter:
+    state = context.from_query("state")
+    return LicenseFilter(
+        query=context.from_query("q") or None,
+        product=context.from_query("product") or None,
+        state=LicenseState(state) if state in set(LicenseState) else None,
+        expires_from=parse_day(context.from_query("from")),
+        expires_until=parse_day(context.from_query("until")),
+    )
 
 
 def show(context: PageContext) -> Page:
     """Show a license."""
-    return license_page(context)
+    return _license_page(context)
 
 
-def license_page(context: PageContext, key: str | None = None) -> Page:
-    """Return a license's page, perhaps with its key."""
+def _license_page(context: PageContext, key: str | None = None) -> Page:
     services, reference = context.services, context.parts["id"]
     license_ = services.licenses.get(reference)
     held = services.licenses.list_activations(reference, context.from_query("after") or None, _SHOWN)
@@ -102,7 +129,7 @@ def license_page(context: PageContext, key: str | None = None) -> Page:
             "state": describe(license_, context.now),
             "updates": describe_updates(license_, product, context.now),
             "activations": held.items,
-            "further": None if held.cursor is None else _address(here, {"after": held.cursor}),
+            "further": held.cursor and with_query(here, {"after": held.cursor}),
             "history": [describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
             "key": key,
             "fields": FIELDS,
@@ -142,46 +169,6 @@ def issue(context: PageContext) -> Redirect:
     return Redirect(f"/console/licenses/{issued.id.hex()}", "issued")
 
 
-def summarize(license_: IssuedLicense, context: PageContext) -> dict[str, Any]:
-    """Return what lists show of a license."""
-    return {
-        "id": license_.id.hex(),
-        "short": license_.id.hex()[:8],
-        "product_name": license_.product_name,
-        "email": license_.customer_email,
-        "note": license_.note,
-        "state": describe(license_, context.now),
-        "slots": license_.slots,
-        "slots_used": license_.slots_used,
-        "issued_at": license_.issued_at,
-    }
-
-
-def licenses_csv(name: str, context: PageContext, pages: Iterator[Sequence[IssuedLicense]]) -> Csv:
-    """Return licenses as a CSV file."""
-    return Csv(name, CSV_HEADER, ([csv_row(one, context.now) for one in some] for some in pages))
-
-
-def _filter(context: PageContext) -> LicenseFilter:
-    state = context.from_query("state")
-    return LicenseFilter(
-        query=context.from_query("q") or None,
-        product=context.from_query("product") or None,
-        state=LicenseState(state) if state in set(LicenseState) else None,
-        expires_from=parse_day(context.from_query("from")),
-        expires_until=parse_day(context.from_query("until")),
-    )
-
-
-def _search_fields(context: PageContext) -> dict[str, str]:
-    """Return the fields of the search that are not empty."""
-    return {name: value for name in SEARCHED if (value := context.from_query(name))}
-
-
-def _address(path: str, query: Mapping[str, str]) -> str:
-    return f"{path}?{urlencode(query)}" if query else path
-
-
 # --- actions on a license ---------------------------------------------------------------------
 
 
@@ -210,11 +197,7 @@ def reinstate(context: PageContext) -> Redirect:
 
 
 def change(context: PageContext) -> Redirect:
-    """Change the terms that the form sends and that were edited in it.
-
-    Raises:
-        ConflictError: when another user has changed one of them in the meantime.
-    """
+    """Change the terms that the form sends and that were edited in it."""
     changes, was = parse_changes(context.form)
     context.services.licenses.change(context.parts["id"], was=was, **changes)
     return _back(context, "changed")
@@ -234,17 +217,15 @@ def disallow(context: PageContext) -> Redirect:
 
 def reveal(context: PageContext) -> Page:
     """Show the key once: reloading the page does not show it again."""
-    return license_page(context, key=context.services.licenses.reveal(context.parts["id"]))
+    return _license_page(context, key=context.services.licenses.reveal(context.parts["id"]))
 
 
-ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = MappingProxyType(
-    {
-        "free": free,
-        "revoke": revoke,
-        "reinstate": reinstate,
-        "change": change,
-        "allow": allow,
-        "disallow": disallow,
-        "reveal": reveal,
-    }
-)
+ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {
+    "free": free,
+    "revoke": revoke,
+    "reinstate": reinstate,
+    "change": change,
+    "allow": allow,
+    "disallow": disallow,
+    "reveal": reveal,
+}

@@ -1,20 +1,15 @@
-"""Overview: charts of the last 30 days, and the first steps as long as one is missing."""
+"""Overview: charts of the last 30 days, and the first steps as long as one is missing; one's own account."""
 
 import calendar
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from typing import Final, NamedTuple
-from urllib.parse import urlencode
 
 from licserver.database.repositories.statistics import Total
 from licserver.services import Services
 from licserver.web.console.charts import Plot, Series
-from licserver.web.console.page_context import Page, PageContext
-
-DAYS: Final = 30
-_VERSION_DAYS: Final = 7
-_MAX_VERSIONS: Final = 12
+from licserver.web.console.page_context import Page, PageContext, with_query
 
 _VERDICTS: Final = (
     ("valid", "one"),
@@ -28,7 +23,7 @@ _VERDICTS: Final = (
 
 
 class Step(NamedTuple):
-    """One of the first steps."""
+    """One of the first steps: what to do, by which command or on which page, and whether it is done."""
 
     title: str
     text: str
@@ -57,57 +52,56 @@ class Expiring(NamedTuple):
 def show(context: PageContext) -> Page:
     """Show the overview."""
     today = context.now.date()
-    days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
+    days = [today - timedelta(days=back) for back in reversed(range(30))]
     totals = context.services.statistics.load_totals(days[0])
     return Page(
         "overview.html",
         {
-            "plots": plot_totals(totals, days),
-            "versions": count_versions(totals, today - timedelta(days=_VERSION_DAYS - 1)),
+            "plots": _plot_totals(totals, days),
+            "versions": _count_versions(total for total in totals if total.day >= days[-7]),
             "expiring": _expiring(context.services, today),
             "steps": _first_steps(context.services),
         },
     )
 
 
-def plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
-    """Make the charts of some days. Pure."""
+def show_account(context: PageContext) -> Page:
+    """Show the form for another password, and whether there is a second factor."""
+    return Page("account.html", {"left": context.services.second_factors.count_recovery_codes(context.user)})
 
-    def series(label: str, style: str, is_meant: Callable[[Total], bool]) -> Series:
-        count = Counter[date]()
-        for total in filter(is_meant, totals):
-            count[total.day] += total.times
-        return Series(label, style, [count[day] for day in days])
 
+def _plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
+    count = Counter[tuple[str, str, date]]()
+    for total in totals:
+        name = total.counted.name
+        count[name, total.counted.label if name == "verify" else "", total.day] += total.times
     verdicts = [
-        series(label, style, lambda one, label=label: one.counted[::2] == ("verify", label))  # type: ignore[misc]
-        for label, style in _VERDICTS
+        Series(label, style, [count["verify", label, day] for day in days]) for label, style in _VERDICTS
     ]
-    activations = series("activations", "two", lambda one: one.counted.name == "activation")
+    activations = Series("activations", "two", [count["activation", "", day] for day in days])
     return [Plot("Verify calls", days, verdicts), Plot("Activations", days, [activations])]
 
 
-def count_versions(totals: Iterable[Total], since: date) -> list[Version]:
-    """Count update checks by version, the most used first; shares are of their product. Pure."""
+def _count_versions(totals: Iterable[Total]) -> list[Version]:
+    """Count update checks by version, the most used first; shares are of their product."""
     counts, products = Counter[tuple[str, str]](), Counter[str]()
     for total in totals:
-        if total.counted.name == "update" and total.day >= since:
+        if total.counted.name == "update":
             counts[total.counted.product, total.counted.label] += total.times
             products[total.counted.product] += total.times
     return [
         Version(slug, version, count, count / products[slug])
-        for (slug, version), count in counts.most_common(_MAX_VERSIONS)
+        for (slug, version), count in counts.most_common(12)
     ]
 
 
 def _expiring(services: Services, today: date) -> Expiring:
     until = today.replace(day=calendar.monthrange(today.year, today.month)[1])
-    search = urlencode({"from": today.isoformat(), "until": until.isoformat()})
-    return Expiring(services.statistics.count_expiring(today, until), until, f"/console/licenses?{search}")
+    link = with_query("/console/licenses", {"from": today.isoformat(), "until": until.isoformat()})
+    return Expiring(services.statistics.count_expiring(today, until), until, link)
 
 
 def _first_steps(services: Services) -> list[Step]:
-    """Return the first steps; none once there are a release and a license."""
     products = services.products.list_all()
     slug = products[0].slug if products else "my-app"
     has_release = any(product.latest for product in products)

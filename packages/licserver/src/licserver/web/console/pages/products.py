@@ -1,10 +1,16 @@
-"""Products: the list, and each with its versions."""
+"""Products, and their versions: upload, changelog as customers see it, withdrawal."""
 
-from typing import Final
+from typing import Any, Final
 
-from licserver.domain.records import EnvironmentPolicy
+from markupsafe import Markup
+
+from licserver.domain.records import EnvironmentPolicy, Product, Release
+from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
-from licserver.web.console.page_context import Csv, Page, PageContext, Redirect
+from licserver.services import MAX_PAGE, Services
+from licserver.services.products import StagedRelease
+from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, do_once, in_pages
+from licserver.web.console.pages.licenses import licenses_csv
 
 POLICIES: Final = {
     EnvironmentPolicy.DOMAIN: "domain (desktop apps)",
@@ -18,49 +24,41 @@ def show_all(context: PageContext) -> Page:
     """Show all products, and the form for a new one."""
     form = {name: context.from_form(name) for name in ("name", "slug", "policy", "support")}
     form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
-    return Page(
-        "products.html",
-        {"products": context.services.products.list_all(), "policies": POLICIES, "form": form},
-    )
+    products = context.services.products.list_all()
+    return Page("products.html", {"products": products, "policies": POLICIES, "form": form})
 
 
 def add(context: PageContext) -> Redirect:
     """Add a product."""
     product = context.services.products.add(
-        context.from_form("slug"),
-        context.from_form("name"),
-        _policy(context),
-        has_support_policy=_ends_with_support(context),
+        context.from_form("slug"), context.from_form("name"), **_rules(context)
     )
     return Redirect(f"/console/products/{product.slug}", "product")
 
 
-def _policy(context: PageContext) -> EnvironmentPolicy:
+def _rules(context: PageContext) -> dict[str, Any]:
+    """Return what identifies a machine, and how long updates are available."""
     try:
-        return EnvironmentPolicy(context.from_form("policy"))
+        policy = EnvironmentPolicy(context.from_form("policy"))
     except ValueError:
         raise InvalidInputError("choose what identifies a machine") from None
-
-
-def _ends_with_support(context: PageContext) -> bool:
-    """Return whether the box is ticked: browsers send nothing for one that is not."""
-    return bool(context.from_form("support"))
+    # Browsers send nothing for a box that is not ticked.
+    return {"policy": policy, "has_support_policy": bool(context.from_form("support"))}
 
 
 def show(context: PageContext) -> Page:
     """Show a product with its versions, and the form for a new one."""
     product = context.services.products.get(context.parts["slug"])
-    is_changed = "policy" in context.form
+    rules = {"policy": product.policy.value, "support": product.has_support_policy}
+    if "policy" in context.form:
+        rules = {"policy": context.from_form("policy"), "support": bool(context.from_form("support"))}
     return Page(
         "product.html",
         {
             "product": product,
             "policy": POLICIES[product.policy],
             "policies": POLICIES,
-            "rules": {
-                "policy": context.from_form("policy") if is_changed else product.policy.value,
-                "support": _ends_with_support(context) if is_changed else product.has_support_policy,
-            },
+            "rules": rules,
             "releases": context.services.releases.list_all(product.slug)[::-1],
             "here": f"/console/products/{product.slug}",
             "form": {name: context.form.get(name, "") for name in ("version", "changelog", "name")},
@@ -76,22 +74,116 @@ def rename(context: PageContext) -> Redirect:
 
 def change_rules(context: PageContext) -> Redirect:
     """Change what identifies a machine, and how long updates are available."""
-    product = context.services.products.change(
-        context.parts["slug"], policy=_policy(context), has_support_policy=_ends_with_support(context)
-    )
+    product = context.services.products.change(context.parts["slug"], **_rules(context))
     return Redirect(f"/console/products/{product.slug}", "rules")
 
 
 def export(context: PageContext) -> Csv:
     """Export all products."""
     rows = [
-        (
-            product.slug,
-            product.name,
-            product.policy.value,
-            product.has_support_policy,
-            product.latest and product.latest.version,
-        )
-        for product in context.services.products.list_all()
+        (one.slug, one.name, one.policy.value, one.has_support_policy, one.latest and one.latest.version)
+        for one in context.services.products.list_all()
     ]
     return Csv("products", ("slug", "name", "environment", "support policy", "latest version"), [rows])
+
+
+# --- releases ---------------------------------------------------------------------------------
+
+
+def publish(context: PageContext, file: File) -> Redirect:
+    """Publish an uploaded file as a version; the file is stored before the transaction begins."""
+    slug, changelog = context.parts["slug"], context.from_form("changelog").replace("\r\n", "\n")
+
+    def stage() -> StagedRelease:
+        return context.services.releases.stage(
+            slug, context.from_form("version"), file.path, changelog, file_name=file.name
+        )
+
+    def add_staged(tx: Services, staged: StagedRelease) -> Redirect:
+        return Redirect(f"/console/products/{slug}/releases/{tx.releases.add(staged).version}", "published")
+
+    return do_once(context, stage, add_staged, file.name, file.sha256.hex())
+
+
+def show_release(context: PageContext) -> Page:
+    """Show a version."""
+    slug = context.parts["slug"]
+    product = context.services.products.get(slug)
+    release = context.services.releases.get(slug, context.parts["version"])
+    is_latest = product.latest is not None and product.latest.id == release.id
+    return Page(
+        "release.html",
+        {
+            "product": product,
+            "release": release,
+            "is_latest": is_latest,
+            "sentence": _describe_state(product, release, is_latest=is_latest),
+            "downloads": _describe_downloads(product, release, is_latest=is_latest),
+            "holders": context.services.licenses.list_entitled(slug, release.version, limit=10).items,
+            "changelog": _render_changelog(release.changelog),
+            "here": f"/console/products/{slug}/releases/{release.version}",
+        },
+    )
+
+
+def withdraw(context: PageContext) -> Redirect:
+    """Withdraw a version."""
+    slug, version = context.parts["slug"], context.parts["version"]
+    context.services.releases.withdraw(slug, version)
+    return Redirect(f"/console/products/{slug}/releases/{version}", "withdrawn")
+
+
+def export_releases(context: PageContext) -> Csv:
+    """Export a product's versions."""
+    slug = context.parts["slug"]
+    rows = [
+        (
+            release.version,
+            release.artifact.file_name,
+            release.artifact.size,
+            release.artifact.sha256.hex(),
+            release.published_at,
+            release.withdrawn_at,
+            release.manifest is not None,
+        )
+        for release in context.services.releases.list_all(slug)
+    ]
+    columns = ("version", "file", "bytes", "sha256", "published at", "withdrawn at", "signed")
+    return Csv(f"releases-{slug}", columns, [rows])
+
+
+def export_holders(context: PageContext) -> Csv:
+    """Export the licenses whose holders may download a version."""
+    slug, version = context.parts["slug"], context.parts["version"]
+    pages = in_pages(lambda cursor: context.services.licenses.list_entitled(slug, version, cursor, MAX_PAGE))
+    return licenses_csv(f"downloads-{slug}", context, pages)
+
+
+def _render_changelog(text: str) -> Markup:
+    """Render a changelog as apps should: as plain text, or as sanitized HTML (D-65)."""
+    if not is_html(text):
+        return Markup("<pre>{}</pre>").format(text)
+    # Again: not all that is in the database has come through `publish`.
+    return Markup(sanitize(text))  # noqa: S704 - sanitized
+
+
+def _describe_state(product: Product, release: Release, *, is_latest: bool) -> str:
+    if release.withdrawn_at is not None:
+        return "It is withdrawn: update checks do not offer it, and links to its file do not work."
+    if is_latest:
+        return "Update checks offer this version."
+    offered = product.latest and product.latest.version
+    return f"Update checks offer {offered} instead." if offered else "Update checks offer nothing."
+
+
+def _describe_downloads(product: Product, release: Release, *, is_latest: bool) -> list[str]:
+    """Describe who gets the file (spec 4.2, D-31, D-33)."""
+    if release.withdrawn_at is not None:
+        return ["Nobody."]
+    until_then = "Anyone who got a link within the last hour, unless the license was revoked since."
+    if not is_latest:
+        return [until_then, "No new links are made: a later version is offered."]
+    holders = f"Anyone with a license for {product.name} that is neither revoked nor expired"
+    if product.has_support_policy:
+        holders += " and whose support has not ended (no support date means supported)"
+    return [f"{holders}.", until_then]
