@@ -173,7 +173,6 @@ def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
     for number in range(20):
         assert state.load(f"other-{number}") is None
     assert state.load("activation-1") == {"a": 1}, "there is no other copy"
-    assert state.lock_file("a") is None
     told = "there is no folder for it): the license key will have to be entered again at the next start."
     assert caplog.messages == [f"The state cannot be written ({told}"]
 
@@ -266,10 +265,8 @@ def test_without_a_folder_of_its_own_an_app_uses_the_platforms(tmp_path, monkeyp
 
     monkeypatch.setattr("platformdirs.user_state_path", user_state_path)
     state = StateFolder(None)
-    assert state.lock_file("a") == (None if problem else tmp_path / "a.lock")
     assert state.folder() == (None if problem else tmp_path)
     assert set(map(repr, asked)) == {"(('licclient',), {'appauthor': False})"}
-    assert StateFolder(tmp_path / "own").lock_file("a") == tmp_path / "own" / "a.lock"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes on Windows")

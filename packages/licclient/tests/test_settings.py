@@ -1,10 +1,13 @@
+import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 
+import httpx
 import pytest
 from stage.releases import ALICE, Signer
 
-from licclient import LicenseClient
+from licclient import AsyncLicenseClient, ClientSettings, LicenseClient
 from licclient._settings import read_server
+from licclient.testing import MemoryStorage
 
 PIN = ALICE.pin
 
@@ -127,3 +130,25 @@ async def test_a_clock_may_show_any_zone(make_client, service, key):
     zone = timezone(timedelta(hours=9))
     now = datetime(2026, 11, 21, 21, tzinfo=zone)
     assert (await make_client(clock=lambda: now).verify(key)).checked_at.tzinfo is UTC
+
+
+def test_the_network_and_the_disk_can_be_replaced(key, tmp_path, monkeypatch):
+    """With `transport` and `storage` no socket and no file is opened; the storage is shared."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    body = {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
+    requests = []
+
+    def respond(request):
+        requests.append(request)
+        return httpx.Response(200, json=body)
+
+    edges = {"transport": httpx.MockTransport(respond), "storage": MemoryStorage()}
+    given = ClientSettings("https://licenses.invalid", product="Notes")
+    assert LicenseClient(given, **edges).activate(key).product == "Notes"
+    assert asyncio.run(AsyncLicenseClient(given, **edges).verify(force=True)).product == "Notes"
+    assert LicenseClient(given.base_url, product="Notes", **edges).require().product == "Notes"
+    assert len(requests) == 2
+    assert list(tmp_path.iterdir()) == []
+    for slip in ({"transport": object()}, {"storage": {}}, {"prodct": "Notes"}):
+        with pytest.raises(TypeError):
+            LicenseClient(given, **slip)

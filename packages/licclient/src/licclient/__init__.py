@@ -21,8 +21,10 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
+    from licclient._cache import Storage
     from licclient._download import Downloaded
     from licclient._explain import explain
+    from licclient._settings import ClientSettings
     from licclient._status import LicenseState, LicenseStatus
     from licclient._typed_key import KeyFlaw
     from licclient._update_steps import UpdateCheck
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncLicenseClient",
     "AsyncWorker",
+    "ClientSettings",
     "DownloadCancelledError",
     "Downloaded",
     "InvalidRequestError",
@@ -48,6 +51,7 @@ __all__ = [
     "Reason",
     "ServiceUnavailableError",
     "Source",
+    "Storage",
     "UntrustedResponseError",
     "UnusableArchiveError",
     "Update",
@@ -61,10 +65,12 @@ __all__ = [
 # Not needed by a start that is answered from the cache, so loaded when they are asked for.
 _LATER = {
     "AsyncWorker": "_worker",
+    "ClientSettings": "_settings",
     "Downloaded": "_download",
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",
+    "Storage": "_cache",
     "UpdateCheck": "_update_steps",
     "Worker": "_worker",
     "explain": "_explain",

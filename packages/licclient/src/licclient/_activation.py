@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from licclient import _keyring
-from licclient._cache import StateFolder
+from licclient._cache import Storage
 from licclient._model import Settings
 from licclient._records import Document, record_name
 
@@ -45,7 +45,7 @@ class Activations:
     before the app named its product or slug is found as well.
     """
 
-    def __init__(self, settings: Settings, state: StateFolder) -> None:
+    def __init__(self, settings: Settings, state: Storage) -> None:
         self._state = state
         server, product, slug = settings.server, settings.product or "", settings.slug or ""
         owners = dict.fromkeys([(product, slug), (product, ""), ("", slug), ("", "")])

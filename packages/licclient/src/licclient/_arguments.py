@@ -27,6 +27,18 @@ def read_folder(name: str, value: str | PathLike[str]) -> Path:
     return path.absolute()
 
 
+def check_edges(clock: object, transport: object, storage: object) -> None:
+    """Raise `TypeError` for what cannot stand in for the clock, the network or the disk."""
+    if clock is not None and not callable(clock):
+        raise TypeError("clock must be callable and return an aware datetime")
+    if transport is not None and not callable(getattr(transport, "handle_request", None)):
+        raise TypeError("transport must be an httpx.BaseTransport")
+    if storage is not None and not all(
+        callable(getattr(storage, name, None)) for name in ("load", "change", "folder")
+    ):
+        raise TypeError("storage must have load, change and folder, as licclient.Storage has")
+
+
 def check_update(update: object) -> None:
     """Check what is to be downloaded or skipped.
 

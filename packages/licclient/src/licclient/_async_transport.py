@@ -14,6 +14,8 @@ from licclient._wire import Call, Reply
 from licclient.errors import ServiceUnavailableError
 
 if TYPE_CHECKING:
+    import httpx
+
     from licclient._transport import Transport
 
 _T = TypeVar("_T")
@@ -25,8 +27,8 @@ class AsyncTransport:
     A cancelled task cuts its call, and ends a tenth of a second later.
     """
 
-    def __init__(self, settings: Settings, agent: str) -> None:
-        self._made_with = settings, agent
+    def __init__(self, settings: Settings, agent: str, given: "httpx.BaseTransport | None" = None) -> None:
+        self._made_with = settings, agent, given
         self._opening = threading.Lock()
         self._open: Transport | None = None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
-from typing import Final
+from typing import Final, Protocol
 
 from licclient._records import Document, seal, unseal
 
@@ -41,6 +41,19 @@ _READ: Final = (
 
 _Signature = tuple[int, int, int, int]
 _Edit = Callable[[Document | None], Document | None]
+
+
+class Storage(Protocol):
+    """Where a client keeps its state: named JSON records. Safe to share among threads; never raises."""
+
+    def load(self, name: str) -> Document | None:
+        """Return a record, which must not be changed: the same object until it is replaced."""
+
+    def change(self, name: str, edit: Callable[[Document | None], Document | None]) -> Document | None:
+        """Replace a record by `edit(record)` atomically, delete it for None; return the new record."""
+
+    def folder(self) -> Path | None:
+        """Return a folder for locks between processes; None when only this process uses the storage."""
 
 
 class StateFolder:
@@ -108,11 +121,6 @@ class StateFolder:
             if old not in self._unwritten:  # of that there is no other copy
                 self._memory.pop(old, None)
                 self._paths.pop(old, None)
-
-    def lock_file(self, name: str) -> Path | None:
-        """Return where a lock of that name belongs; None when there is no folder."""
-        folder = self.folder()
-        return None if folder is None else folder / f"{name}.lock"
 
     # --- the disk -----------------------------------------------------------------------------
 

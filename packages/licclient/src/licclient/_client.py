@@ -6,10 +6,11 @@ They differ in one thing: the asynchronous one waits for network and disk on thr
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import licclient
 from licclient._clock import Clock, real_clock
@@ -18,16 +19,21 @@ from licclient._model import License, Settings, Update
 from licclient._threads import in_thread
 
 if TYPE_CHECKING:
+    import httpx
+
     from licclient._async_transport import AsyncTransport
+    from licclient._cache import Storage
     from licclient._download import Downloaded
     from licclient._fetch import Cancel, Progress
+    from licclient._settings import ClientSettings
     from licclient._transport import Transport
     from licclient._update_steps import UpdateCheck
 
 
 class _Client:
-    """What both flavours are made of; the arguments are told in `LicenseClient`."""
+    """Constructor of both clients; the arguments are described in `LicenseClient`."""
 
+    @overload
     def __init__(
         self,
         base_url: str,
@@ -45,40 +51,56 @@ class _Client:
         release_keys: Iterable[str] | None = None,
         download_origins: Iterable[str] | None = None,
         clock: Clock | None = None,
+        transport: "httpx.BaseTransport | None" = None,
+        storage: "Storage | None" = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        settings: "ClientSettings",
+        /,
+        *,
+        clock: Clock | None = None,
+        transport: "httpx.BaseTransport | None" = None,
+        storage: "Storage | None" = None,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        base_url: "str | ClientSettings",
+        *,
+        clock: Clock | None = None,
+        transport: "httpx.BaseTransport | None" = None,
+        storage: "Storage | None" = None,
+        **options: Any,
     ) -> None:
-        # Here, so that importing costs an app next to nothing that makes its client later, or never.
-        from licclient._arguments import read_folder  # noqa: PLC0415 - as told
-        from licclient._key_steps import KeySteps  # noqa: PLC0415 - as told
-        from licclient._links import is_in_the_clear  # noqa: PLC0415 - as told
-        from licclient._settings import read_settings  # noqa: PLC0415 - as told
-        from licclient._update_steps import NOT_CHECKED  # noqa: PLC0415 - as told
+        # Here, so that importing costs next to nothing for an app that makes its client later, or never.
+        from licclient._arguments import check_edges, read_folder  # noqa: PLC0415 - as above
+        from licclient._cache import StateFolder  # noqa: PLC0415 - as above
+        from licclient._key_steps import KeySteps  # noqa: PLC0415 - as above
+        from licclient._links import is_in_the_clear  # noqa: PLC0415 - as above
+        from licclient._settings import ClientSettings, read_settings  # noqa: PLC0415 - as above
+        from licclient._update_steps import NOT_CHECKED  # noqa: PLC0415 - as above
 
-        settings = read_settings(
-            base_url,
-            product=product,
-            slug=slug,
-            version=version,
-            domain=domain,
-            cache_for=cache_for,
-            grace=grace,
-            check_every=check_every,
-            timeout=timeout,
-            public_keys=public_keys,
-            release_keys=release_keys,
-            download_origins=download_origins,
+        given = (
+            replace(base_url, **options)
+            if isinstance(base_url, ClientSettings)
+            else ClientSettings(base_url, **options)
         )
+        settings = read_settings(given)
         if is_in_the_clear(settings.server):
-            import warnings  # noqa: PLC0415 - as told
+            import warnings  # noqa: PLC0415 - rarely needed
 
-            told = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
-            warnings.warn(f"{told}; use https", UserWarning, stacklevel=2)
-        if clock is not None and not callable(clock):
-            raise TypeError("clock must be callable and return an aware datetime")
-        folder = None if state_dir is None else read_folder("state_dir", state_dir)
-        self._steps = KeySteps(settings, clock or real_clock, folder)
+            message = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
+            warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
+        check_edges(clock, transport, storage)
+        folder = None if given.state_dir is None else read_folder("state_dir", given.state_dir)
+        self._steps = KeySteps(settings, clock or real_clock, storage or StateFolder(folder))
         self._agent = f"licclient/{licclient.__version__}"
         self._seconds = settings.timeout.total_seconds()
         self._opening = threading.Lock()
+        self._given_transport = transport
         self._last_update_check = NOT_CHECKED
         super().__init__()
 
@@ -87,8 +109,8 @@ class _Client:
         """The result of this client's latest `check_for_update`: why it returned None."""
         return self._last_update_check
 
-    def _transport_options(self) -> tuple[Settings, str]:
-        return self._steps.settings, self._agent
+    def _transport_options(self) -> "tuple[Settings, str, httpx.BaseTransport | None]":
+        return self._steps.settings, self._agent, self._given_transport
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._steps.settings.server!r})"
@@ -101,30 +123,12 @@ class LicenseClient(_Client, Life):
     with the next call.
 
     Args:
-        base_url: Address of the license service: `https` (or `http`), host, optional port and path prefix.
-        product: Product name that licenses must be for; another one is refused (D-44).
-        slug: Product slug; update checks need it.
-        version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
-            cannot read.
-        domain: Where the product is installed. By default a random id of this installation, made once and
-            kept in the state folder (D-45).
-        state_dir: Folder for the state; by default the platform's folder for application state.
-        cache_for: How long a success holds without asking again; at least 24 hours (D-41).
-        grace: How long it holds beyond that while the service gives no answer; may be zero (D-42).
-        check_every: Least time between two update checks; at least 12 hours (D-46).
-        timeout: Most time for a call as a whole, its retries and the look-up of our own address included
-            (D-54), in seconds or as a timedelta. Longer only when another process that makes the very call
-            has been stopped in it (D-120). A download is given up when it has brought next to nothing for so
-            long (D-55).
-        public_keys: The service's public keys, as `licserver signing-key public` prints them. Given, every
-            answer must be signed by one of them, and so must what is remembered (D-62). A list, so that a new
-            key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
-        release_keys: The vendor's release keys, as `licserver release public-key` prints them. Given, a
-            version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
-            extra, too.
-        download_origins: Where files may come from beside the service itself, such as
-            `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
+        base_url: Address of the license service; or a `ClientSettings` with the address and all options.
+        **options: As the attributes of `ClientSettings`, which describes them.
         clock: Returns the present instant as an aware datetime; for tests.
+        transport: An httpx transport that sends the requests, such as `httpx.MockTransport`; the system's
+            proxies are not used then. Both clients call `handle_request`, on a thread, and close it.
+        storage: Where the state is kept instead of `state_dir`.
 
     Warns:
         UserWarning: `base_url` is `http`, and not this very machine.

@@ -11,7 +11,7 @@ from typing import Final, Self
 from licclient._headers import read_retry_after
 from licclient._quiet import unlogged
 from licclient._sockets import Line, Pipe, start_thread
-from licclient._transport import Transport, demand_plain, failure, read_body
+from licclient._transport import Transport, demand_plain, failure, raw_chunks, read_body
 from licclient._wire import Head
 
 MAX_REFUSAL_BYTES: Final = 64 * 1024
@@ -90,7 +90,7 @@ class Incoming:
             # What the service promised goes before what the place says to which it sent us (D-34).
             told.update(promised)
             self._show(Head(response.status_code, told))
-            for chunk in response.iter_raw():
+            for chunk in raw_chunks(response):
                 if not self._pipe.put(chunk):
                     return
         finally:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from licclient._cache import StateFolder
+from licclient._cache import Storage
 from licclient._manifest import judge_manifest
 from licclient._model import Listing, Manifest, Settings, Update
 from licclient._records import Document, read_highest, record_name, write_highest
@@ -19,7 +19,7 @@ class SignedReleases:
             product, for all license keys.
     """
 
-    def __init__(self, settings: Settings, state: StateFolder) -> None:
+    def __init__(self, settings: Settings, state: Storage) -> None:
         self._settings = settings
         self._state = state
 

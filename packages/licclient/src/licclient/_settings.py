@@ -1,9 +1,11 @@
-"""Pure: a constructor's arguments → checked `Settings`, or an error that says what is wrong."""
+"""Pure: the configuration of a client, and its validation."""
 
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
+from os import PathLike
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -34,42 +36,73 @@ _PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-def read_settings(
-    base_url: str,
-    *,
-    product: str | None,
-    slug: str | None,
-    version: str | None,
-    domain: str | None,
-    cache_for: timedelta,
-    grace: timedelta,
-    check_every: timedelta,
-    timeout: float | timedelta,
-    public_keys: Iterable[str] | None = None,
-    release_keys: Iterable[str] | None = None,
-    download_origins: Iterable[str] | None = None,
-) -> Settings:
-    """Check what a client was constructed with; the arguments are those of `LicenseClient`.
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Configuration of a client; the client validates it.
+
+    Attributes:
+        base_url: Address of the license service: `https` (or `http`), host, optional port and path prefix.
+        product: Product name that licenses must be for; another one is refused (D-44).
+        slug: Product slug; update checks need it.
+        version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
+            cannot read.
+        domain: Where the product is installed. By default a random id of this installation, made once and
+            kept in the state folder (D-45).
+        state_dir: Folder for the state; by default the platform's folder for application state.
+        cache_for: How long a success holds without a new request; at least 24 hours (D-41).
+        grace: How long it holds beyond that while the service does not respond; may be zero (D-42).
+        check_every: Least time between two update checks; at least 12 hours (D-46).
+        timeout: Time limit of a call as a whole, retries and the look-up of our own address included
+            (D-54), in seconds or as a timedelta. Longer only when another process that makes the same call
+            was stopped in it (D-120). A download fails when it received next to nothing for so long (D-55).
+        public_keys: The service's public keys, as `licserver signing-key public` prints them. If given, every
+            response must be signed by one of them, and so must what is remembered (D-62). A list, so that a
+            new key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
+        release_keys: The vendor's release keys, as `licserver release public-key` prints them. If given, a
+            version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
+            extra, too.
+        download_origins: Where files may come from besides the service itself, such as
+            `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
+    """
+
+    base_url: str
+    _: KW_ONLY
+    product: str | None = None
+    slug: str | None = None
+    version: str | None = None
+    domain: str | None = None
+    state_dir: str | PathLike[str] | None = None
+    cache_for: timedelta = timedelta(hours=24)
+    grace: timedelta = timedelta(hours=72)
+    check_every: timedelta = timedelta(hours=12)
+    timeout: float | timedelta = 10.0
+    public_keys: Iterable[str] | None = None
+    release_keys: Iterable[str] | None = None
+    download_origins: Iterable[str] | None = None
+
+
+def read_settings(given: ClientSettings) -> Settings:
+    """Validate a client's configuration.
 
     Raises:
-        TypeError: A value is of the wrong type.
-        ValueError: A value is out of its range, or no usable URL.
-        ImportError: Keys are pinned, and the extra that checks signatures is not installed.
+        TypeError: A value has the wrong type.
+        ValueError: A value is out of range, or not a usable URL.
+        ImportError: Keys are pinned, and the extra that verifies signatures is not installed.
     """
-    server = read_server(base_url)
+    server = read_server(given.base_url)
     return Settings(
         server=server,
-        product=_text("product", product, printable=False),
-        slug=_text("slug", slug),
-        version=_text("version", version),
-        domain=_domain(domain),
-        cache_for=_span("cache_for", cache_for, MIN_CACHE_FOR),
-        grace=_span("grace", grace, timedelta(0)),
-        check_every=_span("check_every", check_every, MIN_CHECK_EVERY),
-        timeout=_timeout(timeout),
-        public_keys=_public_keys(public_keys, server),
-        release_keys=_keys("release_keys", release_keys),
-        download_origins=_origins(download_origins),
+        product=_text("product", given.product, printable=False),
+        slug=_text("slug", given.slug),
+        version=_text("version", given.version),
+        domain=_domain(given.domain),
+        cache_for=_span("cache_for", given.cache_for, MIN_CACHE_FOR),
+        grace=_span("grace", given.grace, timedelta(0)),
+        check_every=_span("check_every", given.check_every, MIN_CHECK_EVERY),
+        timeout=_timeout(given.timeout),
+        public_keys=_public_keys(given.public_keys, server),
+        release_keys=_keys("release_keys", given.release_keys),
+        download_origins=_origins(given.download_origins),
     )
 
 

@@ -6,11 +6,10 @@ send; the second is handed what came back.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation, Activations
-from licclient._cache import StateFolder
+from licclient._cache import Storage
 from licclient._clock import Clock, read_clock
 from licclient._model import License, Settings, Verified
 from licclient._policy import recall, settle
@@ -53,13 +52,13 @@ class Steps:
     Args:
         settings: The client's.
         clock: Returns the present instant; aware.
-        state_dir: Where to remember things; None for the platform's folder.
+        storage: Where to remember things.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, state_dir: Path | None) -> None:
+    def __init__(self, settings: Settings, clock: Clock, storage: Storage) -> None:
         self.settings = settings
         self._clock = clock
-        self._state = StateFolder(state_dir)
+        self._state = storage
         self._activations = Activations(settings, self._state)
         self._successes = Successes(settings, self._state)
 
@@ -132,7 +131,8 @@ class Steps:
 
         name = call_name(self._successes.subject(asking.key, asking.domain).name)
         patience = self.settings.timeout + PATIENCE
-        return Turn(self._state.lock_file(name), patience.total_seconds())
+        folder = self._state.folder()
+        return Turn(None if folder is None else folder / f"{name}.lock", patience.total_seconds())
 
     def told_meanwhile(self, asking: Asking) -> License | None:
         """When it is our turn: what somebody else was told since we began to wait; None to make the call.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from licclient._cache import StateFolder
+from licclient._cache import Storage
 from licclient._model import Held, Settings
 from licclient._policy import mark
 from licclient._records import Document, read_held, record_name, write_held
@@ -40,7 +40,7 @@ class Successes:
         state: Where they are remembered.
     """
 
-    def __init__(self, settings: Settings, state: StateFolder) -> None:
+    def __init__(self, settings: Settings, state: Storage) -> None:
         self._settings = settings
         self._state = state
         # Apart, so that a client without pins, such as the command line, never takes a signed record's place.

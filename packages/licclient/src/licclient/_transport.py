@@ -12,7 +12,7 @@ limits per read only, so it works on a thread of its own, and whoever waits cuts
 import random
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -194,15 +194,20 @@ class Transport:
     Args:
         settings: Whom to call, and how long that may take.
         agent: What we call ourselves.
+        given: Sends the requests, if the application passed one.
     """
 
-    def __init__(self, settings: Settings, agent: str) -> None:
+    def __init__(self, settings: Settings, agent: str, given: httpx.BaseTransport | None = None) -> None:
         self._settings = settings
+        self._given = given
         self._agent = agent
         self._seconds = settings.timeout.total_seconds()
 
     @cached_property
     def _http(self) -> Http:
+        given = self._given
+        if given is not None:
+            return Http(lambda _: given, self._agent, self._seconds)
         trust = _trust()
         # One call or two a day: a kept connection would only be stale.
         limits = httpx.Limits(max_keepalive_connections=0)
@@ -218,6 +223,8 @@ class Transport:
         Args:
             is_off: As for `within`.
         """
+        if self._given is not None:  # the route is the application's
+            return shown_ip("")
         seconds = min(LOOK_UP_SECONDS, self._seconds)
         try:
             return within(seconds, lambda: own_ip(self._settings.server), is_off=is_off)
@@ -298,6 +305,11 @@ class Transport:
             self._http.close()
 
 
+def raw_chunks(response: httpx.Response) -> Iterable[bytes]:
+    """Return the body as it comes; a `httpx.MockTransport` may return it read already."""
+    return [response.content] if response.is_stream_consumed else response.iter_raw()
+
+
 def read_body(response: httpx.Response, most: int, deadline: float = float("inf")) -> bytes:
     """Read a small body.
 
@@ -307,7 +319,7 @@ def read_body(response: httpx.Response, most: int, deadline: float = float("inf"
     """
     demand_plain(response)
     body = bytearray()
-    for chunk in response.iter_raw():
+    for chunk in raw_chunks(response):
         body += chunk
         if len(body) > most:
             raise no_word(response.status_code)

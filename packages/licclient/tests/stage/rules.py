@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from licclient._model import Settings
-from licclient._settings import read_settings
+from licclient._settings import ClientSettings, read_settings
 
 USUAL = {
     "product": None,
@@ -20,4 +20,4 @@ USUAL = {
 
 def settings(server: str = "https://store.example", **changes: Any) -> Settings:
     """Return what an app gets that sets no more than slug and version, with some changes."""
-    return read_settings(server, **{**USUAL, **changes})
+    return read_settings(ClientSettings(server, **{**USUAL, **changes}))

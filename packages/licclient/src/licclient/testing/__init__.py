@@ -9,6 +9,7 @@ the real clock, whatever address they were given.
 from licclient.testing._clock import LicenseClock
 from licclient.testing._hooks import fake_service
 from licclient.testing._service import LicenseService
+from licclient.testing._storage import MemoryStorage
 from licclient.testing._told import Misbehaviour, SeenRequest
 
-__all__ = ["LicenseClock", "LicenseService", "Misbehaviour", "SeenRequest", "fake_service"]
+__all__ = ["LicenseClock", "LicenseService", "MemoryStorage", "Misbehaviour", "SeenRequest", "fake_service"]

@@ -63,7 +63,7 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             (_transport, "own_ip", lambda _server: "127.0.0.1"),
             (StateFolder, "load", state.load),
             (StateFolder, "change", state.change),
-            (StateFolder, "lock_file", lambda _folder, _name: None),
+            (StateFolder, "folder", lambda _folder: None),
             (Life, "start", noting(Life.start)),
             (AsyncLife, "start", noting(AsyncLife.start)),
             (PublicKey, "verify", _signing.check),
