@@ -18,7 +18,7 @@ import pytest
 from harness.standstill import Standstill
 from harness.threads import call_at_once
 from licclient import _cache as cache_room
-from licclient._cache import MAX_RECORD_BYTES, StateFolder, read_private, replace_file
+from licclient._cache import FOLDER_PAUSES, MAX_RECORD_BYTES, StateFolder, read_private, replace_file
 from licclient._records import seal
 
 
@@ -316,16 +316,17 @@ def test_a_file_of_bearable_size_is_read_and_no_larger_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("system", "failures", "pauses"),
+    ("system", "failures", "pauses", "given"),
     [
-        ("nt", 2, [0.01, 0.02]),
-        ("nt", 5, [0.01, 0.02, 0.05, 0.1, 0.2]),
-        ("nt", 6, None),
-        ("posix", 0, []),
-        ("posix", 1, None),
+        ("nt", 2, [0.01, 0.02], ()),
+        ("nt", 5, [0.01, 0.02, 0.05, 0.1, 0.2], ()),
+        ("nt", 6, None, ()),
+        ("nt", 15, [*FOLDER_PAUSES], (FOLDER_PAUSES,)),
+        ("posix", 0, [], ()),
+        ("posix", 1, None, ()),
     ],
 )
-def test_on_windows_a_reader_is_waited_out(tmp_path, monkeypatch, system, failures, pauses):
+def test_on_windows_a_reader_is_waited_out(tmp_path, monkeypatch, system, failures, pauses, given):
     """Virus scanners hold files open for a moment; elsewhere a refusal is one."""
     slept, tries = [], iter(range(100))
     replace = Path.replace
@@ -341,8 +342,8 @@ def test_on_windows_a_reader_is_waited_out(tmp_path, monkeypatch, system, failur
     (tmp_path / "new").write_bytes(b"new")
     if pauses is None:
         with pytest.raises(PermissionError):
-            replace_file(tmp_path / "new", tmp_path / "old")
+            replace_file(tmp_path / "new", tmp_path / "old", *given)
         return
-    replace_file(tmp_path / "new", tmp_path / "old")
+    replace_file(tmp_path / "new", tmp_path / "old", *given)
     assert (tmp_path / "old").read_bytes() == b"new"
     assert slept == pauses

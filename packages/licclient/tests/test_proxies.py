@@ -3,7 +3,7 @@
 import pytest
 
 from licclient import ServiceUnavailableError
-from licclient._proxies import system_proxy
+from licclient._sockets import system_proxy
 
 pytestmark = pytest.mark.filterwarnings("ignore:base_url is http")
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

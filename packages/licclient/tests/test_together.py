@@ -13,17 +13,19 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from stage.rules import settings
 
+from harness.threads import call_at_once
 from licclient import (
     AsyncLicenseClient,
     LicenseClient,
     LicenseRefusedError,
     ServiceUnavailableError,
+    _cache,
     _steps,
-    _turns,
 )
+from licclient._cache import LEAST_SECONDS, Turn
 from licclient._transport import Transport
-from licclient._turns import LEAST_SECONDS, Turn
 
 PROGRAM = """
 import sys
@@ -251,7 +253,7 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
 def test_what_is_left_for_a_call(monkeypatch, limit, waited, left):
     """The limit without the wait; but two seconds, or all of a shorter limit, so that a call can succeed."""
     times = iter([100.0, 100.0 + waited])
-    monkeypatch.setattr(_turns, "monotonic", lambda: next(times))
+    monkeypatch.setattr(_cache, "monotonic", lambda: next(times))
     assert Turn(None, 15).left(limit) == left
 
 
@@ -280,3 +282,12 @@ def _locks(folder: Path) -> list[Path]:
     return list((folder / "state").glob("call-*.lock")) or [
         path.with_suffix(".lock") for path in (folder / "state").glob("call-*.state")
     ]
+
+
+def test_two_threads_share_the_connections(monkeypatch):
+    """Both make the first call: httpx's client is made once, and closed with the transport."""
+    made = []
+    monkeypatch.setattr(Transport, "_make", lambda _self: made.append(time.sleep(0.05)) or object())
+    transport = Transport(settings(), "test")
+    first, second = call_at_once([lambda: transport._http] * 2)
+    assert (first is second, len(made)) == (True, 1)

@@ -4,12 +4,15 @@ The loop's own pool of threads would hold its end up for as long as the system's
 of httpx or a trust store in the loop is a window that stands still.
 """
 
+import asyncio
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from licclient._apart import Stop, run_apart
 from licclient._model import Settings
+from licclient._sockets import start_thread
 from licclient._wire import Call, Reply
 from licclient.errors import ServiceUnavailableError
 
@@ -19,6 +22,72 @@ if TYPE_CHECKING:
     from licclient._transport import Transport
 
 _T = TypeVar("_T")
+
+
+class Stop:
+    """Set when either the app or the task's end wants it.
+
+    Args:
+        told: What the app handed in, if it did; asked whether it `is_set`.
+    """
+
+    def __init__(self, told: Any = None) -> None:
+        self._told = told
+        self._ended = threading.Event()
+
+    def set(self) -> None:
+        """End the work."""
+        self._ended.set()
+
+    def is_set(self) -> bool:
+        """Tell whether the work shall end."""
+        return self._ended.is_set() or (self._told is not None and self._told.is_set())
+
+
+async def run_apart(work: Callable[[], _T], stop: Stop) -> _T:
+    """Do long work on a thread of its own, which the loop's own pool of threads could not spare.
+
+    Args:
+        work: Ends soon after `stop` is set.
+        stop: Set when the waiting task is cancelled; the work is then seen through, and its result dropped.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work()
+            settle = partial(done.set_result, result)
+        except BaseException as problem:  # noqa: BLE001 - handed to whoever waits
+            settle = partial(done.set_exception, problem)
+        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            loop.call_soon_threadsafe(settle)
+
+    start_thread(run)
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([done])
+        done.exception()  # taken note of: the task's own end is what counts
+        raise
+
+
+def in_loop(call: Callable[..., object], stop: Stop) -> Callable[..., None]:
+    """Turn a callback of the app into one that a thread may call: it is run in the loop, and waited for.
+
+    What it raises is raised in the thread. After `stop` it is not called any more.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def run(*told: object) -> None:
+        if not stop.is_set():
+            call(*told)
+
+    def send(*told: object) -> None:
+        asyncio.run_coroutine_threadsafe(run(*told), loop).result()
+
+    return send
 
 
 class AsyncTransport:

@@ -1,19 +1,24 @@
-"""The only room that touches the disk for state: atomic, private, locked across processes, never raising.
+"""The state folder and locks between processes: private files, replaced atomically; nothing here raises.
 
 Whatever goes wrong with the disk, an app that holds a good license keeps running: what cannot be read is a
 miss, and what cannot be written is remembered in this process alone.
 """
 
+import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import sleep
-from typing import Final, Protocol
+from time import monotonic, sleep
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from licclient._records import Document, seal, unseal
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 """Longer files are not read: what is remembered has at most 1 MiB, and JSON may write it longer."""
@@ -29,8 +34,11 @@ _LOST: Final = {
 LOCK_SECONDS: Final = 2.0
 """How long to wait for another process; a write takes a millisecond."""
 
-_REPLACE_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Windows refuses to replace a file that a virus scanner or another reader has open; it is soon done."""
+REPLACE_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Seconds between tries: Windows refuses to replace a file that a virus scanner or a reader has open."""
+
+FOLDER_PAUSES: Final = (*REPLACE_PAUSES, 0.5, *[1.0] * 9)
+"""The same for a folder with a new version: a virus scanner reads all of its files, for up to ten seconds."""
 
 # What only some systems have is 0 on the others. A pipe without a writer would wait forever, and a link may
 # lead anywhere.
@@ -227,17 +235,17 @@ def _discard(draft: Path) -> None:
         draft.unlink()
 
 
-def replace_file(source: Path, target: Path) -> None:
+def replace_file(source: Path, target: Path, pauses: Iterable[float] = REPLACE_PAUSES) -> None:
     """Give a finished file its name at one stroke, over whatever file had it before.
 
     Raises:
         OSError: It cannot be done, also not after waiting out another reader.
     """
-    _patiently(lambda: source.replace(target))
+    _patiently(lambda: source.replace(target), pauses)
 
 
-def _patiently(act: Callable[[], object]) -> None:
-    for pause in _REPLACE_PAUSES:
+def _patiently(act: Callable[[], object], pauses: Iterable[float] = REPLACE_PAUSES) -> None:
+    for pause in pauses:
         try:
             act()
             return
@@ -275,3 +283,97 @@ def read_private(path: Path) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
+
+
+SPARE_BYTES: Final = 16 * 1024 * 1024
+"""What is left free on the disk: filling it to the last byte would harm everything else."""
+
+
+def demand_room(folder: Path, needed: int, what: str) -> None:
+    """See that there is room.
+
+    Args:
+        folder: Where it is to be; must exist.
+        needed: In bytes.
+        what: What it is, for the error, such as `the download`.
+
+    Raises:
+        OSError: There is not; says how much is needed and how much is free.
+    """
+    from shutil import disk_usage  # noqa: PLC0415 - loads every archive format there is
+
+    disk = disk_usage(folder)
+    if disk.total and disk.free < needed + SPARE_BYTES:
+        raise OSError(
+            errno.ENOSPC,
+            f"No room for {what}: it needs {needed} bytes, and {disk.free} are free",
+            str(folder),
+        )
+
+
+PAUSE: Final = 0.02
+"""Seconds between two looks at a lock that somebody else holds."""
+
+LEAST_SECONDS: Final = 2.0
+"""What is left for a call of one's own however long the wait was: less would be as good as none."""
+
+
+class Turn:
+    """The right to make a call: one at a time for one key, for all threads and processes of a user (D-58).
+
+    A lock of the operating system, so a process that is killed releases it. Whoever holds it leaves a result
+    for all who waited; one that hangs is waited for only as long as a call may take. Leave it as a context
+    manager, on any thread.
+
+    Args:
+        lock: The lock's file; None when there is no folder to have one in.
+        patience: Seconds until we go ahead without the lock.
+    """
+
+    pause = PAUSE
+
+    def __init__(self, lock: Path | None, patience: float) -> None:
+        self._path = lock
+        self._patience = patience
+        self._began = monotonic()
+        self._lock: BaseFileLock | None = None
+
+    def is_ours(self) -> bool:
+        """Try to take the turn, without waiting; True also when there is nothing to wait for."""
+        if self._path is None or self._lock is not None:
+            return True
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
+
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Taken on one thread of a pool and given back on another, so not bound to a thread.
+            lock = FileLock(self._path, timeout=0, mode=0o600, thread_local=False)
+            lock.acquire()
+        except Timeout:
+            return monotonic() >= self._began + self._patience
+        except (OSError, NotImplementedError, RuntimeError):
+            return True  # a file system without locks, or one that cannot be written: better twice than never
+        self._lock = lock
+        return True
+
+    def left(self, seconds: float) -> float:
+        """Return how long the call itself may take, so that the wait for the turn is part of its time limit.
+
+        Args:
+            seconds: The time limit of a call as a whole.
+        """
+        return max(min(LEAST_SECONDS, seconds), self._began + seconds - monotonic())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lock, self._lock = self._lock, None
+        if lock is None or self._path is None:
+            return
+        with suppress(OSError):  # Windows removes no open file
+            self._path.unlink()  # while it is held: who waits looks whether it is still the same file
+        with suppress(OSError):  # the folder's file system went away, and the lock with it
+            lock.release()

@@ -304,8 +304,8 @@ class AsyncLicenseClient(_Client, AsyncLife):
         cancel: "Cancel | None" = None,
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        from licclient._apart import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
         from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
+        from licclient._async_transport import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
 
         check_download(update, progress, cancel)
         folder = read_folder("to", to)

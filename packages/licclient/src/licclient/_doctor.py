@@ -22,8 +22,7 @@ from licclient._key_steps import KeySteps
 from licclient._links import is_in_the_clear
 from licclient._model import Settings
 from licclient._policy import is_version
-from licclient._proxies import system_proxy
-from licclient._sockets import within
+from licclient._sockets import system_proxy, within
 from licclient._status import LicenseState, LicenseStatus
 from licclient._wire import MAX_UPDATE_BYTES, REDIRECTS, UPDATE_CHECK_PATH, Call, Reply
 from licclient.errors import ServiceUnavailableError

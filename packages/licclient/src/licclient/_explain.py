@@ -1,5 +1,8 @@
 """What to show a person: any error, reason or state of this package, in their language."""
 
+import locale
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from licclient._model import Reason
@@ -35,7 +38,7 @@ def explain(
     Raises:
         TypeError: `what` is none of these.
     """
-    from licclient._language import system_languages  # noqa: PLC0415 - most starts have nothing to say
+    from licclient._explain import system_languages  # noqa: PLC0415 - most starts have nothing to say
     from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
     from licclient._texts import pick_language, text_of  # noqa: PLC0415 - as above
     from licclient._update_steps import UpdateCheck  # noqa: PLC0415 - as above
@@ -94,3 +97,18 @@ def _status(status: "LicenseStatus", tongue: str) -> str:
             if status.reason in (None, Reason.OTHER) and status.message:
                 return status.message
             return text_of(f"reason.{(status.reason or Reason.OTHER).value}", tongue)
+
+
+_VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+
+
+def system_languages() -> list[str]:
+    """Return the person's languages, best first; may be empty."""
+    told = [tag for name in _VARIABLES for tag in os.environ.get(name, "").split(":") if tag]
+    if not told and sys.platform == "win32":
+        # The number of the language that Windows itself speaks; only there is it asked.
+        import ctypes  # noqa: PLC0415 - this one platform
+
+        number = ctypes.windll.kernel32.GetUserDefaultUILanguage()
+        told = [tag] if (tag := locale.windows_locale.get(number)) else []
+    return told

@@ -7,6 +7,7 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from licclient._wire import shown_ip
 
@@ -178,3 +179,26 @@ def own_ip(server: str) -> str:
                 probe.connect(address)
                 return shown_ip(probe.getsockname()[0])
     return shown_ip("")
+
+
+def system_proxy(url: str) -> str | None:
+    """Ask the environment, or on Windows and macOS the system, for the proxy on the way to an address.
+
+    Args:
+        url: An `http` or `https` address.
+
+    Returns:
+        The proxy's address with its scheme, as it was set, maybe with a password in it; None for none.
+    """
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or _is_direct(parts.hostname or "", parts.port, proxies.get("no", "")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_direct(host: str, port: int | None, exceptions: str) -> bool:
+    if "*" in map(str.strip, exceptions.split(",")) or proxy_bypass(host):
+        return True
+    shown = f"[{host}]" if ":" in host else host
+    return port is not None and bool(proxy_bypass(f"{shown}:{port}"))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation, Activations
-from licclient._cache import Storage
+from licclient._cache import Storage, Turn
 from licclient._clock import Clock, read_clock
 from licclient._model import License, Settings, Verified
 from licclient._policy import recall, settle
@@ -20,7 +20,6 @@ from licclient.errors import InvalidRequestError, LicclientError, NotActivatedEr
 
 if TYPE_CHECKING:
     from licclient._outcome import Outcome
-    from licclient._turns import Turn
 
 PATIENCE: Final = timedelta(seconds=5)
 """What a call may take beyond its time limit: our own address, slow disks. Then others go ahead (D-58)."""
@@ -125,10 +124,8 @@ class Steps:
 
     # --- one call for all who ask at once -----------------------------------------------------
 
-    def turn(self, asking: Asking) -> "Turn":
+    def turn(self, asking: Asking) -> Turn:
         """Queue up for the call, with everybody else who wants to make the same one (D-58)."""
-        from licclient._turns import Turn  # noqa: PLC0415 - not for an answer from the cache
-
         name = call_name(self._successes.subject(asking.key, asking.domain).name)
         patience = self.settings.timeout + PATIENCE
         folder = self._state.folder()

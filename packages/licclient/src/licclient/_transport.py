@@ -9,12 +9,14 @@ deadline for everything from the name look-up to the last byte, and for its retr
 limits per read only, so it works on a thread of its own, and whoever waits cuts the line when time is up.
 """
 
+import logging
 import random
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 from time import monotonic
 from typing import Final
@@ -26,11 +28,35 @@ from licclient._headers import add_promises, read_retry_after
 from licclient._links import redirect_target
 from licclient._model import Settings
 from licclient._pace import PASSING, retry_pause
-from licclient._proxies import system_proxy
-from licclient._quiet import unlogged
-from licclient._sockets import Line, nap, own_ip, within
+from licclient._sockets import Line, nap, own_ip, system_proxy, within
 from licclient._wire import REDIRECTS, Call, Reply, no_word, shown_ip
 from licclient.errors import ServiceUnavailableError
+
+_our_call: ContextVar[bool] = ContextVar("licclient_call", default=False)
+
+
+class _DropOurCalls(logging.Filter):
+    """httpx logs every address, httpcore every header: of our calls, nothing may get there."""
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - the name is the base's
+        return not _our_call.get()
+
+
+_drop_our_calls: Final = _DropOurCalls()
+# By name, one by one: a filter of a parent logger does not see what its children log.
+for _name in ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
+    logging.getLogger(_name).addFilter(_drop_our_calls)
+
+
+@contextmanager
+def unlogged() -> Generator[None]:
+    """Keep the block's calls out of every log; other threads and tasks go on logging theirs."""
+    token = _our_call.set(True)
+    try:
+        yield
+    finally:
+        _our_call.reset(token)
+
 
 MAX_REDIRECTS: Final = 3
 """Downloads only: a store may keep its files elsewhere. The two endpoints are never redirected (D-40)."""
@@ -202,9 +228,17 @@ class Transport:
         self._given = given
         self._agent = agent
         self._seconds = settings.timeout.total_seconds()
+        self._opening = threading.Lock()
+        self._open: Http | None = None
 
-    @cached_property
+    @property
     def _http(self) -> Http:
+        with self._opening:  # two threads may make the first call; `cached_property` has no lock from 3.12 on
+            if self._open is None:
+                self._open = self._make()
+            return self._open
+
+    def _make(self) -> Http:
         given = self._given
         if given is not None:
             return Http(lambda _: given, self._agent, self._seconds)
@@ -301,8 +335,9 @@ class Transport:
 
     def close(self) -> None:
         """Close what is open."""
-        if "_http" in self.__dict__:
-            self._http.close()
+        with self._opening:  # stays closed: a retry on its way must not open it again
+            if self._open is not None:
+                self._open.close()
 
 
 def raw_chunks(response: httpx.Response) -> Iterable[bytes]:

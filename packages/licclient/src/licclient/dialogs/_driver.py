@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
-from licclient._language import system_languages
+from licclient._explain import system_languages
 from licclient._texts import pick_language
 from licclient.deliver import Deliver
 from licclient.dialogs._activation import Activation

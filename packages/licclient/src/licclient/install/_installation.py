@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._arguments import read_folder
-from licclient._cache import read_private, replace_file
+from licclient._cache import FOLDER_PAUSES, read_private, replace_file
 from licclient.install._versions import (
     DISCARDED,
     DRAFT,
@@ -213,7 +213,7 @@ class Installation:
         draft = self._versions / f"{DRAFT}{name}"
         try:
             unpack(downloaded.path, downloaded.size, downloaded.sha256, draft)
-            replace_file(draft, self._versions / name)
+            replace_file(draft, self._versions / name, FOLDER_PAUSES)
         except BaseException:
             _remove(draft)
             raise
