@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from aiohttp import web
 from pydantic import SecretStr
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from bench import databases
 from licserver.database import migrate
 from licserver.database.engine import connect
-from licserver.database.tables import activations
+from licserver.database.tables import activations, licenses
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import IssuedLicense, LicenseTerms, Scope
 from licserver.services import Services, open_services
@@ -46,6 +46,11 @@ PATHS: Final = (
     "/licenses?state=expired",
     "/licenses?state=expired&product=p3",
     "/licenses?state=revoked&product=p3",
+    "/licenses?state=active&product=p9",
+    "/licenses?product=few",
+    "/licenses?state=expired&product=few",
+    "/licenses?state=revoked&product=few",
+    "/licenses?expires_from={today}&expires_until={later}&product=few",
     "/licenses?expires_from={today}&expires_until={later}",
     "/licenses?q=u",
     "/licenses?q=user77",
@@ -58,7 +63,12 @@ PATHS: Final = (
     "/licenses?q=nothing.such",
     "/licenses?q=user77&state=revoked",
     "/licenses?q=u&product=p3&state=expired",
+    "/licenses?q=u&product=few&state=expired",
+    "/licenses?q=u&product=p9&state=active",
+    "/licenses?q=invoice&state=revoked&product=few",
     "/licenses?subscription=sub-2500",
+    "/licenses?subscription=many",
+    "/licenses?subscription=many&state=expired",
     "/subscriptions",
     "/audit",
     "/audit?actor_kind=system&actor_name=licserver",
@@ -69,26 +79,40 @@ PATHS: Final = (
 
 
 def fill(services: Services, count: int) -> None:
-    """Sell keys of all kinds for ten products, each with a customer and an activation."""
+    """Issue licenses of all kinds for eleven products, each with a customer and an activation.
+
+    All licenses of `p9` have expired, one license in 5,000 is of the product `few`, one in fifty belongs to
+    the subscription `many`, and one in ten of the other subscriptions has ended.
+    """
     chance, today = random.Random(1), services.now().date()  # noqa: S311 - no cryptography in test data
     for number in range(10):
         services.products.add(f"p{number}", f"Product {number}")
+    services.products.add("few", "Few")
+    few = services.products.get("few")
     for batch in range(count // BATCH):
         product = services.products.get(f"p{batch % 10}")
         issued_at = services.now() - timedelta(hours=count // BATCH - batch)
         new: list[IssuedLicense] = []
         for at in range(BATCH):
             number, kind = batch * BATCH + at, chance.random()
+            is_over = batch % 10 == 9
+            subscription = "many" if kind < 0.72 else f"sub-{number // 3}"
             terms = LicenseTerms(
                 slots=3,
-                expires_on=today + timedelta(days=chance.randint(-300, 600)) if kind < 0.7 else None,
-                lifetime=kind > 0.95,
-                subscription_id=f"sub-{number // 3}" if 0.7 < kind < 0.9 else None,
+                expires_on=today + timedelta(days=chance.randint(-300, -1 if is_over else 600))
+                if kind < 0.7 or is_over
+                else None,
+                lifetime=kind > 0.95 and not is_over,
+                subscription_id=subscription if 0.7 < kind < 0.9 else None,
                 customer_email=f"user{number}.x@shop{number % 50_000}.example",
                 note=f"invoice {2020 + number % 6}-{number}" if number % 2 else None,
             )
-            new.append(services.licenses.prepare(product, terms, generate_license_key(), issued_at))
+            of = few if at == 17 else product
+            new.append(services.licenses.prepare(of, terms, generate_license_key(), issued_at))
         _write(services, new, batch)
+    with services.database.writing() as connection:
+        ended = licenses.c.subscription_id.like("sub-%7")
+        connection.execute(update(licenses).where(ended).values(subscription_ended_at=services.now()))
     for number in range(500):
         services.products.change("p0", name=f"Product {number}")
 

@@ -13,6 +13,7 @@ import pytest
 from harness.engines import ENGINES
 from licserver.database import schema
 from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.tables import metadata
 from licserver.domain.records import ActorKind, Scope
 from licserver.services import open_services
 from licserver.services.backup import restore_backup, write_backup
@@ -46,6 +47,7 @@ OLDER = {
         _SINCE_0005 | {"receipts.id", "receipts.user_id"},
     ),
     "0004": Older({name: name for name in _OF_0004}, _SINCE_0005),
+    "0005": Older({name: name for name in metadata.tables}, frozenset()),
 }
 
 

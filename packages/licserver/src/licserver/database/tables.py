@@ -142,11 +142,16 @@ licenses = Table(
     Column("customer_email", Text, nullable=True),  # searched by way of license_words
     Column("note", Text, nullable=True),  # the same
     CheckConstraint("slots >= 0", name="slots"),
-    # Lists are read page by page along an index that ends with the id: a million may share an instant.
-    Index(None, "product_id", "issued_at", "id"),
-    Index(None, "issued_at", "id"),
     sqlite_with_rowid=False,
 )
+# A list is read page by page along an index whose order ends with the id: a million may share an instant.
+# What decides a state follows, so that a license that does not match costs no look-up in the table.
+_DECISIVE = tuple(
+    licenses.c[name]
+    for name in ("lifetime", "expires_on", "revoked_at", "subscription_ended_at", "support_until")
+)
+Index("ix_licenses_by_issue", licenses.c.issued_at, licenses.c.id, *_DECISIVE)
+Index("ix_licenses_by_product", licenses.c.product_id, licenses.c.issued_at, licenses.c.id, *_DECISIVE)
 
 
 def _index_where(column: Column[Any], name: str, *columns: Column[Any]) -> None:
@@ -156,14 +161,35 @@ def _index_where(column: Column[Any], name: str, *columns: Column[Any]) -> None:
 
 
 _index_where(licenses.c.subscription_id, "ix_licenses_subscription_id", licenses.c.subscription_id)
-_index_where(licenses.c.expires_on, "ix_licenses_expires_on", licenses.c.expires_on, licenses.c.id)
-_index_where(licenses.c.revoked_at, "ix_licenses_revoked", licenses.c.issued_at, licenses.c.id)
+_index_where(
+    licenses.c.expires_on,
+    "ix_licenses_by_expiry",
+    licenses.c.expires_on,
+    licenses.c.id,
+    *(licenses.c[name] for name in ("product_id", "lifetime", "revoked_at", "subscription_ended_at")),
+)
+_index_where(
+    licenses.c.subscription_ended_at,
+    "ix_licenses_by_subscription_end",
+    licenses.c.subscription_ended_at,
+    licenses.c.id,
+    *(licenses.c[name] for name in ("product_id", "lifetime", "expires_on", "revoked_at")),
+)
+_index_where(
+    licenses.c.revoked_at,
+    "ix_licenses_by_revocation",
+    licenses.c.issued_at,
+    licenses.c.id,
+    licenses.c.product_id,
+    licenses.c.revoked_at,
+)
 
 license_words = Table(
     "license_words",
     metadata,
     Column("word", _Plain, primary_key=True),
     Column("license_id", LargeBinary(16), ForeignKey(licenses.c.id), primary_key=True),
+    Index(None, "license_id", "word"),
     comment="Where a license is found by the beginning of a word of its e-mail address or its note.",
     sqlite_with_rowid=False,
 )

@@ -77,11 +77,6 @@ def parse_terms(query: str) -> list[str]:
     return sorted(terms - {""}, key=lambda term: (term.isalpha(), -len(term), term))
 
 
-def matches_terms(words: list[str], terms: list[str]) -> bool:
-    """Return whether each term begins one of the words."""
-    return all(any(word.startswith(term) for word in words) for term in terms)
-
-
 def _normalise(text: str) -> str:
     """Ignore case, and full-width forms of letters."""
     return unicodedata.normalize("NFKC", text).casefold()

@@ -1,11 +1,13 @@
 """Lists of licenses: filtered, searched, a page at a time."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from licserver.database.repositories import license_search as scans
-from licserver.database.repositories.license_search import Predicate, Scan
-from licserver.domain.decisions import can_download, is_license_key, license_state
+from licserver.database.repositories import license_search
+from licserver.database.repositories.license_search import Filter, Position, Scan
+from licserver.domain.decisions import is_license_key
 from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain
 from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
 from licserver.domain.text import parse_terms
@@ -44,98 +46,82 @@ class LicenseFilter(NamedTuple):
 
 def search(context: Context, which: LicenseFilter, cursor: str | None, limit: int) -> Page[IssuedLicense]:
     """Return a page of licenses; as `LicenseService.search`."""
-    return _read_page(context, _choose_scans(context, which), cursor, limit)
+    now, found = context.now(), context.repositories.license_search
+    position = None if cursor is None else read_cursor(cursor)
+    product = None if which.product is None else ProductService(context).get(which.product)
+    filters: list[Filter] = []
+    if which.query is not None and which.query.strip():
+        scans = _scan_text(context, which.query.strip(), position)
+        if which.expires_from is not None or which.expires_until is not None:
+            filters.append(license_search.expiring(which.expires_from, which.expires_until))
+    else:
+        scans = _choose_scans(which, product, now)
+    if which.subscription is not None:
+        check_subscription(which.subscription)
+        filters.append(found.in_subscription(which.subscription))
+    if product is not None:
+        filters.append(found.in_product(product.id))
+    if which.state is not None:
+        filters.append(license_search.in_state(which.state, now))
+    return _read_page(context, scans, filters, position, limit)
 
 
 def list_entitled(
     context: Context, product: Product, release: Release, cursor: str | None, limit: int
 ) -> Page[IssuedLicense]:
     """Return a page of the licenses that permit a download; as `LicenseService.list_entitled`."""
-    now = context.now()
     if release.withdrawn_at is not None:
         check_limit(limit)
         return Page([], None)
-    scan = scans.by_issue(lambda row: can_download(product, row, now), product_id=product.id)
-    return _read_page(context, [scan], cursor, limit)
-
-
-def _read_page(context: Context, chosen: list[Scan], cursor: str | None, limit: int) -> Page[IssuedLicense]:
-    check_limit(limit)
+    now = context.now()
+    filters = [license_search.in_state(LicenseState.ACTIVE, now)]
+    if product.has_support_policy:
+        filters.append(license_search.supported(now))
     position = None if cursor is None else read_cursor(cursor)
-    if position is not None and not scans.fits(chosen, position):
+    return _read_page(context, [license_search.by_issue(product_id=product.id)], filters, position, limit)
+
+
+def _read_page(
+    context: Context,
+    scans: Sequence[Scan],
+    filters: Sequence[Filter],
+    position: Position | None,
+    limit: int,
+) -> Page[IssuedLicense]:
+    check_limit(limit)
+    if position is not None and not license_search.fits(scans, position):
         raise wrong_cursor()
-    ids, end = context.repositories.license_search.find(chosen, position, limit)
+    ids, end = context.repositories.license_search.find(scans, filters, position, limit)
     return Page(context.repositories.licenses.find_all(ids), None if end is None else write_cursor(end))
 
 
-def _choose_scans(context: Context, which: LicenseFilter) -> list[Scan]:
-    """Choose the indexes that find what is searched for, the most selective first."""
-    product = None if which.product is None else ProductService(context).get(which.product)
-    if which.subscription is not None:
-        check_subscription(which.subscription)
-    now = context.now()
-    matches = _make_predicate(which, product, now)
-    if which.query is not None and which.query.strip():
-        return _scan_text(context, which.query.strip(), matches)
+def _choose_scans(which: LicenseFilter, product: Product | None, now: datetime) -> list[Scan]:
+    """Choose the order of a list: by expiry if it is about expiry, else the latest first."""
     if which.expires_from is not None or which.expires_until is not None:
-        return [scans.by_expiry(matches, which.expires_from, which.expires_until)]
+        return [license_search.by_expiry(which.expires_from, which.expires_until)]
     if which.state is LicenseState.EXPIRED and which.subscription is None:
-        return _scan_expired(matches, now.date())
-    return [
-        scans.by_issue(
-            matches,
-            product_id=None if product is None else product.id,
-            subscription_id=which.subscription,
-            revoked=which.state is LicenseState.REVOKED,
-        )
-    ]
+        return license_search.by_end(now)
+    if which.state is LicenseState.REVOKED:
+        return [license_search.by_issue(revoked=True)]
+    return [license_search.by_issue(product_id=None if product is None else product.id)]
 
 
-def _scan_expired(matches: Predicate, today: date) -> list[Scan]:
-    """First the days that have passed, then the licenses that only their subscription has ended."""
-
-    def by_subscription_alone(row: Any) -> bool:
-        return (row.expires_on is None or row.expires_on > today) and matches(row)
-
-    return [
-        scans.by_expiry(matches, None, today, descending=True),
-        scans.by_subscription(by_subscription_alone),
-    ]
-
-
-def _scan_text(context: Context, query: str, matches: Predicate) -> list[Scan]:
+def _scan_text(context: Context, query: str, position: Position | None) -> list[Scan]:
     if len(query) > MAX_QUERY or not is_printable(query):
         raise InvalidInputError(f"what is searched for must be one line of at most {MAX_QUERY} characters")
     if is_license_key(query.upper()):
-        return [scans.by_id(context.vault.license_id(query.upper()), matches)]
+        return [license_search.by_id(context.vault.license_id(query.upper()))]
     if has_id_shape(query.lower()):
-        return [scans.by_id(bytes.fromhex(query), matches)]
+        return [license_search.by_id(bytes.fromhex(query))]
     terms = parse_terms(query)
     if not terms:
         raise InvalidInputError("search for the beginning of a word, of a domain or of an e-mail address")
-    chosen = [scans.by_word(terms[0], terms[1:], matches)]
+    first = context.repositories.license_search.choose_term(terms, position)
+    scans = [license_search.by_word(first, [term for term in terms if term != first])]
     if " " not in query and len(query) >= _SHORTEST_DOMAIN:
-        try:
-            prefix = normalise_domain(query)
-        except InvalidDomainError:
-            return chosen
-        chosen.append(scans.by_domain(prefix, terms, matches))
-        if not prefix.startswith("www."):
-            chosen.append(scans.by_domain(f"www.{prefix}", terms, matches, but_not=prefix))
-    return chosen
-
-
-def _make_predicate(which: LicenseFilter, product: Product | None, now: datetime) -> Predicate:
-    """Check everything that a scan alone does not ensure."""
-    first, last = which.expires_from or date.min, which.expires_until or date.max
-    is_dated = (first, last) != (date.min, date.max)
-
-    def matches(row: Any) -> bool:
-        return (
-            (product is None or row.product_id == product.id)
-            and which.subscription in (None, row.subscription_id)
-            and (which.state is None or license_state(row, now) is which.state)
-            and (not is_dated or (row.expires_on is not None and first <= row.expires_on <= last))
-        )
-
-    return matches
+        with suppress(InvalidDomainError):
+            domain = normalise_domain(query)
+            scans.append(license_search.by_domain(domain, terms))
+            if not domain.startswith("www."):
+                scans.append(license_search.by_domain(f"www.{domain}", terms, but_not=domain))
+    return scans

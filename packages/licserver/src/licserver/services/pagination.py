@@ -18,10 +18,7 @@ Item = TypeVar("Item")
 
 
 class Page(NamedTuple, Generic[Item]):
-    """A page of a list; `cursor` marks where the next one begins, and is None at the end.
-
-    A page may hold fewer items than requested and not be the last: only the cursor tells.
-    """
+    """A page of a list; `cursor` marks where the next one begins, and is None at the end."""
 
     items: list[Item]
     cursor: str | None

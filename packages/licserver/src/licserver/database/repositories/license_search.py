@@ -1,22 +1,36 @@
-"""Search for licenses, a page at a time: each page is read along an index, however many licenses there are.
+"""Lists of licenses: every filter is a condition in SQL, and a page is read in the order of an index.
 
-A page ends when it is full, or after `MAX_SCANNED` rows, so that a filter that matches next to nothing cannot
-read the whole table; the cursor then says where to go on.
+The indexes (`tables.licenses`) hold what decides a state, so that a license that does not match costs no
+look-up in the table. Where few licenses of the whole table match, they are collected and sorted instead.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import date
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Row, Select, literal, select, tuple_
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    and_,
+    exists,
+    func,
+    literal,
+    literal_column,
+    not_,
+    or_,
+    select,
+    tuple_,
+)
 
 from licserver.database.repositories.base import Repository
 from licserver.database.tables import activations, license_words, licenses
-from licserver.domain.text import extract_words, matches_terms
+from licserver.domain.records import LicenseState
 
-MAX_SCANNED: Final = 1_000
-"""Rows read for one page."""
+MAX_COLLECTED: Final = 5_000
+"""Where more match, the list's index is read until a page is full: 0.5 % of a million is soon found."""
 
 _LAST: Final = "\U0010ffff"
 """Sorts after every character that may follow a prefix."""
@@ -24,38 +38,33 @@ _LAST: Final = "\U0010ffff"
 Position: TypeAlias = tuple[Any, ...]
 """Where a page ended: the number of the scan, then the values of its order."""
 
-Predicate: TypeAlias = Callable[[Row[Any]], bool]
 
-_CANDIDATE: Final = (
-    licenses.c.id,
-    licenses.c.product_id,
-    licenses.c.issued_at,
-    licenses.c.expires_on,
-    licenses.c.lifetime,
-    licenses.c.revoked_at,
-    licenses.c.subscription_id,
-    licenses.c.subscription_ended_at,
-    licenses.c.support_until,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """Rows read along an index, from one of its ends.
+class Scan(NamedTuple):
+    """A part of a list.
 
     Args:
-        order: The columns of the index, which identify each row.
+        order: The first columns of an index, which identify each license.
         where: The part of the index.
-        matches: Called with each candidate: a row with the dates of a license.
-        descending: From which end.
-        statement: Selects candidates; also the columns of `order` if they are another table's.
+        descending: From which end it is read.
+        source: What the index belongs to: licenses, or something joined with them.
     """
 
     order: Sequence[ColumnElement[Any]]
     where: Sequence[ColumnElement[bool]] = ()
-    matches: Predicate = lambda _row: True
     descending: bool = False
-    statement: Select[Any] = field(default_factory=lambda: select(*_CANDIDATE))
+    source: FromClause = licenses
+
+
+class Filter(NamedTuple):
+    """A condition on licenses.
+
+    Args:
+        condition: Whether a license matches, where it is left open which index is read.
+        indexed: The same, where its own index is read.
+    """
+
+    condition: ColumnElement[bool]
+    indexed: ColumnElement[bool]
 
 
 class Found(NamedTuple):
@@ -68,46 +77,88 @@ class Found(NamedTuple):
 class LicenseSearchRepository(Repository):
     """Finds licenses."""
 
-    def find(self, scans: Sequence[Scan], position: Position | None, limit: int) -> Found:
-        """Read a page along scans, one after the other.
+    def find(
+        self, scans: Sequence[Scan], filters: Sequence[Filter], position: Position | None, limit: int
+    ) -> Found:
+        """Read a page: full, unless it is the last.
 
         Args:
-            scans: Together they must not find a license twice.
+            scans: The list's parts, one after the other; no license is in two of them.
+            filters: All of them must match.
             position: Where the page before ended, or None; it must fit (`fits`).
-            limit: How many at most; a page may hold fewer and not be the last.
+            limit: How many at most.
         """
-        found: list[bytes] = []
-        left, wanted = MAX_SCANNED, limit + 1
         number, *after = position or (0,)
-        while number < len(scans):
-            scan, size = scans[number], min(left, wanted)
-            rows = self._read(scan, after, size)
-            for row in rows:
-                if scan.matches(row):
-                    found.append(row.id)
-                after = list(row[-len(scan.order) :])
-                if len(found) == limit:
-                    is_last = len(rows) < size and row is rows[-1] and number == len(scans) - 1
-                    return Found(found, None if is_last else (number, *after))
-            left, wanted = left - len(rows), 4 * wanted  # the rarer matches are, the more rows at a time
-            if left <= 0:
-                return Found(found, (number, *after))
-            if len(rows) < size:
-                number, after = number + 1, []
-        return Found(found, None)
-
-    def _read(self, scan: Scan, after: Sequence[Any], limit: int) -> list[Row[Any]]:
-        statement = scan.statement.add_columns(
-            *(column.label(f"at_{n}") for n, column in enumerate(scan.order))
-        )
-        statement = statement.where(*scan.where)
-        if after:
-            key = tuple_(*scan.order)
-            last = tuple_(*(literal(value, one.type) for value, one in zip(after, scan.order, strict=True)))
-            statement = statement.where(key < last if scan.descending else key > last)
-        order = [column.desc() for column in scan.order] if scan.descending else scan.order
+        found: list[tuple[int, Any]] = []
         with self._reading() as connection:
-            return list(connection.execute(statement.order_by(*order).limit(limit)))
+            conditions = [one.condition for one in filters]
+            if _may_be_rare(connection, scans, filters):
+                matching = select(licenses.c.id).where(*(one.indexed for one in filters))
+                if _are_few(connection, matching):
+                    conditions.append(licenses.c.id.in_(matching.limit(MAX_COLLECTED)))
+            for scan in scans[number:]:
+                statement = _select(scan, conditions, after).limit(limit + 1 - len(found))
+                found += [(number, row) for row in connection.execute(statement)]
+                if len(found) > limit:
+                    break
+                number, after = number + 1, []
+        page = [row.id for _, row in found[:limit]]
+        if len(found) <= limit:
+            return Found(page, None)
+        last_scan, (_, *values) = found[limit - 1]
+        return Found(page, (last_scan, *values))
+
+    def choose_term(self, terms: Sequence[str], position: Position | None) -> str:
+        """Return the term that begins the fewest words; on later pages that of the first.
+
+        Args:
+            terms: From `text.parse_terms`.
+            position: Where the page before ended, or None.
+        """
+        if position is not None and len(position) > 1 and isinstance(word := position[1], str):
+            return next((one for one in terms if word.startswith(one)), terms[0])
+        if len(terms) == 1:
+            return terms[0]
+        with self._reading() as connection:
+            return next((one for one in terms if _are_few(connection, _with_word(one))), terms[0])
+
+    def in_product(self, product_id: int) -> Filter:
+        """Return the filter by product, for a scan along another index (see `by_issue`)."""
+        return self._equal(licenses.c.product_id, product_id)
+
+    def in_subscription(self, subscription_id: str) -> Filter:
+        """Return the filter by subscription."""
+        return self._equal(licenses.c.subscription_id, subscription_id)
+
+    def _equal(self, column: Column[Any], value: object) -> Filter:
+        if self._database.is_remote:
+            return _filter(column == value)
+        # SQLite prefers the index of any column that must equal a value, however many rows it leaves; a plus
+        # sign hides the column from it (sqlite.org/optoverview.html).
+        hidden = literal_column(f"+licenses.{column.name}", column.type)
+        return Filter(hidden == value, column == value)
+
+
+def _may_be_rare(connection: Connection, scans: Sequence[Scan], filters: Sequence[Filter]) -> bool:
+    """Return whether reading the list's index may take long before enough licenses match."""
+    if scans[0].source is licenses:
+        return any(one.indexed is not one.condition for one in filters)  # PostgreSQL chooses by itself
+    return bool(filters) and not _are_few(connection, select(scans[0].order[-1]).where(scans[0].where[0]))
+
+
+def _are_few(connection: Connection, ids: Select[Any]) -> bool:
+    some = ids.limit(MAX_COLLECTED + 1).subquery()
+    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= MAX_COLLECTED
+
+
+def _select(scan: Scan, conditions: Sequence[ColumnElement[bool]], after: Sequence[Any]) -> Select[Any]:
+    columns = [column.label(f"at_{n}") for n, column in enumerate(scan.order)]
+    statement = select(licenses.c.id, *columns).select_from(scan.source).where(*scan.where, *conditions)
+    if after:
+        key = tuple_(*scan.order)
+        last = tuple_(*(literal(value, one.type) for value, one in zip(after, scan.order, strict=True)))
+        statement = statement.where(key < last if scan.descending else key > last)
+    return statement.order_by(*(column.desc() if scan.descending else column for column in scan.order))
 
 
 def fits(scans: Sequence[Scan], position: Position) -> bool:
@@ -119,33 +170,25 @@ def fits(scans: Sequence[Scan], position: Position) -> bool:
     return [type(value) for value in values] in ([], types)
 
 
-def by_id(license_id: bytes, matches: Predicate) -> Scan:
-    """Return the scan of one license."""
-    return Scan((licenses.c.id,), [licenses.c.id == license_id], matches)
+# --- scans ------------------------------------------------------------------------------------
 
 
-def by_issue(
-    matches: Predicate,
-    *,
-    product_id: int | None = None,
-    subscription_id: str | None = None,
-    revoked: bool = False,
-) -> Scan:
-    """Return the scan that begins with the latest license.
-
-    Only the rarest of what is given selects the index; `matches` checks the others.
-    """
-    where = []
-    if subscription_id is not None:
-        where.append(licenses.c.subscription_id == subscription_id)
-    elif revoked:
-        where.append(licenses.c.revoked_at.is_not(None))
-    elif product_id is not None:
+def by_issue(*, product_id: int | None = None, revoked: bool = False) -> Scan:
+    """Return the scan that begins with the latest license: of one product, or of the revoked ones."""
+    where: list[ColumnElement[bool]] = []
+    if product_id is not None:
         where.append(licenses.c.product_id == product_id)
-    return Scan((licenses.c.issued_at, licenses.c.id), where, matches, descending=True)
+    if revoked:
+        where.append(licenses.c.revoked_at.is_not(None))
+    return Scan((licenses.c.issued_at, licenses.c.id), where, descending=True)
 
 
-def by_expiry(matches: Predicate, first: date | None, last: date | None, *, descending: bool = False) -> Scan:
+def by_id(license_id: bytes) -> Scan:
+    """Return the scan of one license."""
+    return Scan((licenses.c.id,), [licenses.c.id == license_id])
+
+
+def by_expiry(first: date | None, last: date | None) -> Scan:
     """Return the scan along the days of expiry, from `first` to `last`, both included."""
     day = licenses.c.expires_on
     where: list[ColumnElement[bool]] = [day.is_not(None)]
@@ -153,71 +196,106 @@ def by_expiry(matches: Predicate, first: date | None, last: date | None, *, desc
         where.append(day >= first)
     if last is not None:
         where.append(day <= last)
-    return Scan((day, licenses.c.id), where, matches, descending=descending)
+    return Scan((day, licenses.c.id), where)
 
 
-def by_subscription(matches: Predicate) -> Scan:
-    """Return the scan of all licenses with a subscription."""
-    column = licenses.c.subscription_id
-    return Scan((column, licenses.c.id), [column.is_not(None)], matches)
+def by_end(now: datetime) -> list[Scan]:
+    """Return the scans of all licenses that may have expired, the latest first.
+
+    First the days that have passed, then the licenses that only their subscription has ended.
+    """
+    day, ended_at, today = licenses.c.expires_on, licenses.c.subscription_ended_at, now.date()
+    return [
+        by_expiry(None, today - timedelta(days=1))._replace(descending=True),
+        Scan((ended_at, licenses.c.id), [ended_at <= now, or_(day.is_(None), day >= today)], descending=True),
+    ]
 
 
-def by_word(term: str, others: list[str], matches: Predicate) -> Scan:
+def by_word(term: str, others: Sequence[str]) -> Scan:
     """Return the scan of the words that begin with a term; it finds a license at the first of its words.
 
     Args:
-        term: From `licserver.domain.text.parse_terms`.
+        term: From `text.parse_terms`.
         others: Words of the license must begin with these as well.
-        matches: Called besides.
     """
-    word = license_words.c.word
-    statement = (
-        select(*_CANDIDATE, licenses.c.customer_email, licenses.c.note, word)
-        .select_from(license_words)
-        .join(licenses, licenses.c.id == license_words.c.license_id)
+    word, of_license = license_words.c.word, license_words.c.license_id
+    earlier = license_words.alias("earlier")
+    # By the license's own id, so that SQLite applies the filters first.
+    is_found_before = exists().where(
+        earlier.c.license_id == licenses.c.id, earlier.c.word >= term, earlier.c.word < word
+    )
+    where = [_begins(word, term), ~is_found_before, *map(_has_word, others)]
+    return Scan(
+        (word, of_license),
+        where,
+        source=license_words.join(licenses, licenses.c.id == of_license),
     )
 
-    def is_first(row: Row[Any]) -> bool:
-        if not matches(row):
-            return False
-        words = extract_words(row.customer_email, row.note)
-        first = min((one for one in words if one.startswith(term)), default=None)
-        return first == row.word and matches_terms(words, others)
 
-    where = [word >= term, word < term + _LAST]
-    return Scan((word, license_words.c.license_id), where, is_first, statement=statement)
-
-
-def by_domain(prefix: str, terms: list[str], matches: Predicate, *, but_not: str | None = None) -> Scan:
+def by_domain(prefix: str, terms: Sequence[str], *, but_not: str | None = None) -> Scan:
     """Return the scan of the activations whose domain begins with a prefix; it finds each license once.
 
     Args:
         prefix: Of a normalised domain (D-06).
         terms: The whole query: what `by_word` finds is not found again.
-        matches: Called besides.
         but_not: Another prefix, whose scan comes before.
     """
+    domain, of_license = activations.c.domain, activations.c.license_id
     other = activations.alias("other")
-    of_license = select(other.c.license_id).where(
-        other.c.license_id == activations.c.license_id, other.c.last_seen_at.is_not(None)
-    )
-    before = tuple_(other.c.domain, other.c.ip) < tuple_(activations.c.domain, activations.c.ip)
-    found = [of_license.where(other.c.domain >= prefix, before)]
-    if but_not is not None:
-        found.append(of_license.where(other.c.domain >= but_not, other.c.domain < but_not + _LAST))
-    statement = (
-        select(*_CANDIDATE, licenses.c.customer_email, licenses.c.note)
-        .select_from(activations)
-        .join(licenses, licenses.c.id == activations.c.license_id)
-    )
-
-    def is_new(row: Row[Any]) -> bool:
-        return matches(row) and not matches_terms(extract_words(row.customer_email, row.note), terms)
-
-    where = [
-        activations.c.last_seen_at.is_not(None),
-        activations.c.domain >= prefix,
-        activations.c.domain < prefix + _LAST,
-        *(~one.exists() for one in found),
+    of_it = exists().where(other.c.license_id == licenses.c.id, other.c.last_seen_at.is_not(None))
+    before = tuple_(other.c.domain, other.c.ip) < tuple_(domain, activations.c.ip)
+    found = [
+        of_it.where(other.c.domain >= prefix, before),
+        and_(*map(_has_word, terms)),
     ]
-    return Scan((activations.c.domain, activations.c.license_id), where, is_new, statement=statement)
+    if but_not is not None:
+        found.append(of_it.where(_begins(other.c.domain, but_not)))
+    where = [and_(activations.c.last_seen_at.is_not(None), _begins(domain, prefix))]
+    return Scan(
+        (domain, of_license),
+        [*where, *map(not_, found)],
+        source=activations.join(licenses, licenses.c.id == of_license),
+    )
+
+
+def _begins(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:
+    return and_(column >= prefix, column < prefix + _LAST)
+
+
+def _with_word(term: str) -> Select[Any]:
+    return select(license_words.c.license_id).where(_begins(license_words.c.word, term))
+
+
+def _has_word(term: str) -> ColumnElement[bool]:
+    words = license_words.alias()
+    return exists().where(words.c.license_id == licenses.c.id, _begins(words.c.word, term))
+
+
+# --- filters ----------------------------------------------------------------------------------
+
+
+def in_state(state: LicenseState, now: datetime) -> Filter:
+    """Return the filter by state: `decisions.license_state` in SQL; a test holds the two together."""
+    columns, today = licenses.c, now.date()
+    if state is LicenseState.REVOKED:
+        return _filter(columns.revoked_at.is_not(None))
+    if state is LicenseState.EXPIRED:
+        is_over = or_(columns.subscription_ended_at <= now, columns.expires_on < today)
+        return _filter(and_(columns.revoked_at.is_(None), not_(columns.lifetime), is_over))
+    runs = or_(columns.subscription_ended_at.is_(None), columns.subscription_ended_at > now)
+    lasts = or_(columns.expires_on.is_(None), columns.expires_on >= today)
+    return _filter(and_(columns.revoked_at.is_(None), or_(columns.lifetime, and_(runs, lasts))))
+
+
+def supported(now: datetime) -> Filter:
+    """Return the filter by support period: not `decisions.is_support_over`, for a product with the policy."""
+    return _filter(or_(licenses.c.support_until.is_(None), licenses.c.support_until >= now.date()))
+
+
+def expiring(first: date | None, last: date | None) -> Filter:
+    """Return the filter by day of expiry, as `by_expiry`."""
+    return _filter(and_(*by_expiry(first, last).where))
+
+
+def _filter(condition: ColumnElement[bool]) -> Filter:
+    return Filter(condition, condition)
