@@ -21,13 +21,7 @@ from licserver.clock import system_clock
 from licserver.database import schema
 from licserver.database.engine import Database, connect
 from licserver.errors import SettingsError, StoreError
-from licserver.security.secrets_file import (
-    SECRETS_FILE,
-    expects_database,
-    open_vault,
-    read_secrets,
-    read_vault,
-)
+from licserver.security import secrets_file
 from licserver.services.self_check import Finding, Level, check_installation
 from licserver.settings import Settings
 
@@ -64,7 +58,7 @@ def create_database(settings: Settings, printer: Printer) -> None:
 
     with _connected(settings, create=True) as database:
         schema.check_new(database)
-        open_vault(settings)
+        secrets_file.open_vault(settings)
         migrate.upgrade(database)
     with opened_services(settings, new_database=True) as services:
         services.audit.record("database.create", ("installation", "-"))
@@ -91,9 +85,12 @@ def upgrade_database(settings: Settings, printer: Printer) -> None:
 
 def _is_expected(settings: Settings) -> bool:
     # Secrets may require an existing database.
-    if settings.secrets is None and not (settings.data_dir / SECRETS_FILE).exists():
+    if settings.secrets is None and not (settings.data_dir / secrets_file.SECRETS_FILE).exists():
         return False
-    return expects_database(settings, read_vault(read_secrets(settings), SECRETS_FILE))
+    secrets = secrets_file.read_secrets(settings)
+    return secrets_file.expects_database(
+        settings, secrets_file.read_vault(secrets, secrets_file.SECRETS_FILE)
+    )
 
 
 @database_group.command("check")

@@ -44,7 +44,6 @@ class Operation:
         scope: Required of the token.
         run: Runs on a thread; its name and docstring are part of the OpenAPI document.
         response: The model of the response, which is read from what `run` returns.
-        query: The model of the query parameters.
         body: The model of the JSON body; None without one.
         creates: Whether it returns 201 and takes an ``Idempotency-Key``.
     """

@@ -56,7 +56,6 @@ class Field(NamedTuple):
     Args:
         name: Of the input.
         term: The field of `LicenseTerms`.
-        label: Shown beside the input.
         kind: Of the input: a case of the macro `field` in `parts.html`, and a key of `_PARSERS`.
         in_issue: Whether the form that issues a license has it.
     """

@@ -1,6 +1,6 @@
 """Handlers of the console: sessions, forms and uploads around plain page functions (`pages/`)."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -20,7 +20,6 @@ from licserver.web.console import messages, sessions
 from licserver.web.console.forms import MAX_FORM, parse_form
 from licserver.web.console.page_context import (
     Csv,
-    File,
     Page,
     PageContext,
     Redirect,
@@ -30,14 +29,15 @@ from licserver.web.console.page_context import (
     with_query,
 )
 from licserver.web.console.responses import INTO_UPLOAD_FORM, PAGE, Templates, redirect, send_csv
+from licserver.web.console.sessions import Form
 from licserver.web.responses import ApiError, read_body, to_sentence
-from licserver.web.uploads import received
+from licserver.web.uploads import Upload, received
 from licserver.web.worker_threads import WorkerThreads
 
 Show = Callable[[PageContext], Reply]
-Take = Callable[[PageContext, File], Reply]
+Take = Callable[[PageContext, Upload], Reply]
 WithSession = Callable[[web.Request, SignedIn], Awaitable[web.StreamResponse]]
-WithForm = Callable[[web.Request, SignedIn, Mapping[str, str]], Awaitable[web.StreamResponse]]
+WithForm = Callable[[web.Request, SignedIn, Form], Awaitable[web.StreamResponse]]
 
 SIGN_IN: Final = f"{sessions.HOME}/sign-in"
 
@@ -181,16 +181,15 @@ class Console:
         context = self.context(request, user)
         typed: dict[str, str] = {}
 
-        def admit(fields: Mapping[str, str]) -> None:
+        def admit(fields: Form) -> None:
             typed.update(fields)
             if not sessions.is_own_form(user.token, request.query):  # then the file is not read
                 raise _EarlierSessionError
 
         try:
             async with received(request, self.settings, self.threads, _UPLOAD_FIELDS, admit) as upload:
-                file = File(upload.path, upload.file_name, upload.sha256)
                 context = context._replace(form=upload.fields)
-                return await self._act(request, show, lambda one: take(one, file), context, with_file=True)
+                return await self._act(request, show, lambda one: take(one, upload), context, with_file=True)
         except _EarlierSessionError:
             return await self._show_earlier(request, show, user, typed)
         except InvalidInputError as invalid:
@@ -214,7 +213,7 @@ class Console:
             raise ApiError(404, to_sentence(invalid)) from None
 
     async def _show_earlier(
-        self, request: web.Request, show: Show, user: SignedIn, form: Mapping[str, str]
+        self, request: web.Request, show: Show, user: SignedIn, form: Form
     ) -> web.StreamResponse:
         """Show a form of an earlier session again, in a page of this one."""
         context = self.context(request, user)
@@ -291,6 +290,7 @@ class Console:
             self._templates.render,
             template,
             user=session if session is not None and session.needs is Needs.NOTHING else None,
+            user_name="" if session is None else session.name,
             csrf="" if session is None else sessions.csrf_token(session.token),
             problem=problem,
             done=done,

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from licserver.web.console import messages, sessions
 from licserver.web.console.handlers import SIGN_IN, Console
 from licserver.web.console.pages import overview
 from licserver.web.console.responses import redirect
+from licserver.web.console.sessions import Form
 from licserver.web.failed_requests import FailureReport
 from licserver.web.rate_limits import ClientAddresses
 from licserver.web.responses import to_sentence
@@ -109,9 +110,7 @@ class Login:
             "sign_in.html", status, None, problem, done, has_users=has_users, goal=goal, name=name
         )
 
-    async def sign_out(
-        self, request: web.Request, _session: SignedIn, _form: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def sign_out(self, request: web.Request, _session: SignedIn, _form: Form) -> web.StreamResponse:
         """End a session, also one that still needs something."""
         await self._end_session(request)
         # No cookies: those of other programs on this host are not ours.
@@ -123,9 +122,7 @@ class Login:
         if token is not None:
             await self._console.threads.run(self._services.logins.sign_out, token)
 
-    async def change_password(
-        self, request: web.Request, user: SignedIn, form: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def change_password(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
         """Change one's own password, which ends all other sessions."""
         try:
             session = await self._change_password(request, user, form)
@@ -135,9 +132,7 @@ class Login:
         cookie = self.cookie(request, session.token)
         return redirect(request, f"{ACCOUNT}?done=password", **{"Set-Cookie": cookie})
 
-    async def _change_password(
-        self, request: web.Request, user: SignedIn, form: Mapping[str, str]
-    ) -> SignedIn:
+    async def _change_password(self, request: web.Request, user: SignedIn, form: Form) -> SignedIn:
         old, new = form.get("old", ""), form.get("new", "")
         if new != form.get("again", ""):
             raise LoginError(422, "The new password was not typed the same twice.")
@@ -163,8 +158,6 @@ class Login:
         can hash. One that is refused is compared with nothing, so that the response reveals nothing.
 
         Args:
-            request: From whose address.
-            name: As typed.
             compare: Takes whether the user has signed in from this address lately; returns nothing for a
                 wrong password or code.
             failure: The audit log's name of a failure.

@@ -6,7 +6,6 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -29,7 +28,6 @@ class PageContext(NamedTuple):
 
     Args:
         services: Acting as `user`.
-        now: The instant of the request.
         parts: The variable parts of the path, by name.
         query: Of a name that is given twice, the last.
         form: The same; empty unless something was posted.
@@ -53,14 +51,6 @@ class PageContext(NamedTuple):
     def from_form(self, name: str) -> str:
         """Return a value of the form, stripped; empty if it is missing."""
         return self.form.get(name, "").strip()
-
-
-class File(NamedTuple):
-    """An uploaded file: where it is for now, its validated name, its digest."""
-
-    path: Path
-    name: str
-    sha256: bytes
 
 
 class Page(NamedTuple):
@@ -143,7 +133,6 @@ def do_once(
     """Carry out a form, or redirect to the result of the first time.
 
     Args:
-        context: With the form.
         prepare: Slow work before the transaction.
         operation: Runs within the transaction, with what `prepare` returned.
         more: What was sent beside the fields.

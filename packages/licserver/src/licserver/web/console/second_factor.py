@@ -1,8 +1,5 @@
 """The second factor: a code at the sign-in, enrolment, and removal (D-167)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from aiohttp import web
 from markupsafe import Markup
 
@@ -14,6 +11,7 @@ from licserver.web.console import sessions
 from licserver.web.console.handlers import Console
 from licserver.web.console.login import ACCOUNT, SECOND_FACTOR, WRONG_PASSWORD, Login, LoginError
 from licserver.web.console.responses import redirect
+from licserver.web.console.sessions import Form
 from licserver.web.responses import to_sentence
 
 _WRONG_CODE = "This code is wrong, or was used already. Your app shows a new one every 30 seconds."
@@ -28,11 +26,11 @@ class SecondFactor:
 
     async def show_code(self, request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show the form for a code."""
-        return await self._render("sign_in_code.html", 200, session, goal=request.query.get("next", ""))
+        return await self._console.render(
+            "sign_in_code.html", 200, session, goal=request.query.get("next", "")
+        )
 
-    async def sign_in(
-        self, request: web.Request, session: SignedIn, form: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def sign_in(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
         """Create a session in place of one that needs a code."""
         goal, code, address = form.get("next", ""), form.get("code", ""), self._login.address(request)
 
@@ -43,16 +41,14 @@ class SecondFactor:
             new = await self._login.attempt(request, session.name, compare, CODE_FAILED, _WRONG_CODE)
         except LoginError as error:
             status = 401 if error.status == 401 else 429  # noqa: PLR2004 - 422: too many wrong codes
-            return await self._render("sign_in_code.html", status, session, error.message, goal=goal)
+            return await self._console.render("sign_in_code.html", status, session, error.message, goal=goal)
         return self._redirect(request, sessions.own_path(goal), new)
 
     async def show(self, _request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show what can be done: set a second factor up, confirm it, or remove it."""
         return await self._page(session)
 
-    async def begin(
-        self, request: web.Request, session: SignedIn, form: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def begin(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
         """Draw a secret, after the password."""
 
         def compare(_is_known: bool) -> bool:
@@ -64,9 +60,7 @@ class SecondFactor:
             return await self._page(session, error)
         return redirect(request, SECOND_FACTOR)
 
-    async def confirm(
-        self, request: web.Request, session: SignedIn, form: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def confirm(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
         """Confirm a secret by its first code, and show the recovery codes this once."""
         confirm, code = self._factors.confirm_enrolment, form.get("code", "")
         try:
@@ -75,13 +69,11 @@ class SecondFactor:
             return await self._page(session, LoginError(422, to_sentence(invalid)))
         if done is None:
             return await self._page(session, LoginError(422, _WRONG_CODE))
-        page = await self._render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
+        page = await self._console.render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
         page.headers["Set-Cookie"] = self._login.cookie(request, done.who.token)
         return page
 
-    async def disable(
-        self, request: web.Request, user: SignedIn, form: Mapping[str, str]
-    ) -> web.StreamResponse:
+    async def disable(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
         """Remove the second factor, after the password and a code."""
         password, code = form.get("password", ""), form.get("code", "")
 
@@ -103,7 +95,7 @@ class SecondFactor:
             status, problem = 429 if error.status == 429 else 422, error.message  # noqa: PLR2004
         run = self._console.threads.run
         enrolment = await run(self._factors.find_enrolment, session)
-        return await self._render(
+        return await self._console.render(
             "second_factor.html",
             status,
             session,
@@ -112,13 +104,6 @@ class SecondFactor:
             code=None if enrolment is None else await run(_draw_code, enrolment.uri),
             left=await run(self._factors.count_recovery_codes, session),
             is_required=self._console.settings.second_factor_required,
-        )
-
-    async def _render(
-        self, template: str, status: int, session: SignedIn, problem: str | None = None, **context: Any
-    ) -> web.Response:
-        return await self._console.render(
-            template, status, session, problem, user_name=session.name, **context
         )
 
 

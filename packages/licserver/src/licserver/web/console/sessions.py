@@ -13,6 +13,9 @@ SECURE_COOKIE: Final = "__Host-licserver"
 PLAIN_COOKIE: Final = "licserver"
 """Over plain http."""
 
+Form = Mapping[str, str]
+"""The fields of a form by name; of one that is sent twice, the last."""
+
 CSRF_FIELD: Final = "csrf"
 HOME: Final = "/console"
 
@@ -45,13 +48,13 @@ def csrf_token(session_token: str) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def is_own_form(session_token: str, form: Mapping[str, str]) -> bool:
+def is_own_form(session_token: str, form: Form) -> bool:
     """Return whether a form came from a page of this session."""
     sent = form.get(CSRF_FIELD, "")
     return hmac.compare_digest(csrf_token(session_token).encode(), sent.encode())
 
 
-def has_form_token(form: Mapping[str, str]) -> bool:
+def has_form_token(form: Form) -> bool:
     """Return whether a form has the token of some session, perhaps of one that has ended."""
     return _TOKEN.fullmatch(form.get(CSRF_FIELD, "")) is not None
 

@@ -9,8 +9,9 @@ from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
 from licserver.services.products import StagedRelease
-from licserver.web.console.page_context import Csv, File, Page, PageContext, Redirect, do_once, in_pages
+from licserver.web.console.page_context import Csv, Page, PageContext, Redirect, do_once, in_pages
 from licserver.web.console.pages.licenses import licenses_csv
+from licserver.web.uploads import Upload
 
 POLICIES: Final = {
     EnvironmentPolicy.DOMAIN: "domain (desktop apps)",
@@ -90,19 +91,19 @@ def export(context: PageContext) -> Csv:
 # --- releases ---------------------------------------------------------------------------------
 
 
-def publish(context: PageContext, file: File) -> Redirect:
+def publish(context: PageContext, upload: Upload) -> Redirect:
     """Publish an uploaded file as a version; the file is stored before the transaction begins."""
     slug, changelog = context.parts["slug"], context.from_form("changelog").replace("\r\n", "\n")
 
     def stage() -> StagedRelease:
         return context.services.releases.stage(
-            slug, context.from_form("version"), file.path, changelog, file_name=file.name
+            slug, context.from_form("version"), upload.path, changelog, file_name=upload.file_name
         )
 
     def add_staged(tx: Services, staged: StagedRelease) -> Redirect:
         return Redirect(f"/console/products/{slug}/releases/{tx.releases.add(staged).version}", "published")
 
-    return do_once(context, stage, add_staged, file.name, file.sha256.hex())
+    return do_once(context, stage, add_staged, upload.file_name, upload.sha256.hex())
 
 
 def show_release(context: PageContext) -> Page:
