@@ -23,8 +23,7 @@ from licserver.protocol import public_api
 from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web import create_app
-from licserver.web.app import RequestHandler
-from licserver.web.connections import Runner
+from licserver.web.connections import RequestHandler, Runner
 
 _NOTED = web.ResponseKey("noted", bool)
 

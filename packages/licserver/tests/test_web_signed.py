@@ -14,7 +14,7 @@ from harness import oracle
 from licserver.protocol import public_api
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.security.secrets_file import format_signing_key, new_secrets
-from licserver.web.public.endpoints import AnswerSigner
+from licserver.web.public import AnswerSigner
 from licserver.web.responses import send
 
 VERIFY, CHECK = "/api/v1/licenses/verify", "/api/v1/update-check"
@@ -130,7 +130,7 @@ async def test_no_signature_no_answer(signing_site, monkeypatch, caplog):
     def fail(*_: Any):
         raise RuntimeError("no more entropy")
 
-    monkeypatch.setattr("licserver.web.public.endpoints.sign_response", fail)
+    monkeypatch.setattr("licserver.web.public.sign_response", fail)
     key = signing_site.world.key()
     with caplog.at_level(logging.ERROR, "licserver.web"):
         status, answered = await call(signing_site, "POST", VERIFY, asked_for(key))

@@ -55,7 +55,7 @@ _EDGES: Final = "\"'()[]{}<>,;:!?."
 
 
 def extract_words(email: str | None, note: str | None) -> list[str]:
-    """Return at most a hundred words, none of which begins another; of addresses the parts as well."""
+    """Return at most a hundred words, by whose beginnings licenses are found; none begins another (D-90)."""
     words: dict[str, None] = {}
     for chunk in f"{email or ''} {note or ''}".split():
         whole = _normalise(chunk).strip(_EDGES)

@@ -36,7 +36,7 @@ _GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}'(
 
 
 def to_line(values: Sequence[Any]) -> str:
-    """Format a line including its end (RFC 4180); all cells are quoted, None is an empty cell."""
+    """Format a line including its end (RFC 4180), without formulas that a spreadsheet would run (D-98)."""
     line = io.StringIO()
     csv.writer(line, quoting=csv.QUOTE_ALL).writerow([_format_cell(value) for value in values])
     return line.getvalue()

@@ -109,7 +109,7 @@ def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
 
 
 def become_owner(folder: Path) -> None:
-    """As root, become the owner of a folder for the rest of the process; otherwise do nothing.
+    """As root, become the owner of a folder for the rest of the process (D-157); otherwise do nothing.
 
     The owner could plant a link wherever root is about to write. If the folder does not exist, its nearest
     existing parent counts.

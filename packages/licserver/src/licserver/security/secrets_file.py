@@ -1,4 +1,9 @@
-"""The secrets file: create, read and edit it; the keys that sign responses are in it."""
+"""The secrets file: created once, read at every start, changed completely or not at all.
+
+Without it, all license keys are lost; whoever reads it can decrypt them. So it has mode 0600 from its first
+byte, keeps its owner, and is never replaced by a fresh one if a database depends on it.
+
+"""
 
 import contextlib
 import json

@@ -12,8 +12,7 @@ from licserver.database.hot_path.batcher import PublicQueries
 from licserver.security.rotation import LinkSecrets
 
 if TYPE_CHECKING:
-    from licserver.web.failed_requests import FailureReport
-    from licserver.web.logging import RequestIds
+    from licserver.web.logging import FailureReport, RequestIds
     from licserver.web.metric_counters import Meter
     from licserver.web.rate_limits import Limits
     from licserver.web.statistics import StatisticsCounter

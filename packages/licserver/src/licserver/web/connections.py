@@ -1,26 +1,29 @@
 """Connections with the limits that aiohttp lacks: slow clients hold one for a bounded time (D-72).
 
 Private names of aiohttp used here: `RequestHandler._force_close`, `_next_keepalive_close_time`, `_paused`,
-`_request_count` and `_waiter`, `AppRunner._make_server` and `_reg_site`, `SockSite._sock` and `_backlog`.
+`_request_count` and `_waiter`, `AppRunner._make_server` and `_reg_site`, `Server.request_handler`,
+`SockSite._sock` and `_backlog`.
 """
 
 import asyncio
 import logging
+import re
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
-from licserver.web.app import HSTS, create_request_handler, is_https
+from licserver.web.admin import ROOT, respond_with_problem
+from licserver.web.app import HSTS, HotRoutes, is_https
 from licserver.web.app_state import SHORTCUTS
 from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
-from licserver.web.responses import send_error, send_failure
+from licserver.web.responses import ApiError, respond_as_json, send_error
 
 IDLE_TIMEOUT: Final = 75.0
 """Seconds between a response and the next request's whole head; proxies expect a minute."""
@@ -224,7 +227,7 @@ class Connection(web.RequestHandler):
             response = send_error(400)
         else:
             self.logger.error("a request failed (%d)", status, exc_info=exc)
-            response = send_failure()
+            response = send_error(500)
         response.force_close()
         return response
 
@@ -306,3 +309,43 @@ class Runner(web.AppRunner):
 def _listen(sock: socket.socket, waiting: int) -> None:
     with suppress(OSError):  # it was closed in the meantime
         sock.listen(waiting)
+
+
+# --- the two hot routes, past aiohttp's router -----------------------------------------------
+
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+_AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+"""What a proxy in front may read as another path than aiohttp does (D-155)."""
+
+_BAD_PATH: Final = ApiError(
+    400, "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
+)
+
+
+def create_request_handler(routes: HotRoutes, router: RequestHandler) -> RequestHandler:
+    """Create a handler of all requests: hot routes, then ambiguous paths, then the router."""
+
+    def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        handler = routes.get((request.method, request.rel_url.raw_path))
+        if handler is None or hdrs.EXPECT in request.headers:
+            path = request.rel_url.raw_path
+            if _AMBIGUOUS.search(path):
+                handler = _refuse_path
+            elif path.startswith("/"):
+                return router(request)
+            else:
+                handler = _refuse_target
+        return handler(cast("web.Request", request))  # the application creates all requests
+
+    return handle
+
+
+async def _refuse_path(request: web.Request) -> web.StreamResponse:
+    respond = respond_with_problem if request.rel_url.raw_path.startswith(ROOT) else respond_as_json
+    return await respond(request, _BAD_PATH)
+
+
+async def _refuse_target(_request: web.Request) -> web.StreamResponse:
+    """Refuse CONNECT and ``OPTIONS *``, to which aiohttp would respond by itself."""
+    return send_error(404)

@@ -23,7 +23,7 @@ from licserver.settings import Settings
 from licserver.web.app_state import QUERIES, SHORTCUTS
 from licserver.web.connections import Runner
 from licserver.web.metric_counters import BUCKETS, ENDPOINTS, Meter, Meters
-from licserver.web.public.endpoints import READY_TIMEOUT
+from licserver.web.public import READY_TIMEOUT
 
 PATH: Final = "/metrics"
 

@@ -1,4 +1,8 @@
-"""Limits of requests and guesses, by client address."""
+"""The client's address behind trusted proxies (D-05), and limits by it.
+
+A miss is a request whose key, link or token is not valid; all requests are limited as well.
+
+"""
 
 import logging
 import math

@@ -1,4 +1,8 @@
-"""JSON responses, sent whole in one write; every exception as one `ApiError`; and reading a body."""
+"""JSON responses, sent whole in one write; every exception as one `ApiError`; and reading a body.
+
+The admin API and the console write the same errors as problem details and as pages (`ErrorFormat`).
+
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -236,11 +240,6 @@ def send_unavailable(what: str = "service") -> web.StreamResponse:
 def send_too_many(delay: int) -> web.StreamResponse:
     """Make the response to a client that calls too often; it may call again after `delay` seconds."""
     return send_error(429, {hdrs.RETRY_AFTER: str(delay)})
-
-
-def send_failure() -> web.StreamResponse:
-    """Make the response of an unexpected error."""
-    return send_error(500)
 
 
 async def respond_as_json(_request: web.Request, error: ApiError) -> web.StreamResponse:

@@ -26,7 +26,7 @@ from licserver.services.products import StagedRelease
 from licserver.web.admin import schemas
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.app_state import Handler
-from licserver.web.failed_requests import FailureReport
+from licserver.web.logging import FailureReport
 from licserver.web.metric_counters import ADMIN
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
 from licserver.web.rate_limits import MISS_DELAY, Limits

@@ -21,7 +21,7 @@ from licserver.web.console.handlers import SIGN_IN, Console
 from licserver.web.console.pages import overview
 from licserver.web.console.responses import redirect
 from licserver.web.console.sessions import Form
-from licserver.web.failed_requests import FailureReport
+from licserver.web.logging import FailureReport
 from licserver.web.rate_limits import ClientAddresses
 from licserver.web.responses import to_sentence
 

@@ -1,4 +1,8 @@
-"""Verify, update check and health; signed responses."""
+"""Verify and update check, and health: `protocol.public_api` parses and formats, `domain.decisions` decides.
+
+Responses are signed for requests that ask for it (D-60).
+
+"""
 
 import asyncio
 import functools

@@ -1,1 +1,0 @@
-"""Verify, update check and download."""
