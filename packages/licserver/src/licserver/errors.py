@@ -1,21 +1,4 @@
-"""Errors of the vendor's operations, by what the vendor can do about them.
-
-::
-
-    LicserverError
-    ├── InvalidInputError              the request cannot be fulfilled        → change the request
-    │   ├── NotFoundError              there is no such thing                 → name one that exists
-    │   ├── ConflictError              it contradicts what exists             → look at what exists
-    │   └── SettingsError              a setting is invalid                   → correct the variable it names
-    ├── SecretsError                   secrets are missing, broken or others  → restore them
-    ├── ArtifactsError                 the file store fails, or a file is bad → repair what it names
-    ├── BackupError                    a file is no backup, or damaged        → use another one
-    └── StoreError                     the database cannot be used            → repair what it names
-        └── StoreUnavailableError      … now: unreachable, full or locked     → try again
-            └── LicenseLockedError     another transaction locks the license  → try again
-
-Every message is one sentence for the vendor, without license keys and secrets.
-"""
+"""Errors of a vendor's operations; each message is one sentence, without license keys and secrets."""
 
 
 class LicserverError(Exception):
@@ -39,11 +22,11 @@ class SettingsError(InvalidInputError):
 
 
 class SecretsError(LicserverError):
-    """The secrets cannot be read, or belong to another database."""
+    """The secrets are missing, broken, or belong to another database: restore them."""
 
 
 class ArtifactsError(LicserverError):
-    """The artifact store failed; the message contains no presigned address."""
+    """The artifact store failed, or a file in it is bad; the message contains no presigned address."""
 
 
 class BackupError(LicserverError):
@@ -51,7 +34,7 @@ class BackupError(LicserverError):
 
 
 class StoreError(LicserverError):
-    """The database cannot be used."""
+    """The database cannot be used: repair what the message names."""
 
 
 class StoreUnavailableError(StoreError):

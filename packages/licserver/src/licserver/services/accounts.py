@@ -15,6 +15,7 @@ from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.passwords import check_password, hash_password
 from licserver.security.redaction import TOKEN_PREFIX
 from licserver.services.context import Context
+from licserver.services.license_terms import check_line
 
 SESSION_TIME: Final = timedelta(hours=12)
 """A working day, from the sign-in on, however much a session is used."""
@@ -140,11 +141,7 @@ class TokenService:
         A name is used once, also after revocation: the audit log must be clear. `expires_on` is the last day,
         UTC.
         """
-        name = name.strip()
-        if not name or not is_printable(name) or len(name) > MAX_TOKEN_NAME:
-            raise InvalidInputError(
-                f"a token's name must be one line of text of at most {MAX_TOKEN_NAME} characters"
-            )
+        name = check_line("a token's name", name, MAX_TOKEN_NAME)
         now = self._context.now()
         if expires_on is not None and expires_on < now.date():
             raise InvalidInputError(f"{expires_on} has passed; the token would be good for nothing")

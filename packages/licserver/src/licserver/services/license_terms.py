@@ -33,6 +33,14 @@ def is_text(text: str) -> bool:
     return is_printable(text.translate(_LINE_BREAKS))
 
 
+def check_line(what: str, text: str, most: int) -> str:
+    """Return a line of text without surrounding blanks, which must not be empty."""
+    text = text.strip()
+    if not text or not is_printable(text) or len(text) > most:
+        raise InvalidInputError(f"{what} must be one line of text of at most {most} characters")
+    return text
+
+
 def check_slots(slots: int | None) -> None:
     """Validate a number of slots (D-07)."""
     if slots is not None and not 0 <= slots <= MAX_SLOTS:
@@ -111,12 +119,6 @@ def validate_fields(values: Mapping[str, Any], ipv6_prefix: int) -> dict[str, An
             case "note":
                 valid[name] = read_note(value)
             case _:
-                valid[name] = _read_line(name, value) if isinstance(value, str) else value
+                if isinstance(value, str):
+                    valid[name] = mask(check_line(name, value, MAX_LINE)) if value.strip() else None
     return valid
-
-
-def _read_line(name: str, text: str) -> str | None:
-    text = text.strip()
-    if len(text) > MAX_LINE or not is_printable(text):
-        raise InvalidInputError(f"{name} must be one line of at most {MAX_LINE} characters")
-    return mask(text) or None

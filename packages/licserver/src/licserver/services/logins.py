@@ -33,6 +33,7 @@ KNOWN_TRIES: Final = 10
 KNOWN_NETWORK_TRIES: Final = 60  # the same for all names of a network
 _KNOWN_ADDRESSES: Final = 8  # addresses remembered of a user; bounds what can be guessed from them
 _TOUCH: Final = timedelta(minutes=1)  # the last use of a session is stored once in this time
+
 SIGN_IN_FAILED: Final = "user.sign_in_failed"
 SIGN_IN_THROTTLED: Final = "user.sign_in_throttled"
 CODE_FAILED: Final = "user.code_failed"

@@ -4,16 +4,16 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from licserver.domain.decisions import is_slug, parse_version, version_key
-from licserver.domain.environments import is_printable
 from licserver.domain.records import Artifact, EnvironmentPolicy, Product, Release
 from licserver.domain.text import sanitize
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
 from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Context
-from licserver.services.license_terms import MAX_INDEXED, is_text
+from licserver.services.license_terms import MAX_INDEXED, check_line, is_text
 
-MAX_PRODUCT_NAME = 200  # characters of a product's name
+MAX_PRODUCT_NAME: Final = 200  # characters of a product's name
+MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
 
 
 class ProductService:
@@ -101,15 +101,7 @@ class ProductService:
 
 
 def _check_name(name: str) -> str:
-    name = name.strip()
-    if not name or not is_printable(name) or len(name) > MAX_PRODUCT_NAME:
-        raise InvalidInputError(
-            f"a product's name must be one line of text of at most {MAX_PRODUCT_NAME} characters"
-        )
-    return name
-
-
-MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
+    return check_line("a product's name", name, MAX_PRODUCT_NAME)
 
 
 class StagedRelease(NamedTuple):

@@ -34,19 +34,14 @@ _LIMIT: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ReachResult:
-    """What came back.
-
-    Args:
-        problem: What is wrong, as the rest of a sentence; empty when a licserver answered.
-        date: The answer's own clock, to the second.
-    """
+    """What is wrong, as the rest of a sentence, or empty; and the response's own clock, to the second."""
 
     problem: str = ""
     date: datetime | None = None
 
 
 def ask_base_url(base_url: str) -> ReachResult:
-    """Ask whether a licserver answers at an address."""
+    """Request the base URL over the network, as a customer would."""
     try:
         with urllib.request.urlopen(f"{base_url}/healthz", timeout=TIMEOUT) as answer:  # noqa: S310 - settings check the scheme
             body, date = answer.read(_LIMIT), answer.headers.get("Date")
@@ -59,10 +54,10 @@ def ask_base_url(base_url: str) -> ReachResult:
         return ReachResult(_why(problem))
     try:
         is_ours = json.loads(body) == {"status": "ok"}
-        told = None if date is None else parsedate_to_datetime(date)
+        server_time = None if date is None else parsedate_to_datetime(date)
     except (ValueError, TypeError):
-        is_ours, told = False, None
-    return ReachResult("" if is_ours else "is answered by something else than licserver", told)
+        is_ours, server_time = False, None
+    return ReachResult("" if is_ours else "is answered by something else than licserver", server_time)
 
 
 def _why(problem: object) -> str:
@@ -78,18 +73,18 @@ def _why(problem: object) -> str:
 
 
 RENEW_WITHIN: Final = timedelta(days=30)
-"""A manifest that runs out so soon should be renewed: who forgets has nothing to offer then (D-68)."""
+"""A manifest that expires this soon should be renewed: later there is nothing to offer (D-68)."""
 
 CLOCK_TOLERANCE: Final = timedelta(seconds=30)
-"""Between this machine's clock and another's; signatures, links and days of expiry hang on it."""
+"""Between this machine's clock and another's: signatures, links and expiry depend on it."""
 
-_LITTLE_ROOM: Final = 1 << 30
-_OLDEST_SENSIBLE: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_SCARCE_BYTES: Final = 1 << 30
+_EARLIEST: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _SHOWN: Final = 3
 
 
 class Level(enum.StrEnum):
-    """How bad it is."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -185,7 +180,7 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
 
 
 def _is_public(url: str) -> bool:
-    """Tell whether others than this machine may reach an address."""
+    """Return whether other machines may reach an address."""
     host = urlsplit(url).hostname or ""
     try:
         return not ipaddress.ip_address(host).is_loopback
@@ -220,7 +215,7 @@ def _check_folder(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("permissions", Level.OK, f"{folder} is private")
     free = shutil.disk_usage(folder).free
-    if free < _LITTLE_ROOM:
+    if free < _SCARCE_BYTES:
         yield _bad(
             "disk", f"{free >> 20} MiB are left in {folder}", "make room: a full disk ends all activations"
         )
@@ -251,7 +246,7 @@ def _check_keys(vault: KeyVault, settings: Settings) -> Iterator[Finding]:
 
 
 def _check_machine_clock(now: datetime) -> Iterator[Finding]:
-    if now < _OLDEST_SENSIBLE:
+    if now < _EARLIEST:
         yield _bad(
             "clock", f"this machine thinks it is {now:%Y-%m-%d}", "set the clock, and keep it right with NTP"
         )

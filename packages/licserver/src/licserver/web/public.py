@@ -9,6 +9,7 @@ import functools
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
@@ -41,6 +42,11 @@ from licserver.web.responses import CONTENT_TYPE, WholeResponse, send, send_cont
 from licserver.web.statistics import StatisticsCounter
 
 _TOO_MANY: Final = 429
+
+_log = logging.getLogger("licserver.web")
+
+READY_TIMEOUT: Final = 1.5  # seconds in which the database must answer
+_HOST: Final = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
 
 class AnswerSigner:
@@ -111,81 +117,68 @@ class AnswerSigner:
         return response
 
 
-_HOST = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
-
-
+@dataclass(frozen=True, slots=True)
 class PublicEndpoints:
     """Verify and update check."""
 
-    def __init__(
-        self,
-        queries: PublicQueries,
-        vault: KeyVault,
-        links: LinkSecrets,
-        settings: Settings,
-        clock: Clock,
-        callers: ClientAddresses,
-        limits: Limits,
-        statistics: StatisticsCounter,
-    ) -> None:
-        self._queries = queries
-        self._vault = vault
-        self._links = links
-        self._settings = settings
-        self._clock = clock
-        self._callers = callers
-        self._limits = limits
-        self._statistics = statistics
+    queries: PublicQueries
+    vault: KeyVault
+    links: LinkSecrets
+    settings: Settings
+    clock: Clock
+    callers: ClientAddresses
+    limits: Limits
+    statistics: StatisticsCounter
 
     async def verify(self, request: web.Request) -> web.StreamResponse:
         """Respond whether a key is valid in this environment (spec 4.1)."""
         call = public_api.parse_verify(await self.read_body(request))
         if isinstance(call, public_api.InvalidRequest):
-            return await self._limits.answer_miss(request, public_api.invalid_verify_response(call))
-        caller = self._callers.find(request)
+            return await self.limits.answer_miss(request, public_api.invalid_verify_response(call))
+        caller = self.callers.find(request)
         environment = Environment(call.domain, caller.ip)
-        key, now = call.license_key, self._clock()
+        key, now = call.license_key, self.clock()
 
         def decide(license_: LicenseSnapshot | None) -> VerifyVerdict:
             return decisions.evaluate_verify(key, license_, environment, now)
 
         lookup = None
         if decisions.is_license_key(key):
-            lookup = Lookup(self._vault.license_id(key), environment)
-            verdict = decide(await self._queries.find_license(lookup))
+            lookup = Lookup(self.vault.license_id(key), environment)
+            verdict = decide(await self.queries.find_license(lookup))
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record (D-08)
-                self._callers.look_for_a_proxy(request)
-                verdict = await self._queries.activate(ActivationRequest(lookup, decide, now))
+                self.callers.look_for_a_proxy(request)
+                verdict = await self.queries.activate(ActivationRequest(lookup, decide, now))
         else:
             verdict = decide(None)  # no lookup; the same rule decides
-        self._statistics.count_verify(verdict, lookup, now.date())
+        self.statistics.count_verify(verdict, lookup, now.date())
         response = public_api.verify_response(verdict)
         if not isinstance(verdict, VerifyRefusal):
-            self._limits.note_valid(caller.counted, call.domain)
+            self.limits.note_valid(caller.counted, call.domain)
         elif verdict in decisions.MISSES:
-            return await self._limits.answer_miss(request, response, call.domain)
+            return await self.limits.answer_miss(request, response, call.domain)
         return send(response)
 
     async def update_check(self, request: web.Request) -> web.StreamResponse:
         """Respond with the latest version, and a download link while support lasts (spec 4.2)."""
         call = public_api.parse_update_check(request.rel_url.raw_query_string)
         if isinstance(call, public_api.InvalidRequest):
-            return await self._limits.answer_miss(request, public_api.invalid_update_response(call))
-        now = self._clock()
+            return await self.limits.answer_miss(request, public_api.invalid_update_response(call))
+        now = self.clock()
         key = call.license_key
-        license_id = self._vault.license_id(key) if decisions.is_license_key(key) else None
-        license_, product = await self._queries.find_update(UpdateQuery(license_id, call.slug))
+        license_id = self.vault.license_id(key) if decisions.is_license_key(key) else None
+        license_, product = await self.queries.find_update(UpdateQuery(license_id, call.slug))
         verdict = decisions.evaluate_update(license_, product, now)
-        self._statistics.count_update_check(verdict, call.current_version)
+        self.statistics.count_update_check(verdict, call.current_version)
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:
             subject = LinkSubject(verdict.license.id, verdict.release.id)
             base = self.base_url(request) + public_api.DOWNLOAD_PATH
-            link = sign_link(base, subject, self._links.current(now), now)
+            link = sign_link(base, subject, self.links.current(now), now)
         response = public_api.update_response(verdict, link)
         if isinstance(verdict, UpdateRefusal):
             if verdict in decisions.MISSES:
-                return await self._limits.answer_miss(request, response, call.domain)
+                return await self.limits.answer_miss(request, response, call.domain)
         elif verdict.release.manifest is not None:
             return send(response, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
         return send(response)
@@ -204,23 +197,18 @@ class PublicEndpoints:
         """Read the body within the time limit (D-11), and keep it for further reads."""
         await send_continue(request)
         try:
-            async with asyncio.timeout(self._settings.body_timeout):
+            async with asyncio.timeout(self.settings.body_timeout):
                 return await request.read()  # `client_max_size` bounds its length
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 
     def base_url(self, request: web.Request) -> str:
         """Return the public address: the setting, or without one what the request names (D-30)."""
-        if self._settings.base_url:
-            return self._settings.base_url
+        if self.settings.base_url:
+            return self.settings.base_url
         if _HOST.fullmatch(request.host) is None:
             raise web.HTTPBadRequest
         return f"{request.scheme}://{request.host}"
-
-
-_log = logging.getLogger("licserver.web")
-
-READY_TIMEOUT: Final = 1.5  # seconds in which the database must answer
 
 
 async def healthz(_request: web.Request) -> web.StreamResponse:
