@@ -98,7 +98,7 @@ async def test_a_flood_of_failures_is_few_lines(world, site):
 
 async def test_failures_are_written_once_a_minute(world, site, monkeypatch):
     """While they go on, what follows the first is written with the next turn, without another request."""
-    monkeypatch.setattr("licserver.web.failed_requests.PAUSE", 0.05)
+    monkeypatch.setattr("licserver.web.logging.PAUSE", 0.05)
     written = asyncio.Queue()
     monkeypatch.setattr(
         type(world.services.logins), "record_failures", lambda _, *what: written.put_nowait(what[2])
