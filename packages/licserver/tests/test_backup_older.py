@@ -5,59 +5,50 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import pytest
+from alembic import command
+from sqlalchemy import inspect
 
 from harness.engines import ENGINES
-from licserver.database import schema
+from licserver.database import migrate, schema
+from licserver.database.engine import connect
 from licserver.database.repositories.idempotency import IdempotencyKey
-from licserver.database.tables import metadata
 from licserver.domain.records import ActorKind, Scope
 from licserver.services import open_services
 from licserver.services.backup import restore_backup, write_backup
 from licserver.services.idempotency import Response
 from licserver.settings import Settings
 
-
-class Older(NamedTuple):
-    """An older schema, as far as it differs from this program's.
-
-    Args:
-        tables: Those of today that it had, each with its name then.
-        since: Columns that came later.
-    """
-
-    tables: Mapping[str, str]
-    since: frozenset[str]
+OLDER = schema.REVISIONS[1:-1]  # 0001 wrote no backups
+THEN = {"0003": {"receipts": "idempotency"}}
+"""Tables of today, with their names then."""
 
 
-_OF_0002 = ("facts", "products", "releases", "manifests", "licenses", "activations")
-_OF_0003 = (*_OF_0002, "license_words", "audit", "tokens", "users", "sessions", "totals")
-_OF_0004 = (*_OF_0003, "receipts", "tries")
-_SINCE_0005 = frozenset({"sessions.last_used_at", "sessions.is_pending"})
-OLDER = {
-    "0002": Older(
-        {name: name for name in _OF_0002},
-        frozenset({"licenses.customer_email", "licenses.note", "activations.last_seen_at"}),
-    ),
-    "0003": Older(
-        {**{name: name for name in _OF_0003}, "receipts": "idempotency"},
-        _SINCE_0005 | {"receipts.id", "receipts.user_id"},
-    ),
-    "0004": Older({name: name for name in _OF_0004}, _SINCE_0005),
-    "0005": Older({name: name for name in metadata.tables}, frozenset()),
-}
+def columns_of(revision: str, folder: Path) -> dict[str, set[str]]:
+    """Return the columns of each table, as the migrations up to a revision make them."""
+    (folder / "older.sqlite3").touch()
+    database = connect(f"sqlite+pysqlite:///{folder / 'older.sqlite3'}")
+    try:
+        migrate.migrate(database, lambda config: command.upgrade(config, revision))
+        tables = inspect(database.engine).get_multi_columns()
+        return {table: {one["name"] for one in columns} for (_, table), columns in tables.items()}
+    finally:
+        database.close()
 
 
-def as_of(revision: str, held: io.BytesIO) -> io.BytesIO:
+def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
     """Write a backup anew as a licserver of that schema would have."""
-    older = OLDER[revision]
+    older, names = columns_of(revision, folder), THEN.get(revision, {})
     written, contents, columns = io.BytesIO(), dict[str, Any](), dict[str, list[str]]()
 
+    def name_then(table: str) -> str:
+        return names.get(table, table)
+
     def is_there(table: str, column: str) -> bool:
-        return f"{table}.{column}" not in older.since
+        return column in older[name_then(table)]
 
     with tarfile.open(fileobj=held) as new, tarfile.open(fileobj=written, mode="w") as old:
         for member in new:
@@ -67,22 +58,22 @@ def as_of(revision: str, held: io.BytesIO) -> io.BytesIO:
             if member.name == "licserver-backup.json":
                 header = json.loads(content)
                 header["revision"] = revision
-                header["tables"] = [one for one in header["tables"] if one["name"] in older.tables]
+                header["tables"] = [one for one in header["tables"] if name_then(one["name"]) in older]
                 for one in header["tables"]:
                     columns[one["name"]] = [name for name, _ in one["columns"]]
                     one["columns"] = [pair for pair in one["columns"] if is_there(one["name"], pair[0])]
-                    one["name"] = older.tables[one["name"]]
+                    one["name"] = name_then(one["name"])
                 content = json.dumps(header).encode()
             elif member.name.startswith("database/"):
                 _, table, piece = member.name.split("/")
-                if table not in older.tables:
+                if name_then(table) not in older:
                     continue
                 rows = [
                     [value for name, value in zip(columns[table], row, strict=True) if is_there(table, name)]
                     for row in json.loads(gzip.decompress(content))
                 ]
                 content = gzip.compress(json.dumps(rows, separators=(",", ":")).encode())
-                member.name = f"database/{older.tables[table]}/{piece}"
+                member.name = f"database/{name_then(table)}/{piece}"
             elif member.name == "contents.json":
                 content = json.dumps(contents).encode()
             member.size = len(content)
@@ -109,7 +100,7 @@ def test_an_older_schema_is_upgraded_on_its_way_in(world, revision, into, clock,
     held.seek(0)
     url = request.getfixturevalue("empty_database") if into == "postgresql" else None
     settings = Settings(data_dir=tmp_path / "anew", database_url=url)
-    assert restore_backup(as_of(revision, held), settings).revision == revision
+    assert restore_backup(as_of(revision, held, tmp_path), settings).revision == revision
     restored = open_services(settings, clock)
     try:
         assert schema.read_version(restored.database) == schema.HEAD

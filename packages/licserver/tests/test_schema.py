@@ -57,9 +57,12 @@ def parts(database):
             return sorted(map(tuple, connection.exec_driver_sql(PARTS_OF_POSTGRESQL)))
         tables = connection.exec_driver_sql("SELECT tbl_name, sql FROM sqlite_master WHERE sql NOT NULL")
         return sorted(
-            (table, re.sub(r"\s+", " ", line.strip().rstrip(",").replace('"', "")))  # a renamed table's
+            (
+                table,
+                re.sub(r"\s+", " ", part.replace('"', "")).strip(" )"),
+            )  # a renamed table's name is quoted
             for table, sql in tables
-            for line in sql.splitlines()
+            for part in re.split(r",?\s*\n|, (?=[a-z_]+ [A-Z])", sql)  # added later: in the last line
         )
 
 
