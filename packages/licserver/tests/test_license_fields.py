@@ -58,6 +58,15 @@ def test_each_field_has_its_column(license_):
     assert [name for name in names if getattr(license_, name) is None] == []
 
 
+def test_no_text_of_a_license_is_in_the_audit_log(world, license_):
+    """A text may be personal data: the log has that it was changed, and neither its old nor its new value."""
+    texts = {name: "other@example.com" for name in TERMS if isinstance(getattr(license_, name), str)}
+    del texts["subscription_id"]  # never changes
+    world.services.licenses.change(license_.id.hex(), **texts)
+    changed = world.services.audit.list_page().items[0].details
+    assert changed == dict.fromkeys(texts, "changed")
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_each_field_is_exported_and_imported(world, make_world, license_, form):
     """What another server imports is what this one has exported."""

@@ -30,9 +30,6 @@ ISSUE_BATCH: Final = 10_000
 """Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
 
 MAX_REASON: Final = 500  # characters of a reason
-_PERSONAL: Final = frozenset({"customer_email", "note"})
-"""The audit log records only that these changed, so that it holds no personal data (D-92)."""
-
 _CHANGEABLE: Final = {*TERMS} - {"subscription_id"}
 
 _ALL: Final = LicenseFilter()
@@ -161,10 +158,7 @@ class LicenseService:
             new = {name: value for name, value in wanted.items() if value != getattr(found, name)}
             if new:
                 tx.repositories.licenses.change(found, **new)
-                details = {
-                    name: "changed" if name in _PERSONAL else [getattr(found, name), value]
-                    for name, value in new.items()
-                }
+                details = {name: _audit_change(getattr(found, name), value) for name, value in new.items()}
                 tx.write_audit("license.change", _object(found), **details)
         return self.get(reference)
 
@@ -265,6 +259,11 @@ def _read_reference(context: Context, reference: str) -> bytes:
 
 def _object(found: IssuedLicense) -> tuple[str, str]:
     return "license", found.id.hex()
+
+
+def _audit_change(old: Any, new: Any) -> Any:
+    """Return both values, or of a text only that it changed: the audit log holds no personal data (D-92)."""
+    return "changed" if isinstance(old, str) or isinstance(new, str) else [old, new]
 
 
 def _add(tx: Context, new: list[IssuedLicense], slug: str) -> None:
