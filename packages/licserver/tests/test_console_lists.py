@@ -191,7 +191,7 @@ async def test_a_database_that_is_away(world, site, alice, monkeypatch):
 
     monkeypatch.setattr(type(world.services.products), "list_all", fail)
     await alice.get("/console/products")
-    assert (alice.status, alice.alert) == (503, "The database cannot be reached; try again.")
+    assert (alice.status, alice.alert) == (503, "The database is not available now; try again.")
 
 
 async def test_a_fault_of_ours(world, site, alice, monkeypatch, caplog):

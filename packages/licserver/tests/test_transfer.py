@@ -36,7 +36,7 @@ def import_text(world: Any, form: str, text: str) -> tuple[int, list[tuple[int, 
         incoming.read(read_rows(form, io.StringIO(text, newline="")))
         if incoming.problems:
             return 0, [tuple(one) for one in incoming.problems], []
-        return incoming.commit(), [], list(incoming.drawn_keys())
+        return incoming.commit(), [], list(incoming.generated_keys())
 
 
 def sorted_rows(form: str, text: str) -> list[Any]:
@@ -129,7 +129,7 @@ def test_all_or_nothing(world):
     said = dict(problems)
     assert sorted(said) == [2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14]
     assert "there is no 'nowhere'" in said[2]
-    assert said[6] == "license_key: stands in line 5 already"
+    assert said[6] == "license_key: is also in line 5"
     assert said[7] == "license_key: is in the database already"
     assert twice not in str(problems)
     assert len(list(world.services.licenses.list_all())) == 1

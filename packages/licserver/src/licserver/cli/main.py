@@ -107,7 +107,7 @@ def _suggest(typed: str) -> str:
 )
 @click.version_option(__version__, prog_name="licserver")
 def licserver() -> None:
-    """Do nothing by itself."""
+    """Hold the commands."""
 
 
 def main(arguments: list[str] | None = None) -> None:

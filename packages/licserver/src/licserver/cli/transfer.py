@@ -138,7 +138,7 @@ def import_(services: Services, printer: Printer, file: Path, form: str | None, 
             return
         incoming.prepare()
         count = run_transaction(incoming.commit)
-        keys = incoming.drawn_keys()
+        keys = incoming.generated_keys()
         if printer.as_json:
             drawn = [{"line": line, "license_key": key} for line, key in keys]
             printer.result({"licenses": count, "drawn": drawn}, "")

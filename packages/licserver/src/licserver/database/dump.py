@@ -162,7 +162,7 @@ def loading(
             command.upgrade(config, "head")
         _forget(connection)
         if database.is_remote:
-            _go_on_numbering(connection)
+            _reset_sequences(connection)
         elif connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise StoreError("the backup has rows that refer to nothing; nothing was changed")
         at_last()
@@ -202,7 +202,7 @@ def _forget(connection: Connection) -> None:
     connection.execute(delete(facts).where(facts.c.name == WATCHED))
 
 
-def _go_on_numbering(connection: Connection) -> None:
+def _reset_sequences(connection: Connection) -> None:
     """Set PostgreSQL's sequences to the highest loaded ids."""
     for table in metadata.sorted_tables:
         if (column := table.autoincrement_column) is None:

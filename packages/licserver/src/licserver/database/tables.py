@@ -87,7 +87,7 @@ products = Table(
     Column("environment_policy", String(16), nullable=False),
     Column("has_support_policy", Boolean, nullable=False),
     Column("created_at", Instant, nullable=False),
-    # Chosen by rules.latest in the transaction that publishes or withdraws. No foreign key: the
+    # Chosen by decisions.latest in the transaction that publishes or withdraws. No foreign key: the
     # two tables would point at each other, and releases are never deleted.
     Column("latest_release_id", _Id, nullable=True),
     # Chosen with it, so that an update check sees a renewed manifest in the row that it reads anyway.
@@ -201,7 +201,7 @@ activations = Table(
     Column("domain", _Plain, primary_key=True),
     Column("ip", _Plain, primary_key=True),
     Column("activated_at", Instant, nullable=False),
-    # Noted once a day, in batches beside the hot paths (Records.note_seen); NULL until the first time.
+    # Noted once a day, in batches beside the hot paths (`last_seen.note_seen`); NULL until the first time.
     Column("last_seen_at", Instant, nullable=True),
     sqlite_with_rowid=False,
 )

@@ -144,7 +144,7 @@ class TokenService:
         name = check_line("a token's name", name, MAX_TOKEN_NAME)
         now = self._context.now()
         if expires_on is not None and expires_on < now.date():
-            raise InvalidInputError(f"{expires_on} has passed; the token would be good for nothing")
+            raise InvalidInputError(f"{expires_on} has passed; the token would never be valid")
         text = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         with self._context.transaction() as tx:
             if not tx.repositories.tokens.add(name, _hash(text), scope, expires_on, now):

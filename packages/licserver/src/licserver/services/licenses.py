@@ -251,9 +251,7 @@ def _read_reference(context: Context, reference: str) -> bytes:
     if license_terms.has_id_shape(text):
         return bytes.fromhex(text)
     if not is_license_key(text):
-        raise InvalidInputError(
-            "this has not the shape of a license key, CP- and five groups of six, nor of a license id"
-        )
+        raise InvalidInputError("this is neither a license key (CP- and five groups of six) nor a license id")
     return context.vault.license_id(text)
 
 

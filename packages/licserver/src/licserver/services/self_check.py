@@ -57,7 +57,7 @@ def ask_base_url(base_url: str) -> ReachResult:
         server_time = None if date is None else parsedate_to_datetime(date)
     except (ValueError, TypeError):
         is_ours, server_time = False, None
-    return ReachResult("" if is_ours else "is answered by something else than licserver", server_time)
+    return ReachResult("" if is_ours else "is answered by something other than licserver", server_time)
 
 
 def _why(problem: object) -> str:

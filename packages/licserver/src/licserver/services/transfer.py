@@ -68,20 +68,20 @@ class LicenseImport:
         """
         for line, row in rows:
             if isinstance(row, Problem):
-                self._complain(row)
+                self._add_problem(row)
                 continue
             try:
                 self._stage(line, row)
             except InvalidInputError as problem:
-                self._complain(Problem(line, str(problem)))
+                self._add_problem(Problem(line, str(problem)))
             self.count += 1
         for line, first in self._staged.duplicates():
-            self._complain(Problem(line, f"license_key: stands in line {first} already"))
+            self._add_problem(Problem(line, f"license_key: is also in line {first}"))
         for line in self._staged.existing():
-            self._complain(Problem(line, "license_key: is in the database already"))
+            self._add_problem(Problem(line, "license_key: is in the database already"))
         self.problems.sort(key=lambda problem: problem.line)
 
-    def _complain(self, problem: Problem) -> None:
+    def _add_problem(self, problem: Problem) -> None:
         self.wrong += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
@@ -130,7 +130,7 @@ class LicenseImport:
             tx.write_audit("license.import", ("license", "-"), count=self.count)
         return self.count
 
-    def drawn_keys(self) -> Iterator[tuple[int, str]]:
+    def generated_keys(self) -> Iterator[tuple[int, str]]:
         """Return line and key of the licenses whose keys were drawn; they are stored after `commit`."""
         for line, license_id, sealed in self._staged.generated():
             yield line, self._context.vault.decrypt_key(sealed, license_id)

@@ -20,13 +20,13 @@ from licserver.web.app_state import (
     CLOCK,
     DRAIN,
     FAILURES,
+    HOT_ROUTES,
     LIMITS,
     LINKS,
     METER,
     QUERIES,
     REQUEST_IDS,
     SEND_TIMEOUT,
-    SHORTCUTS,
     STATISTICS,
     Drain,
     Handler,
@@ -85,7 +85,7 @@ def create_app(
     signer = AnswerSigner(services.vault.signing_keys, clock, public.keep_body, public.base_url)
     verify, update_check = signer.signing(public.verify), signer.signing(public.update_check)
     hot = {("POST", public_api.VERIFY_PATH): verify, ("GET", public_api.UPDATE_CHECK_PATH): update_check}
-    app[SHORTCUTS] = create_hot_routes(app, hot)
+    app[HOT_ROUTES] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
     add_route(app, public_api.UPDATE_CHECK_PATH, get(update_check))
     add_route(app, public_api.DOWNLOAD_PATH, get(download.update_download))
@@ -103,7 +103,7 @@ def create_admin_app(
 ) -> web.Application:
     """Create the application of the vendor's side, where that has an address of its own; as `create_app`."""
     app = _create_root(services.settings, meter)
-    app[SHORTCUTS] = {}
+    app[HOT_ROUTES] = {}
     add_route(app, "/healthz", get(healthz))
     _add_vendors_side(app, services, clock)
     add_not_found(app, "/{anything:.*}")

@@ -21,7 +21,7 @@ from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
 from licserver.web.admin import ROOT, respond_with_problem
 from licserver.web.app import HSTS, HotRoutes, is_https
-from licserver.web.app_state import SHORTCUTS
+from licserver.web.app_state import HOT_ROUTES
 from licserver.web.open_connections import ACCEPTED_AT_ONCE, OpenConnections
 from licserver.web.responses import ApiError, respond_as_json, send_error
 
@@ -279,7 +279,7 @@ class Runner(web.AppRunner):
             "is_https": is_https(settings),
             "keepalive_timeout": IDLE_TIMEOUT,
             "lingering_time": 0,  # it would parse; `Connection.finish_response` discards
-            "auto_decompress": False,  # a packed body is refused (D-153)
+            "auto_decompress": False,  # a compressed body is refused (D-153)
             "max_headers": _MAX_HEADERS,
             "max_line_size": MAX_FIELD,
             "max_field_size": MAX_FIELD,
@@ -302,7 +302,7 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:  # the one hook that aiohttp leaves to its runners
         server = await super()._make_server()
-        server.request_handler = create_request_handler(self.app[SHORTCUTS], server.request_handler)
+        server.request_handler = create_request_handler(self.app[HOT_ROUTES], server.request_handler)
         return ConnectionServer(server, asyncio.get_running_loop(), self._arguments)
 
 

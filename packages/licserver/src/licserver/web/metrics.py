@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from licserver import __version__
 from licserver.errors import StoreUnavailableError
 from licserver.settings import Settings
-from licserver.web.app_state import QUERIES, SHORTCUTS
+from licserver.web.app_state import HOT_ROUTES, QUERIES
 from licserver.web.connections import Runner
 from licserver.web.metric_counters import BUCKETS, ENDPOINTS, Meter, Meters
 from licserver.web.public import READY_TIMEOUT
@@ -53,7 +53,7 @@ class Metrics:
             return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
         metrics_app.router.add_get(PATH, respond)
-        metrics_app[SHORTCUTS] = {}
+        metrics_app[HOT_ROUTES] = {}
         runner = Runner(metrics_app, self._settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
         for sock in self._listening:

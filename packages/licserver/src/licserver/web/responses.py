@@ -186,7 +186,7 @@ def to_api_error(problem: Exception) -> ApiError:
         case InvalidInputError():
             return ApiError(_status_of(problem), to_sentence(problem))
         case StoreUnavailableError():
-            return ApiError(503, "The database cannot be reached; try again.", _RETRY_LATER)
+            return ApiError(503, "The database is not available now; try again.", _RETRY_LATER)
         case ArtifactsError():
             return ApiError(503, to_sentence(problem), _RETRY_LATER)
         case OSError():

@@ -27,7 +27,7 @@ _TRIES: Final = 3
 _LOCK_INTERVAL: Final = 0.003
 _CHECK_LOG_EVERY: Final = 100
 _LONGEST_LOG: Final = 16_000
-"""Pages. Where several processes read all the time, SQLite itself never starts the log anew."""
+"""Pages. Where several processes read all the time, SQLite never restarts the write-ahead log by itself."""
 
 Result = TypeVar("Result")
 TranslateErrors = Callable[[], AbstractContextManager[None]]
@@ -39,12 +39,12 @@ class RemoteEngine:
 
     Args:
         is_retryable: Whether the same transaction may succeed at once on a new connection.
-        note_silence: Called with a failure that took all the time, so that other requests fail at once.
+        open_breaker: Called with a failure that took all the time, so that other requests fail at once.
         connect: Opens a connection without blocking the event loop.
     """
 
     is_retryable: Callable[[BaseException | None], bool]
-    note_silence: Callable[[BaseException], None]
+    open_breaker: Callable[[BaseException], None]
     connect: Callable[[Callable[[], Connection]], Connection]
 
 
@@ -123,7 +123,7 @@ class KeptConnection:
         if self._remote.is_retryable(cause):
             return took < _LAST_RETRY_BEFORE
         if took >= RUN_LIMIT:
-            self._remote.note_silence(error if cause is None else cause)
+            self._remote.open_breaker(error if cause is None else cause)
         return False
 
     def close(self) -> None:

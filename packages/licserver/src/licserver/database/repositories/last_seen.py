@@ -36,7 +36,7 @@ _IS_HELD: Final = exists().where(
     _others.c.ip == bindparam("in_ip"),
 )
 _SAME: Final = {
-    # Its halves may have become known apart (D-03): then it lives by all that lend it one.
+    # Domain and address may be known from different activations (D-03): each of them was seen.
     EnvironmentPolicy.STRICT: or_(and_(_DOMAIN, _IP), and_(or_(_DOMAIN, _IP), ~_IS_HELD)),
     EnvironmentPolicy.DOMAIN: _DOMAIN,
     EnvironmentPolicy.EITHER: or_(_DOMAIN, _IP),

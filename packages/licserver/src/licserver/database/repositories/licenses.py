@@ -58,7 +58,7 @@ class LicenseRepository(Repository):
 
         Args:
             license_id: Its id.
-            locked: Let nobody else change it until the transaction ends (`together`).
+            locked: Let nobody else change it until the transaction ends (`Context.transaction`).
         """
         with self._reading() as connection:
             if locked:
@@ -194,7 +194,7 @@ class LicenseRepository(Repository):
 
 
 def lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
-    """Lock licenses in the order in which claims do, so that no two transactions wait for each other."""
+    """Lock licenses in the order of their ids, so that no two transactions wait for each other."""
     connection.execute(select(licenses.c.id).where(which).order_by(licenses.c.id).with_for_update()).all()
 
 

@@ -25,7 +25,7 @@ BATCH: Final = 1_000
 """Rows of a transaction."""
 
 WATCHED: Final = "activations_watched_since"
-"""The fact that says when somebody first asked for stale activations; without it that is anew."""
+"""The fact that says when sweeps began: an activation counts as seen then."""
 
 ADDRESS_KEPT: Final = timedelta(days=90)
 """After so long without a sign-in an address of a user is an unknown one again."""
