@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from harness.console import NAME, PASSWORD
 from harness.world import World
-from licserver.database.repositories.last_seen import Seen, note_seen
-from licserver.database.repositories.statistics import CountKey, add_counts
+from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_seen
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'

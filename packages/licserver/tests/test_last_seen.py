@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from harness import engines
-from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.database.tables import activations
 from licserver.domain.records import Environment
 

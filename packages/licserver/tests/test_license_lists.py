@@ -10,7 +10,7 @@ import pytest
 
 from harness import engines
 from licserver.database.repositories import license_search
-from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.decisions import can_download, generate_license_key, license_state
 from licserver.domain.records import Environment, LicenseState
 from licserver.domain.text import extract_words, parse_terms

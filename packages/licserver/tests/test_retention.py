@@ -10,7 +10,7 @@ from harness import engines
 from harness.engines import ENGINES
 from licserver.database import migrate
 from licserver.database.repositories import retention as rooms
-from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError
 from licserver.services import Services, open_services

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from harness.engines import sqlite_only
-from licserver.database.repositories.last_seen import note_seen
-from licserver.database.repositories.statistics import CountKey, add_counts, load_totals
+from licserver.database.repositories.statistics import CountKey, add_counts, load_totals, note_seen
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError

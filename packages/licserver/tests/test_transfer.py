@@ -14,7 +14,7 @@ import pytest
 
 from harness import engines
 from harness.engines import postgresql_only, sqlite_only
-from licserver.database.repositories.last_seen import Seen, note_seen
+from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import EnvironmentPolicy
 from licserver.errors import ConflictError, StoreUnavailableError

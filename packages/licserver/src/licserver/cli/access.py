@@ -19,7 +19,7 @@ from licserver.cli.common import (
     settings_command,
 )
 from licserver.clock import system_clock
-from licserver.database.repositories.tokens import Token
+from licserver.database.repositories.accounts import Token
 from licserver.domain.records import Scope
 from licserver.domain.text import say_details
 from licserver.errors import InvalidInputError, LicserverError

@@ -33,9 +33,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from licserver.database.bulk import BulkWriter
 from licserver.database.engine import Database
 from licserver.database.migrate import make_config
+from licserver.database.repositories.base import BulkWriter
 from licserver.database.repositories.retention import WATCHED
 from licserver.database.schema import HEAD, alembic_version, read_version
 from licserver.database.tables import facts, failed_logins, metadata, products, releases, sessions, tries

@@ -24,10 +24,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from licserver.database.bulk import BulkWriter
 from licserver.database.engine import WRITES, Database, stop_throttling
 from licserver.database.hot_path.statements import Row
-from licserver.database.repositories.subscriptions import IMPORT_LOCK
+from licserver.database.repositories.base import BulkWriter
+from licserver.database.repositories.licenses import IMPORT_LOCK
 from licserver.database.rows import license_row
 from licserver.database.tables import activations, license_words, licenses
 from licserver.domain.records import IssuedLicense

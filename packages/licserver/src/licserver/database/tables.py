@@ -201,7 +201,7 @@ activations = Table(
     Column("domain", _Plain, primary_key=True),
     Column("ip", _Plain, primary_key=True),
     Column("activated_at", Instant, nullable=False),
-    # Noted once a day, in batches beside the hot paths (`last_seen.note_seen`); NULL until the first time.
+    # Noted once a day, in batches beside the hot paths (`statistics.note_seen`); NULL until the first time.
     Column("last_seen_at", Instant, nullable=True),
     sqlite_with_rowid=False,
 )

@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from licserver.database.repositories.licenses import Activation
-from licserver.database.repositories.subscriptions import Subscription
+from licserver.database.repositories.licenses import Activation, Subscription
 from licserver.domain.decisions import generate_license_key, is_license_key
 from licserver.domain.environments import (
     InvalidDomainError,

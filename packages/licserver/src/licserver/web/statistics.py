@@ -17,8 +17,13 @@ from aiohttp import web
 from licserver.clock import Clock
 from licserver.database.engine import Database
 from licserver.database.hot_path.store import Lookup
-from licserver.database.repositories.last_seen import Seen, note_seen
-from licserver.database.repositories.statistics import CountKey, add_counts, published_versions
+from licserver.database.repositories.statistics import (
+    CountKey,
+    Seen,
+    add_counts,
+    note_seen,
+    published_versions,
+)
 from licserver.domain.decisions import (
     Offer,
     UpdateVerdict,

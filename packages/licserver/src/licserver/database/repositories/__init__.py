@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from licserver.database.engine import Database
+from licserver.database.repositories.accounts import (
+    SecondFactorRepository,
+    SessionRepository,
+    TokenRepository,
+    UserRepository,
+)
 from licserver.database.repositories.audit import AuditRepository
 from licserver.database.repositories.idempotency import IdempotencyRepository
 from licserver.database.repositories.license_search import LicenseSearchRepository
-from licserver.database.repositories.licenses import LicenseRepository
+from licserver.database.repositories.licenses import LicenseRepository, SubscriptionRepository
 from licserver.database.repositories.logins import LoginRepository
-from licserver.database.repositories.products import ProductRepository
-from licserver.database.repositories.releases import ReleaseRepository
-from licserver.database.repositories.second_factors import SecondFactorRepository
-from licserver.database.repositories.sessions import SessionRepository
-from licserver.database.repositories.subscriptions import SubscriptionRepository
-from licserver.database.repositories.tokens import TokenRepository
-from licserver.database.repositories.users import UserRepository
+from licserver.database.repositories.products import ProductRepository, ReleaseRepository
 
 __all__ = ["Repositories"]
 

@@ -1,4 +1,4 @@
-"""Licenses and their activations. What is missing is a return value; services raise the error."""
+"""Licenses, activations and subscriptions. What is missing is a return value; services raise the error."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -8,12 +8,15 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, tuple_, update
 
-from licserver.database.bulk import BulkWriter
-from licserver.database.repositories.base import Repository
+from licserver.database.repositories.base import BulkWriter, Repository
 from licserver.database.rows import join_entries, license_row, read_license
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.records import Environment, IssuedLicense
 from licserver.domain.text import extract_words
+
+IMPORT_LOCK: Final = (0x6C696373, 1)
+"""An advisory lock of PostgreSQL: shared while a license of a subscription is issued or a subscription
+ends, exclusive while an import is moved in."""
 
 
 class Activation(NamedTuple):
@@ -22,6 +25,20 @@ class Activation(NamedTuple):
     environment: Environment
     activated_at: datetime
     last_seen_at: datetime | None
+
+
+class Subscription(NamedTuple):
+    """A subscription.
+
+    Args:
+        id: As the vendor's store names it.
+        licenses: How many licenses are linked to it.
+        ended_at: When it ended or will end; None if it goes on.
+    """
+
+    id: str
+    licenses: int
+    ended_at: datetime | None
 
 
 _PAGE: Final = 1_000
@@ -191,6 +208,67 @@ class LicenseRepository(Repository):
                 connection.execute(license_words.delete().where(license_words.c.word.in_(gone), of_it))
             if added := sorted(new - old):
                 _WORDS.write(connection, added)
+
+
+class SubscriptionRepository(Repository):
+    """Subscriptions."""
+
+    def set_end(self, subscription_id: str, at: datetime | None) -> int:
+        """Store on all linked licenses when a subscription ends; return their number."""
+        linked = licenses.c.subscription_id == subscription_id
+        with self._writing() as connection:
+            lock_licenses(connection, linked)
+            return connection.execute(
+                update(licenses).where(linked).values(subscription_ended_at=at)
+            ).rowcount
+
+    def lock(self, subscription_id: str) -> datetime | None:
+        """Block others from issuing for a subscription or ending it until the transaction ends.
+
+        Returns:
+            When it ended or will end, according to its licenses.
+        """
+        with self._writing() as connection:
+            if self._database.locks_rows:  # else the whole file is locked; there may be no row yet to lock
+                connection.execute(
+                    select(
+                        func.pg_advisory_xact_lock_shared(*IMPORT_LOCK),
+                        func.pg_advisory_xact_lock(func.hashtextextended(subscription_id, 0)),
+                    )
+                )
+            ended_at: datetime | None = connection.scalar(
+                select(func.max(licenses.c.subscription_ended_at)).where(
+                    licenses.c.subscription_id == subscription_id
+                )
+            )
+            return ended_at
+
+    def list_page(self, after: str | None, limit: int) -> list[Subscription]:
+        """Load subscriptions by id.
+
+        Args:
+            after: The last id of the page before, or None.
+            limit: How many at most.
+        """
+        column = licenses.c.subscription_id
+        statement = (
+            select(column, func.count(), func.max(licenses.c.subscription_ended_at))
+            .where(column.is_not(None) if after is None else column > after)
+            .group_by(column)
+            .order_by(column)
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return [Subscription(*row) for row in connection.execute(statement)]
+
+    def find(self, subscription_id: str) -> Subscription | None:
+        """Load one subscription."""
+        statement = select(func.count(), func.max(licenses.c.subscription_ended_at)).where(
+            licenses.c.subscription_id == subscription_id
+        )
+        with self._reading() as connection:
+            count, ended_at = connection.execute(statement).one()
+        return Subscription(subscription_id, count, ended_at) if count else None
 
 
 def lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:

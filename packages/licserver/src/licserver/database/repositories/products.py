@@ -1,14 +1,15 @@
-"""Products. What is missing or already there is a return value; services raise the error."""
+"""Products and releases. What is missing or already there is a return value; services raise the error."""
 
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import Connection, Select, func, insert, select, update
 
 from licserver.database.repositories.base import Repository
-from licserver.database.rows import read_product
-from licserver.database.tables import products, releases
-from licserver.domain.records import EnvironmentPolicy, Product
+from licserver.database.rows import newest_manifest, read_product, read_release
+from licserver.database.tables import manifests, products, releases
+from licserver.domain.decisions import latest
+from licserver.domain.records import Artifact, EnvironmentPolicy, Product, Release
 
 _PRODUCTS: Final = select(products, releases).outerjoin(
     releases, releases.c.id == products.c.latest_release_id
@@ -45,3 +46,112 @@ class ProductRepository(Repository):
         """Load all products, by slug."""
         with self._reading() as connection:
             return [read_product(row) for row in connection.execute(_PRODUCTS.order_by(products.c.slug))]
+
+
+class ReleaseRepository(Repository):
+    """Releases of products."""
+
+    def add(
+        self,
+        product_id: int,
+        version: str,
+        version_key: str,
+        changelog: str,
+        artifact: Artifact,
+        now: datetime,
+        manifest: str | None = None,
+    ) -> bool:
+        """Add a release; return False when the version exists.
+
+        Args:
+            product_id: Id of its product.
+            version: As typed.
+            version_key: Equal for all spellings of one version.
+            changelog: Plain text or basic HTML.
+            artifact: The file, already stored.
+            now: When it is published.
+            manifest: The signed document, or None.
+        """
+        with self._writing() as connection:
+            _lock_product(connection, product_id)
+            same = (releases.c.product_id == product_id) & (releases.c.version_key == version_key)
+            if connection.scalar(select(releases.c.id).where(same)) is not None:
+                return False
+            added = connection.scalar(
+                insert(releases)
+                .values(
+                    product_id=product_id,
+                    version=version,
+                    version_key=version_key,
+                    changelog=changelog,
+                    published_at=now,
+                    file_name=artifact.file_name,
+                    size=artifact.size,
+                    sha256=artifact.sha256,
+                )
+                .returning(releases.c.id)
+            )
+            if manifest is not None:
+                _add_manifest(connection, added, manifest, now)
+            _choose_latest(connection, product_id)
+            return True
+
+    def withdraw(self, release: Release, now: datetime) -> None:
+        """Withdraw a release; one that is withdrawn already keeps its first date."""
+        with self._writing() as connection:
+            _lock_product(connection, release.product_id)
+            same = (releases.c.id == release.id, releases.c.withdrawn_at.is_(None))
+            connection.execute(update(releases).where(*same).values(withdrawn_at=now))
+            _choose_latest(connection, release.product_id)
+
+    def renew_manifest(self, release: Release, manifest: str, now: datetime) -> None:
+        """Replace a release's manifest; the very next update check returns the new one."""
+        with self._writing() as connection:
+            _lock_product(connection, release.product_id)
+            _add_manifest(connection, release.id, manifest, now)
+            _choose_latest(connection, release.product_id)
+
+    def find(self, product_id: int, version_key: str) -> Release | None:
+        """Load one release."""
+        with self._reading() as connection:
+            row = connection.execute(
+                _releases_of(product_id).where(releases.c.version_key == version_key)
+            ).first()
+        return None if row is None else read_release(row)
+
+    def list_all(self, product_id: int) -> list[Release]:
+        """Load a product's releases, in the order of publication."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                _releases_of(product_id).order_by(releases.c.published_at, releases.c.id)
+            )
+            return [read_release(row) for row in rows]
+
+
+def _lock_product(connection: Connection, product_id: int) -> None:
+    """Block other publications for this product until the transaction ends."""
+    # With key_share: otherwise an import of its licenses, which may take minutes, would block this.
+    lock = select(products.c.id).where(products.c.id == product_id).with_for_update(key_share=True)
+    connection.execute(lock).all()
+
+
+def _releases_of(product_id: int) -> Select[Any]:
+    return select(releases, newest_manifest().label("manifest")).where(releases.c.product_id == product_id)
+
+
+def _add_manifest(connection: Connection, release_id: int | None, document: str, now: datetime) -> None:
+    row = {"release_id": release_id, "document": document, "added_at": now}
+    connection.execute(insert(manifests).values(row))
+
+
+def _choose_latest(connection: Connection, product_id: int) -> None:
+    chosen = latest(read_release(row) for row in connection.execute(_releases_of(product_id)))
+    manifest_id = None
+    if chosen is not None:
+        of_it = manifests.c.release_id == chosen.id
+        manifest_id = connection.scalar(select(func.max(manifests.c.id)).where(of_it))
+    connection.execute(
+        update(products)
+        .where(products.c.id == product_id)
+        .values(latest_release_id=None if chosen is None else chosen.id, latest_manifest_id=manifest_id)
+    )

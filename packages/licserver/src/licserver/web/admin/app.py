@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 from aiohttp import hdrs, web
 from pydantic import BaseModel
 
+from licserver.database.repositories.accounts import Token
 from licserver.database.repositories.idempotency import IdempotencyKey
-from licserver.database.repositories.tokens import Token
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.protocol import release_manifests
