@@ -102,6 +102,13 @@ class World:
         assert self.repositories.releases.add(product.id, version, key, changelog, artifact, self.clock())
         return next(found for found in self.services.releases.list_all(slug) if found.version == version)
 
+    def request_slot(self, key: str, domain: str = "a.example", ip: str = "192.0.2.1") -> ActivationRequest:
+        """Return what a verify call asks for; the rules decide about it."""
+        here = Environment(domain, ip)
+        lookup = Lookup(self.services.vault.license_id(key), here)
+        now = self.clock()
+        return ActivationRequest(lookup, lambda found: evaluate_verify(key, found, here, now), now)
+
     def held(self, key: str) -> list[tuple[str, str]]:
         """The activations of a key, as (domain, ip), sorted."""
         found = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
@@ -143,12 +150,7 @@ def activate(world: World) -> Iterator[Callable[[str, str, str], Any]]:
     """Take a slot of a key, as a verify call does."""
 
     def take(key: str, domain: str, ip: str) -> Any:
-        here = Environment(domain, str(parse_ip(ip)))
-        sighting = Lookup(world.services.vault.license_id(key), here)
-        claim = ActivationRequest(
-            sighting, lambda found: evaluate_verify(key, found, here, world.clock()), world.clock()
-        )
-        return store.activate([claim])[0]
+        return store.activate([world.request_slot(key, domain, str(parse_ip(ip)))])[0]
 
     store = BatchStore(world.services.database)
     yield take

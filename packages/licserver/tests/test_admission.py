@@ -9,25 +9,9 @@ import pytest
 from licserver.database.hot_path import connections
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.connections import SqliteConnection
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
-from licserver.domain.decisions import Valid, evaluate_verify
-from licserver.domain.records import Environment
+from licserver.database.hot_path.store import BatchStore
+from licserver.domain.decisions import Valid
 from licserver.errors import StoreUnavailableError
-
-
-@pytest.fixture
-def request_slot(world):
-    """Request a slot of a key for the numbered environment."""
-
-    def make(key, number):
-        environment = Environment(f"{number}.example", "192.0.2.1")
-        return ActivationRequest(
-            Lookup(world.services.vault.license_id(key), environment),
-            lambda license_: evaluate_verify(key, license_, environment, world.clock()),
-            world.clock(),
-        )
-
-    return make
 
 
 @pytest.fixture
@@ -51,23 +35,23 @@ def hold(meddler):
     return held
 
 
-async def test_another_writer_is_waited_for_beside_the_loop(world, queries, request_slot, hold):
+async def test_another_writer_is_waited_for_beside_the_loop(world, queries, hold):
     """While another connection writes, a new environment waits, and a known one gets its response."""
     key = world.key(slots=2)
-    known = request_slot(key, 1)
+    known = world.request_slot(key, "1.example")
     await queries.activate(known)
     with hold():
-        waiting = asyncio.ensure_future(queries.activate(request_slot(key, 2)))
+        waiting = asyncio.ensure_future(queries.activate(world.request_slot(key, "2.example")))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         assert (await queries.find_license(known.lookup)).activated.domain
     assert isinstance(await waiting, Valid)
 
 
-async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, request_slot, monkeypatch):
+async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, monkeypatch):
     """Until a transaction is committed, lookups are answered without what it has inserted."""
     key = world.key(slots=1)
-    one = request_slot(key, 1)
+    one = world.request_slot(key, "1.example")
     inserted, go = threading.Event(), threading.Event()
     activate = BatchStore._activate
 
@@ -86,7 +70,7 @@ async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, req
     assert (await queries.find_license(one.lookup)).activated.domain
 
 
-async def test_a_transaction_that_fails_grants_nothing(world, queries, request_slot, monkeypatch):
+async def test_a_transaction_that_fails_grants_nothing(world, queries, monkeypatch):
     """All requests of its batch fail, nothing is stored, and the next batch is served."""
     key = world.key(slots=5)
 
@@ -95,19 +79,19 @@ async def test_a_transaction_that_fails_grants_nothing(world, queries, request_s
 
     with monkeypatch.context() as patch:
         patch.setattr(BatchStore, "_activate", fail)
-        requests = (queries.activate(request_slot(key, number)) for number in range(3))
+        requests = (queries.activate(world.request_slot(key, f"{number}.example")) for number in range(3))
         results = await asyncio.gather(*requests, return_exceptions=True)
     assert [type(result) for result in results] == [StoreUnavailableError] * 3
     assert world.held(key) == []
-    assert isinstance(await queries.activate(request_slot(key, 1)), Valid)
+    assert isinstance(await queries.activate(world.request_slot(key, "1.example")), Valid)
 
 
-async def test_closing_waits_for_an_activation(world, request_slot, hold):
+async def test_closing_waits_for_an_activation(world, hold):
     """Queries that are closed while a slot is being taken have taken it when they are closed."""
     key = world.key(slots=5)
     queries = PublicQueries(BatchStore(world.services.database))
     with hold():
-        waiting = asyncio.ensure_future(queries.activate(request_slot(key, 1)))
+        waiting = asyncio.ensure_future(queries.activate(world.request_slot(key, "1.example")))
         await asyncio.sleep(0.05)
         closing = asyncio.ensure_future(queries.close())
         await asyncio.sleep(0.05)
@@ -117,20 +101,20 @@ async def test_closing_waits_for_an_activation(world, request_slot, hold):
     assert len(world.held(key)) == 1
 
 
-def test_the_log_is_kept_short(world, request_slot, monkeypatch):
+def test_the_log_is_kept_short(world, monkeypatch):
     """Every so many commits the log is written to the file, and begins anew."""
     monkeypatch.setattr(connections, "_CHECK_LOG_EVERY", 10)
     monkeypatch.setattr(connections, "_LONGEST_LOG", 10)
     log = world.services.settings.data_dir / "licserver.sqlite3-wal"
     key, store, sizes = world.key(slots=None), BatchStore(world.services.database), []
     for number in range(60):
-        store.activate([request_slot(key, number)])
+        store.activate([world.request_slot(key, f"{number}.example")])
         sizes.append(log.stat().st_size)
     store.close()
     assert sizes[20:] == sizes[20:21] * 40
 
 
-def test_a_log_that_cannot_be_shortened_refuses_nothing(world, request_slot, monkeypatch):
+def test_a_log_that_cannot_be_shortened_refuses_nothing(world, monkeypatch):
     """The log may grow for a while; slots are granted all the same, and the next one tries again."""
     monkeypatch.setattr(connections, "_CHECK_LOG_EVERY", 1)
     tries = []
@@ -142,6 +126,6 @@ def test_a_log_that_cannot_be_shortened_refuses_nothing(world, request_slot, mon
     monkeypatch.setattr(SqliteConnection, "_shorten_log", fail)
     key, store = world.key(slots=5), BatchStore(world.services.database)
     for number in range(3):
-        assert isinstance(store.activate([request_slot(key, number)])[0], Valid)
+        assert isinstance(store.activate([world.request_slot(key, f"{number}.example")])[0], Valid)
     store.close()
     assert len(tries) == 3

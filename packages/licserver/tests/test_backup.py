@@ -14,8 +14,9 @@ import pytest
 
 from harness.engines import ENGINES, both_engines
 from licserver.database import dump
+from licserver.database.hot_path.store import BatchStore
 from licserver.database.tables import metadata
-from licserver.domain.records import Environment, LicenseTerms
+from licserver.domain.records import LicenseTerms
 from licserver.errors import ArtifactsError, BackupError, InvalidInputError
 from licserver.services import Services, open_services
 from licserver.services.backup import restore_backup, write_backup
@@ -150,22 +151,13 @@ def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clo
 @pytest.fixture
 def site_thread(world):
     """What activates new environments, a key after the other, each durable, until it is told to stop."""
-    from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
-    from licserver.domain.decisions import evaluate_verify  # noqa: PLC0415 - for this story
 
     def run(keys: list[str], taken: dict[str, int], stop: threading.Event) -> None:
         store, turn = BatchStore(world.services.database), 0
         while not stop.is_set():
             turn += 1
             for key in keys:
-                environment = Environment(f"host-{turn}.example", "192.0.2.1")
-                sighting = Lookup(world.services.vault.license_id(key), environment)
-                now = world.clock()
-
-                def judge(license_, key=key, environment=environment, now=now):
-                    return evaluate_verify(key, license_, environment, now)
-
-                store.activate([ActivationRequest(sighting, judge, now)])
+                store.activate([world.request_slot(key, f"host-{turn}.example")])
                 taken[key] += 1
         store.close()
 

@@ -10,7 +10,7 @@ from harness import engines
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.hot_path import statements
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup, UpdateQuery
-from licserver.domain.decisions import Valid, VerifyRefusal, evaluate_verify
+from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError
@@ -29,16 +29,7 @@ def store(world):
 @pytest.fixture
 def claim(world):
     """Claim a slot of a key for an environment, judged by the rules."""
-
-    def make(key, environment, now=None):
-        now = now or world.clock()
-        return ActivationRequest(
-            Lookup(world.services.vault.license_id(key), environment),
-            lambda license_: evaluate_verify(key, license_, environment, now),
-            now,
-        )
-
-    return make
+    return lambda key, environment: world.request_slot(key, *environment)
 
 
 def admitted(verdicts):

@@ -14,8 +14,8 @@ import pytest
 
 from harness import engines
 from licserver.database import engine
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
-from licserver.domain.decisions import Valid, evaluate_verify
+from licserver.database.hot_path.store import BatchStore
+from licserver.domain.decisions import Valid
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import LicenseLockedError
 
@@ -29,16 +29,8 @@ def _patience(monkeypatch):
 
 
 def claims_of(world, key, environments):
-    """Claims of a key for many environments, judged by the rules."""
-
-    def make(environment):
-        return ActivationRequest(
-            Lookup(world.services.vault.license_id(key), environment),
-            lambda license_: evaluate_verify(key, license_, environment, world.clock()),
-            world.clock(),
-        )
-
-    return [make(environment) for environment in environments]
+    """Requests of many environments for slots of a key."""
+    return [world.request_slot(key, *environment) for environment in environments]
 
 
 def admit(store, claims):

@@ -7,9 +7,8 @@ import pytest
 from harness.engines import postgresql_only
 from licserver.database.hot_path import batcher as desk_module
 from licserver.database.hot_path.batcher import PublicQueries
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
-from licserver.domain.decisions import Valid, evaluate_verify
-from licserver.domain.records import Environment
+from licserver.database.hot_path.store import BatchStore
+from licserver.domain.decisions import Valid
 from licserver.errors import LicenseLockedError
 
 pytestmark = postgresql_only  # SQLite locks its whole file
@@ -21,20 +20,6 @@ async def desk(world):
     desk = PublicQueries(BatchStore(world.services.database))
     yield desk
     await desk.close()
-
-
-@pytest.fixture
-def claim(world):
-    """Claim a slot of a key."""
-    here = Environment("a.example", "192.0.2.1")
-
-    def make(key):
-        sighting = Lookup(world.services.vault.license_id(key), here)
-        return ActivationRequest(
-            sighting, lambda found: evaluate_verify(key, found, here, world.clock()), world.clock()
-        )
-
-    return make
 
 
 @pytest.fixture
@@ -50,23 +35,25 @@ def lock(world, meddler):
     return begin
 
 
-async def test_a_locked_license_refuses_its_own_claims_only(world, desk, claim, lock, monkeypatch):
+async def test_a_locked_license_refuses_its_own_claims_only(world, desk, lock, monkeypatch):
     """Of a batch with one locked license all others are admitted at once; that one fails in the end."""
     monkeypatch.setattr(desk_module, "LOCK_LIMIT", 0.1)
     keys = [world.key() for _ in range(20)]
     lock(keys[7])
-    verdicts = await asyncio.gather(*(desk.activate(claim(key)) for key in keys), return_exceptions=True)
+    verdicts = await asyncio.gather(
+        *(desk.activate(world.request_slot(key)) for key in keys), return_exceptions=True
+    )
     assert isinstance(verdicts.pop(7), LicenseLockedError)
     assert all(isinstance(verdict, Valid) for verdict in verdicts)
     assert world.held(keys[7]) == []
 
 
-async def test_a_license_that_is_released_in_time_is_admitted(world, desk, claim, lock):
+async def test_a_license_that_is_released_in_time_is_admitted(world, desk, lock):
     """A claim that finds its license locked is tried again, and sees what the other transaction wrote."""
     locked, other = world.key(), world.key()
     release = lock(locked)
-    waiting = asyncio.ensure_future(desk.activate(claim(locked)))
-    assert isinstance(await desk.activate(claim(other)), Valid)
+    waiting = asyncio.ensure_future(desk.activate(world.request_slot(locked)))
+    assert isinstance(await desk.activate(world.request_slot(other)), Valid)
     assert not waiting.done()
     release()
     verdict = await waiting
@@ -74,6 +61,6 @@ async def test_a_license_that_is_released_in_time_is_admitted(world, desk, claim
     assert world.held(locked) == [("a.example", "192.0.2.1")]
 
 
-async def test_an_unknown_license_is_not_taken_for_a_locked_one(desk, claim, new_key):
+async def test_an_unknown_license_is_not_taken_for_a_locked_one(world, desk, new_key):
     """A key that no license has is refused, not retried."""
-    assert not isinstance(await desk.activate(claim(new_key())), Valid)
+    assert not isinstance(await desk.activate(world.request_slot(new_key())), Valid)

@@ -9,6 +9,7 @@ from alembic import command
 from harness import engines
 from harness.engines import ENGINES
 from licserver.database import migrate
+from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import retention as rooms
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.records import Environment
@@ -23,20 +24,12 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 @pytest.fixture
 def activate(make_world):
     """A world that forgets after 40 days, and what takes slots in it."""
-    from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
-    from licserver.domain.decisions import evaluate_verify  # noqa: PLC0415 - for this fixture
-
     world = make_world(activation_days=40, audit_days=100)
 
     def take(key: str, *domains: str) -> None:
-        store, now = BatchStore(world.services.database), world.clock()
+        store = BatchStore(world.services.database)
         for domain in domains:
-            environment = Environment(domain, "192.0.2.1")
-            sighting = Lookup(world.services.vault.license_id(key), environment)
-            claim = ActivationRequest(
-                sighting, lambda held, e=environment: evaluate_verify(key, held, e, now), now
-            )
-            store.activate([claim])
+            store.activate([world.request_slot(key, domain)])
         store.close()
 
     take.world = world  # type: ignore[attr-defined]

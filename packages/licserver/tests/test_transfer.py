@@ -16,7 +16,7 @@ from harness import engines
 from harness.engines import postgresql_only, sqlite_only
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.decisions import generate_license_key
-from licserver.domain.records import EnvironmentPolicy
+from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import ConflictError, StoreUnavailableError
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.services import LicenseFilter
@@ -59,7 +59,8 @@ def stocked(world, activate):
     world.services.licenses.revoke(keys[1], "-refunded")
     world.clock.forward(hours=1, microseconds=5)
     for number in (0, 1, 2, 1):
-        seen = activate(keys[0], f"host-{number}.example", "198.51.100.7")
+        seen = Environment(f"host-{number}.example", "198.51.100.7")
+        activate(keys[0], *seen)
         note_seen(
             world.services.database, [Seen(world.services.vault.license_id(keys[0]), seen, world.clock())]
         )
@@ -67,26 +68,6 @@ def stocked(world, activate):
     world.services.products.rename("app", "Renamed")
     world.keys = keys
     return world
-
-
-@pytest.fixture
-def activate(world):
-    """Take a slot."""
-    from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup  # noqa: PLC0415
-    from licserver.domain.decisions import evaluate_verify  # noqa: PLC0415
-    from licserver.domain.records import Environment  # noqa: PLC0415 - for this fixture
-
-    def take(key: str, domain: str, ip: str) -> Environment:
-        environment, now = Environment(domain, ip), world.clock()
-        sighting = Lookup(world.services.vault.license_id(key), environment)
-        store = BatchStore(world.services.database)
-        store.activate(
-            [ActivationRequest(sighting, lambda held: evaluate_verify(key, held, environment, now), now)]
-        )
-        store.close()
-        return environment
-
-    return take
 
 
 @pytest.mark.parametrize("form", FORMATS)
