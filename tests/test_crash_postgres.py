@@ -30,10 +30,7 @@ def durable(own_postgres: Postgres) -> Postgres:
 def test_what_was_promised_outlives_a_kill_of_the_database(durable: Postgres, tmp_path: Path) -> None:
     """Killed at any moment, it has lost no admitted environment, and the server comes back by itself."""
     home, database = tmp_path / "home", durable.make()
-    environ = {
-        "LICSERVER_DATA_DIR": str(tmp_path / "data"),
-        "LICSERVER_DATABASE_URL": durable.url(database),
-    }
+    environ = {"LICSERVER_DATA_DIR": str(tmp_path / "data"), "LICSERVER_DATABASE_URL": durable.url(database)}
     licserver(home, "db", "upgrade", **environ)
     licserver(home, "product", "add", "app", "--name", "App", "--environment", "domain", **environ)
     admitted = 0

@@ -11,14 +11,7 @@ from harness.flavours import both_flavours
 from harness.shop import NAME, SLUG, Open
 from harness.threads import call_at_once
 from harness.world import MovableClock, Server, World
-from licclient import (
-    License,
-    LicenseClient,
-    LicenseRefusedError,
-    Reason,
-    ServiceUnavailableError,
-    Source,
-)
+from licclient import License, LicenseClient, LicenseRefusedError, Reason, ServiceUnavailableError, Source
 
 
 @both_flavours

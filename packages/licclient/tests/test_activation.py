@@ -4,13 +4,7 @@ from datetime import timedelta
 import pytest
 from stage.flavours import asynchronous, both
 
-from licclient import (
-    KeyFlaw,
-    LicenseRefusedError,
-    MistypedKeyError,
-    NotActivatedError,
-    Source,
-)
+from licclient import KeyFlaw, LicenseRefusedError, MistypedKeyError, NotActivatedError, Source
 
 OTHER_KEY = "CP-ZZZ999-ZZZ999-ZZZ999-ZZZ999-ZZZ999"
 

@@ -60,8 +60,7 @@ async def test_pinned_keys_are_named(make_client, well):
 
 
 @pytest.mark.parametrize(
-    ("hours", "words"),
-    [(-2, "2:00:00 ahead of the server's"), (2, "2:00:00 behind the server's")],
+    ("hours", "words"), [(-2, "2:00:00 ahead of the server's"), (2, "2:00:00 behind the server's")]
 )
 async def test_a_clock_that_is_wrong(client, well, clock, hours, words):
     """The most common reason that nobody thinks of."""

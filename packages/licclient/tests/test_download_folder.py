@@ -14,11 +14,7 @@ from licclient import LicenseClient
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
-    [
-        ('attachment; filename="../../evil.zip"', "evil.zip"),
-        ("", "notes-2.0"),
-    ],
+    ("told", "kept"), [('attachment; filename="../../evil.zip"', "evil.zip"), ("", "notes-2.0")]
 )
 async def test_the_name_is_harmless(client, store, folder, told, kept, fetch):
     """Whatever the server calls the file, it lands in the folder, under a legal name."""

@@ -165,10 +165,7 @@ def test_the_way_of_windows_is_to_wait(root, lay):
 @pytest.mark.parametrize(
     ("given", "left"),
     [
-        (
-            {"LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/opt/lib"},
-            {"LD_LIBRARY_PATH": "/opt/lib"},
-        ),
+        ({"LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/opt/lib"}, {"LD_LIBRARY_PATH": "/opt/lib"}),
         ({"LD_LIBRARY_PATH": "/bundle"}, {}),
     ],
 )

@@ -164,12 +164,7 @@ def test_within_the_tolerance_the_latest_instant_seen_counts():
 
 @pytest.mark.parametrize(
     ("later", "moves"),
-    [
-        (timedelta(0), False),
-        (-HOUR, False),
-        (MARK_EVERY, False),
-        (MARK_EVERY + TICK, True),
-    ],
+    [(timedelta(0), False), (-HOUR, False), (MARK_EVERY, False), (MARK_EVERY + TICK, True)],
 )
 def test_the_mark_moves_when_it_is_worth_a_write(later, moves):
     """After five minutes, and not before."""

@@ -183,10 +183,7 @@ async def test_a_whole_part_with_a_forged_note_is_not_believed(pinned, store, fo
     """Another file put into the folder as if it had been downloaded gets no name."""
     update, part = await break_off(pinned, 20_000)
     [note] = folder.glob(".*.note")
-    forged = unseal(note.stem, note.read_bytes()) | {
-        "size": len(OTHER),
-        "sha256": sha256(OTHER).hexdigest(),
-    }
+    forged = unseal(note.stem, note.read_bytes()) | {"size": len(OTHER), "sha256": sha256(OTHER).hexdigest()}
     part.write_bytes(OTHER)
     note.write_bytes(seal(note.stem, forged))
     path = (await pinned.download(replace(update, **changes), folder)).path

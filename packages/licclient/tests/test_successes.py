@@ -133,8 +133,7 @@ def test_a_subject_is_worked_out_once(make):
 
 
 @pytest.mark.parametrize(
-    ("later", "marked"),
-    [(-HOUR, timedelta(0)), (timedelta(minutes=5), timedelta(0)), (HOUR, HOUR)],
+    ("later", "marked"), [(-HOUR, timedelta(0)), (timedelta(minutes=5), timedelta(0)), (HOUR, HOUR)]
 )
 def test_the_latest_instant_seen_is_written_down(make, held, kind, tmp_path, later, marked):
     """When it is worth a write; what is found has it as well (D-43)."""

@@ -4,12 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.threads import call_at_once
-from licclient import (
-    LicenseClient,
-    LicenseRefusedError,
-    NotActivatedError,
-    ServiceUnavailableError,
-)
+from licclient import LicenseClient, LicenseRefusedError, NotActivatedError, ServiceUnavailableError
 
 
 async def test_a_newer_version_is_offered(client, service, key):

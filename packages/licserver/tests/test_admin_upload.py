@@ -31,10 +31,7 @@ async def upload(address, token, version, size):
             yield bytes(min(size, MIB))
         yield b"\r\n--b--\r\n"
 
-    headers = {
-        "Authorization": f"Bearer {token}",
-        "Content-Type": "multipart/form-data; boundary=b",
-    }
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "multipart/form-data; boundary=b"}
     async with aiohttp.ClientSession(address) as session:
         path = "/admin/api/v1/products/app/releases"
         async with session.post(

@@ -196,10 +196,7 @@ def test_signing_keys_are_noted(cli):
     """One that is added, and one that is retired, by their ids."""
     added = json.loads(cli("signing-key", "add", "--json"))
     json.loads(cli("signing-key", "retire", added["id"], "--last", "--json"))
-    for action, details in (
-        ("signing_key.add", {"given": False}),
-        ("signing_key.retire", {"last": True}),
-    ):
+    for action, details in (("signing_key.add", {"given": False}), ("signing_key.retire", {"last": True})):
         (line,) = noted(cli, action)
         assert (line["kind"], line["object"]) == ("signing-key", added["id"])
         assert line["who"] == f"cli:{getpass.getuser()}"

@@ -44,8 +44,7 @@ BOTH = [False, True]
 
 
 @pytest.mark.parametrize(
-    ("bad_shape", "missing", "revoked", "expired", "full", "known"),
-    list(product(BOTH, repeat=6)),
+    ("bad_shape", "missing", "revoked", "expired", "full", "known"), list(product(BOTH, repeat=6))
 )
 def test_verify_names_the_first_refusal(bad_shape, missing, revoked, expired, full, known):
     """Of all that is wrong with a key the first in the order of D-01 is told."""

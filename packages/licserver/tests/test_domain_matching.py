@@ -118,10 +118,7 @@ def test_different_domains_stay_different(one, other):
     assert normalise_domain(one) != normalise_domain(other)
 
 
-HOSTS = st.text(
-    st.sampled_from("aZ0.-_:/@?#[]%* 。．ßİΣς\u00ad\u200dé٣\u00a0\u3000xn"),
-    max_size=12,
-)
+HOSTS = st.text(st.sampled_from("aZ0.-_:/@?#[]%* 。．ßİΣς\u00ad\u200dé٣\u00a0\u3000xn"), max_size=12)
 
 
 @given(

@@ -123,10 +123,6 @@ def test_each_policy_asks_for_its_halves(policy, by_domain, by_ip):
     """`strict` wants both halves, `domain` the domain, `either` one; how each became known is all one."""
     (entries, domain), (more_entries, ip) = HALVES["domain"][by_domain], HALVES["ip"][by_ip]
     domain_known, ip_known = by_domain not in UNKNOWN, by_ip not in UNKNOWN
-    expected = {
-        STRICT: domain_known and ip_known,
-        DOMAIN: domain_known,
-        EITHER: domain_known or ip_known,
-    }
+    expected = {STRICT: domain_known and ip_known, DOMAIN: domain_known, EITHER: domain_known or ip_known}
     known = is_known(SITE, policy, entries + more_entries, EnvironmentMatch(domain, ip))
     assert known is expected[policy]

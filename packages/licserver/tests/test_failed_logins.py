@@ -67,9 +67,7 @@ async def test_a_token_of_too_small_a_scope_is_noted(world, site, caplog):
     for _ in range(3):
         assert (await Api(site, text)("POST", "/products", {"slug": "x", "name": "X"}))[0] == 403
     await site.app[FAILURES].close()
-    assert lines(world, "token.forbidden") == [
-        ("token", "shop", {"attempts": 1, "address": "127.0.0.1"}),
-    ]
+    assert lines(world, "token.forbidden") == [("token", "shop", {"attempts": 1, "address": "127.0.0.1"})]
     assert "of shop" in caplog.text
 
 

@@ -255,8 +255,7 @@ def test_what_python_prints_past_the_log_is_masked_too():
     [
         "1",
         pytest.param(
-            "2",
-            marks=[pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="workers need fork")],
+            "2", marks=[pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="workers need fork")]
         ),
     ],
 )

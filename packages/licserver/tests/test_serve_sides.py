@@ -60,10 +60,7 @@ class Caller:
 
 @pytest.mark.parametrize(
     ("workers", "busy", "count"),
-    [
-        ("1", "admin", 1),
-        pytest.param("2", "public", 8, marks=[forking, pytest.mark.slow]),
-    ],
+    [("1", "admin", 1), pytest.param("2", "public", 8, marks=[forking, pytest.mark.slow])],
 )
 async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, busy, count):
     """Told to end, both sides ask their callers to go at once; what one of them has begun is answered."""

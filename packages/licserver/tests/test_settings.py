@@ -172,8 +172,7 @@ def test_a_throwaway_store_takes_nothing_from_the_environment(monkeypatch, tmp_p
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "PORT_80_TCP_ADDR"],
+    "name", ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "PORT_80_TCP_ADDR"]
 )
 def test_what_kubernetes_says_of_a_service_of_our_name_is_passed_over(name, monkeypatch):
     """It is set in every pod beside a Service `licserver`, and nobody has misspelt it."""

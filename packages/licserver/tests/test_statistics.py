@@ -64,10 +64,7 @@ async def test_versions_in_the_field(world, site, new_key):
         await site.check(key, current_version=version)
     await site.check(new_key())
     await flush(site)
-    assert counted(world) == {
-        ("15", "update", "app", "1.4.0"): 2,
-        ("15", "update", "app", "other"): 3,
-    }
+    assert counted(world) == {("15", "update", "app", "1.4.0"): 2, ("15", "update", "app", "other"): 3}
 
 
 async def test_an_app_that_invents_versions(world, site, monkeypatch):

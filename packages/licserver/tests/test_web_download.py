@@ -33,10 +33,7 @@ async def test_the_whole_file_comes_with_its_headers(site, key):
     )
 
 
-PARTS = {
-    "first bytes": ("bytes=0-9", 0, 10),
-    "the last bytes": ("bytes=-40", SIZE - 40, SIZE),
-}
+PARTS = {"first bytes": ("bytes=0-9", 0, 10), "the last bytes": ("bytes=-40", SIZE - 40, SIZE)}
 
 
 @pytest.mark.parametrize(("asked", "start", "end"), PARTS.values(), ids=PARTS.keys())
