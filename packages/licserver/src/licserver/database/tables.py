@@ -205,7 +205,7 @@ activations = Table(
     Column("last_seen_at", Instant, nullable=True),
     sqlite_with_rowid=False,
 )
-# Partial, so that a claim does not pay for it: whoever notes that it was seen puts it in.
+# Partial, so that a new activation does not pay for it; noting that it was seen adds it.
 _index_where(
     activations.c.last_seen_at, "ix_activations_domain", activations.c.domain, activations.c.license_id
 )
