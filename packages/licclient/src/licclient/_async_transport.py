@@ -25,23 +25,23 @@ _T = TypeVar("_T")
 
 
 class Stop:
-    """Set when either the app or the task's end wants it.
+    """Set when the app's own event is set, or the task was cancelled.
 
     Args:
-        told: What the app handed in, if it did; asked whether it `is_set`.
+        event: The app's, or None; only its `is_set` is called.
     """
 
-    def __init__(self, told: Any = None) -> None:
-        self._told = told
+    def __init__(self, event: Any = None) -> None:
+        self._event = event
         self._ended = threading.Event()
 
     def set(self) -> None:
-        """End the work."""
+        """Stop the work."""
         self._ended.set()
 
     def is_set(self) -> bool:
-        """Tell whether the work shall end."""
-        return self._ended.is_set() or (self._told is not None and self._told.is_set())
+        """Return whether the work must stop."""
+        return self._ended.is_set() or (self._event is not None and self._event.is_set())
 
 
 async def run_apart(work: Callable[[], _T], stop: Stop) -> _T:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 BEHIND_EVERY: Final = 60.0
 """Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
 
-
 CLOSE_SECONDS: Final = 0.8
 """How long closing waits for what runs behind the app, the worker's end included."""
 
@@ -128,13 +127,12 @@ class Life(_Parts["Worker"]):
         on_update: "OnUpdate | None" = None,
         deliver: "Deliver | None" = None,
     ) -> "Worker":
-        """Run one background worker: re-verifies the activated key and looks for updates when they are due.
+        """Run one background worker that verifies the activated key and checks for updates when they are due.
 
-        It tells the status at once, as it is remembered, and then whenever it changes; an update is told
-        once. What no longer holds at its start, or when a suspended computer wakes up, is asked about within
-        half a minute; what holds and is due within four hours, so that not all apps ask at nine (D-137). It
-        ends with `close`, with its own `stop`, or as a context manager, within a second, and then calls
-        nobody back any more (D-59).
+        It reports the remembered status at once, then each change, and an update once. What no longer holds
+        at its start, or when a suspended computer wakes up, is checked within half a minute; what holds and
+        is due within four hours, so that not all apps ask at nine (D-137). It ends within a second, by its
+        own `stop`, by `close` or as a context manager, and then calls nobody back any more (D-59).
 
         Args:
             on_status: Called with a `LicenseStatus`; its `update` is left to `on_update`.
