@@ -1,6 +1,6 @@
 """Mutation testing: change the modules that must not be wrong, line by line, and see a test turn red for it.
 
-`uv run --group dev nox -s mutants` (`-- licserver` for one package, `-- rules _cache` for some modules,
+`uv run --group dev nox -s mutants` (`-- licserver` for one package, `-- rules _storage` for some modules,
 `-- --changed` for those whose file or tests differ from the main branch, or from the last commit on it).
 mutmut changes a copy in a temporary folder; nothing here is touched. What survives is printed, and fewer
 than `ENOUGH` killed in any room is a failure. Only the tests named beside a room are run, all of them quick
@@ -42,7 +42,7 @@ PACKAGES: Final = {
         "_manifest": ("manifest",),
         "_releases": ("highest",),
         "_records": ("records",),
-        "_cache": ("cache",),
+        "_storage": ("storage",),
         "_successes": ("successes",),
         "_policy": ("policy",),
         "_headers": ("headers",),

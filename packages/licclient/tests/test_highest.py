@@ -9,10 +9,10 @@ from stage.releases import ALICE, EVE, document, word
 from stage.rules import settings
 
 from licclient import LicenseRefusedError, Reason, UntrustedResponseError, Update
-from licclient._cache import StateFolder
 from licclient._model import Listing, Manifest
 from licclient._records import record_name, unseal
 from licclient._releases import SignedReleases, logged
+from licclient._storage import StateFolder
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SERVER = "https://x.example"

@@ -9,11 +9,11 @@ from stage.rules import settings
 from stage.signing import GOOD, SIGNER
 
 from harness.oracle import Answered, Asked, digest
-from licclient._cache import StateFolder
 from licclient._model import Held, Verified
 from licclient._proofs import believe_verify
 from licclient._records import record_name, seal, unseal, write_held
 from licclient._signature import asking_for_signature
+from licclient._storage import StateFolder
 from licclient._successes import Subject, Successes
 from licclient._wire import Reply, verify_call
 

@@ -21,10 +21,10 @@ from licclient import (
     LicenseClient,
     LicenseRefusedError,
     ServiceUnavailableError,
-    _cache,
     _steps,
+    _storage,
 )
-from licclient._cache import LEAST_SECONDS, Turn
+from licclient._storage import LEAST_SECONDS, Turn
 from licclient._transport import Transport
 
 PROGRAM = """
@@ -253,7 +253,7 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
 def test_what_is_left_for_a_call(monkeypatch, limit, waited, left):
     """The limit without the wait; but two seconds, or all of a shorter limit, so that a call can succeed."""
     times = iter([100.0, 100.0 + waited])
-    monkeypatch.setattr(_cache, "monotonic", lambda: next(times))
+    monkeypatch.setattr(_storage, "monotonic", lambda: next(times))
     assert Turn(None, 15).left(limit) == left
 
 

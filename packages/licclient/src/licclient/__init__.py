@@ -21,11 +21,11 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from licclient._cache import Storage
     from licclient._download import Downloaded
     from licclient._explain import explain
     from licclient._settings import ClientSettings
     from licclient._status import LicenseState, LicenseStatus
+    from licclient._storage import Storage
     from licclient._typed_key import KeyFlaw
     from licclient._update_steps import UpdateCheck
     from licclient._worker import AsyncWorker, Worker
@@ -70,7 +70,7 @@ _LATER = {
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",
-    "Storage": "_cache",
+    "Storage": "_storage",
     "UpdateCheck": "_update_steps",
     "Worker": "_worker",
     "explain": "_explain",

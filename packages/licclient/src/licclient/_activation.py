@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from licclient import _keyring
-from licclient._cache import Storage
 from licclient._model import Settings
 from licclient._records import Document, record_name
+from licclient._storage import Storage
 
 _FORGOTTEN: Final = {"forgotten": True}
 """Stands in our place when somebody else's activation, that would be found there, shall not be."""

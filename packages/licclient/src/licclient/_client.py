@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import httpx
 
     from licclient._async_transport import AsyncTransport
-    from licclient._cache import Storage
     from licclient._download import Downloaded
     from licclient._fetch import Cancel, Progress
     from licclient._settings import ClientSettings
+    from licclient._storage import Storage
     from licclient._transport import Transport
     from licclient._update_steps import UpdateCheck
 
@@ -77,10 +77,10 @@ class _Client:
     ) -> None:
         # Here, so that importing costs next to nothing for an app that makes its client later, or never.
         from licclient._arguments import check_edges, read_folder  # noqa: PLC0415 - as above
-        from licclient._cache import StateFolder  # noqa: PLC0415 - as above
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as above
         from licclient._links import is_in_the_clear  # noqa: PLC0415 - as above
         from licclient._settings import ClientSettings, read_settings  # noqa: PLC0415 - as above
+        from licclient._storage import StateFolder  # noqa: PLC0415 - as above
         from licclient._update_steps import NOT_CHECKED  # noqa: PLC0415 - as above
 
         given = (

@@ -22,7 +22,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from licclient._cache import demand_room, read_private, replace_file
 from licclient._headers import read_content_range
 from licclient._model import Manifest, Reason
 from licclient._pace import MAX_RETRIES, retry_pause
@@ -37,6 +36,7 @@ from licclient._part import (
     read_sealed_note,
 )
 from licclient._records import seal
+from licclient._storage import demand_room, read_private, replace_file
 from licclient._wire import Head, Reply, no_word, read_refusal
 from licclient.errors import LicenseRefusedError, ServiceUnavailableError, UntrustedResponseError
 

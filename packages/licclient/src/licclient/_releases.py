@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import datetime
 
-from licclient._cache import Storage
 from licclient._manifest import judge_manifest
 from licclient._model import Listing, Manifest, Settings, Update
 from licclient._records import Document, read_highest, record_name, write_highest
+from licclient._storage import Storage
 from licclient.errors import LicclientError, UntrustedResponseError
 
 

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation, Activations
-from licclient._cache import Storage, Turn
 from licclient._clock import Clock, read_clock
 from licclient._model import License, Settings, Verified
 from licclient._policy import recall, settle
 from licclient._records import Document, read_round, record_name
+from licclient._storage import Storage, Turn
 from licclient._successes import Subject, Successes
 from licclient._wire import Call, Reply, tidy_key, verify_call
 from licclient.errors import InvalidRequestError, LicclientError, NotActivatedError, ServiceUnavailableError

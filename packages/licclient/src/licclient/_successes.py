@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from licclient._cache import Storage
 from licclient._model import Held, Settings
 from licclient._policy import mark
 from licclient._records import Document, read_held, record_name, write_held
+from licclient._storage import Storage
 
 _MOST_SUBJECTS: Final = 64
 """How many of them are kept in memory, under what was typed."""

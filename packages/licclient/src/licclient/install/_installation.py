@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._arguments import read_folder
-from licclient._cache import FOLDER_PAUSES, read_private, replace_file
+from licclient._storage import FOLDER_PAUSES, read_private, replace_file
 from licclient.install._versions import (
     DISCARDED,
     DRAFT,

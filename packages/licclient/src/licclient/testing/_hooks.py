@@ -14,11 +14,11 @@ from unittest.mock import patch
 import httpx
 
 from licclient import _doctor, _keyring, _steps, _transport, _worker
-from licclient._cache import StateFolder
 from licclient._ed25519 import PublicKey
 from licclient._life import AsyncLife, Life
 from licclient._model import Settings
 from licclient._records import Document
+from licclient._storage import StateFolder
 from licclient._typed_key import mask_key
 from licclient._wire import Call
 from licclient._worker import AsyncWorker, Worker

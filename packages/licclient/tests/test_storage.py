@@ -17,9 +17,9 @@ import pytest
 
 from harness.standstill import Standstill
 from harness.threads import call_at_once
-from licclient import _cache as cache_room
-from licclient._cache import FOLDER_PAUSES, MAX_RECORD_BYTES, StateFolder, read_private, replace_file
+from licclient import _storage
 from licclient._records import seal
+from licclient._storage import FOLDER_PAUSES, MAX_RECORD_BYTES, StateFolder, read_private, replace_file
 
 
 def test_what_another_process_wrote_is_seen(tmp_path):
@@ -35,7 +35,7 @@ def test_what_another_process_wrote_is_seen(tmp_path):
 
 def count_up(folder, times):
     """Add one to a record, over and over, in a process of its own."""
-    cache_room.LOCK_SECONDS = 60  # a slow disk is not what is tried here
+    _storage.LOCK_SECONDS = 60  # a slow disk is not what is tried here
     state = StateFolder(folder)
     for _ in range(times):
         state.change("counter", lambda document: {"n": (document or {"n": 0})["n"] + 1})
@@ -63,7 +63,7 @@ def test_a_process_killed_while_writing_leaves_a_readable_state(tmp_path):
     """Killed at any moment, it leaves a whole record and no lock."""
     code = (
         "import sys, pathlib\n"
-        "from licclient._cache import StateFolder\n"
+        "from licclient._storage import StateFolder\n"
         "state = StateFolder(pathlib.Path(sys.argv[1]))\n"
         "count = lambda d: {'n': (d or {'n': 0})['n'] + 1, 'filler': 'x' * 20000}\n"
         "state.change('a', count)\n"
@@ -91,7 +91,7 @@ def test_a_lock_that_is_never_released_stops_nobody(tmp_path, monkeypatch):
     """After a short wait the record is kept in memory alone, and a removal is done nevertheless."""
     from filelock import FileLock  # noqa: PLC0415
 
-    monkeypatch.setattr(cache_room, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(_storage, "LOCK_SECONDS", 0.05)
     state = StateFolder(tmp_path)
     state.change("a", lambda _: {"n": 1})
     with FileLock(tmp_path / "licclient.lock", thread_local=False):
@@ -110,7 +110,7 @@ def test_a_key_that_a_held_lock_keeps_off_the_disk_is_in_the_log(tmp_path, monke
     """Behind a process that was stopped in the middle: else the next start would just ask for it again."""
     from filelock import FileLock  # noqa: PLC0415
 
-    monkeypatch.setattr(cache_room, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(_storage, "LOCK_SECONDS", 0.05)
     with FileLock(tmp_path / "licclient.lock", thread_local=False):
         StateFolder(tmp_path).change("activation-a", lambda _: {"n": 1})
     assert "its lock is not given back" in caplog.text
@@ -121,7 +121,7 @@ def test_no_draft_stays_behind(tmp_path, monkeypatch):
     """What an activation writes holds the key: neither a full disk nor a kill leaves it beside the record."""
     state = StateFolder(tmp_path)
     state.change("activation-a", lambda _: {"key": "CP-1"})
-    monkeypatch.setattr(cache_room.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr(_storage.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "full")))
     state.change("activation-a", lambda _: {"key": "CP-2"})
     assert not list(tmp_path.glob("*.draft"))
     assert [one.load("activation-a")["key"] for one in (state, StateFolder(tmp_path))] == ["CP-2", "CP-1"]
@@ -156,7 +156,7 @@ def test_what_cannot_be_written_is_logged_once(tmp_path, monkeypatch, caplog, na
     def fail(_descriptor):
         raise problem
 
-    monkeypatch.setattr(cache_room.os, "fsync", fail)
+    monkeypatch.setattr(_storage.os, "fsync", fail)
     state = StateFolder(tmp_path)
     for number in range(2):
         state.change(name, lambda _, number=number: {"n": number})
@@ -166,7 +166,7 @@ def test_what_cannot_be_written_is_logged_once(tmp_path, monkeypatch, caplog, na
 
 def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
     """No home folder: the same warning, without a path."""
-    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 4)
+    monkeypatch.setattr(_storage, "MOST_IN_MEMORY", 4)
     state = StateFolder(None)
     monkeypatch.setattr(state, "folder", lambda: None)
     state.change("activation-1", lambda _: {"a": 1})
@@ -182,7 +182,7 @@ def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
 
 def test_the_older_half_of_what_is_on_the_disk_leaves_the_memory(tmp_path, monkeypatch):
     """Up to the bound all records are kept; what could not be written has no other copy, and stays."""
-    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 10)
+    monkeypatch.setattr(_storage, "MOST_IN_MEMORY", 10)
     state = StateFolder(tmp_path)
     (tmp_path / "lost-1.state").mkdir()
     state.change("lost-1", lambda _: {"n": -1})
@@ -206,7 +206,7 @@ def test_the_older_half_of_what_is_on_the_disk_leaves_the_memory(tmp_path, monke
 
 def test_a_removal_that_the_disk_refuses_is_kept_in_memory(tmp_path, monkeypatch):
     """This process does not forget a refusal, whatever else it reads."""
-    monkeypatch.setattr(cache_room, "MOST_IN_MEMORY", 4)
+    monkeypatch.setattr(_storage, "MOST_IN_MEMORY", 4)
     state = StateFolder(tmp_path)
     state.change("license-1", lambda _: {"n": 1})
 
@@ -247,7 +247,7 @@ def test_an_unchanged_file_is_read_once(tmp_path, monkeypatch):
     state = StateFolder(tmp_path)
     first = state.load("a")
     assert state.load("b") is None
-    monkeypatch.setattr(cache_room, "read_private", None)
+    monkeypatch.setattr(_storage, "read_private", None)
     assert state.load("a") is first
     assert state.load("b") is None
 
@@ -336,8 +336,8 @@ def test_on_windows_a_reader_is_waited_out(tmp_path, monkeypatch, system, failur
             raise PermissionError
         return replace(self, target)
 
-    monkeypatch.setattr(cache_room, "os", SimpleNamespace(name=system))
-    monkeypatch.setattr(cache_room, "sleep", slept.append)
+    monkeypatch.setattr(_storage, "os", SimpleNamespace(name=system))
+    monkeypatch.setattr(_storage, "sleep", slept.append)
     monkeypatch.setattr(Path, "replace", held_open)
     (tmp_path / "new").write_bytes(b"new")
     if pauses is None:
