@@ -42,6 +42,7 @@ PACKAGES: Final = {
         "_manifest": ("manifest",),
         "_releases": ("highest",),
         "_records": ("records",),
+        "_state_places": ("state_places",),
         "_storage": ("storage",),
         "_successes": ("successes",),
         "_policy": ("policy",),

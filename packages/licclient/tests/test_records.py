@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licclient import _records
 from licclient._model import Held, Listing, Round, Verified
 from licclient._records import (
+    UPGRADES,
     read_held,
     read_highest,
     read_instant,
@@ -57,6 +59,7 @@ def test_foreign_bytes_are_no_record(raw):
     "change",
     [
         {"schema": 2},
+        {"schema": 1.0},
         {"product": 7},
         {"expiry": "2026-02-30"},
         {"lifetime": True},
@@ -71,6 +74,17 @@ def test_a_record_that_makes_no_sense_is_a_miss(change):
     document = {"schema": 1, **write_held(Held(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at))}
     assert read_held(unseal(NAME, seal(NAME, document))) is not None
     assert read_held(unseal(NAME, seal(NAME, document | change))) is None
+
+
+def test_a_record_of_the_schema_before_is_read_in_todays(monkeypatch):
+    """Under the same name, so that no key and no id is lost when the schema is raised."""
+    name = record_name("activation", "https://store.example")
+    raw = seal(name, {"hint": "23"})
+    monkeypatch.setattr(_records, "SCHEMA", 3)
+    monkeypatch.setitem(UPGRADES, 1, lambda kind, document: {"kind": kind, "end": document["hint"]})
+    monkeypatch.setitem(UPGRADES, 2, lambda _, document: {**document, "more": None})
+    assert unseal(name, raw) == {"kind": "activation", "end": "23", "more": None, "schema": 3}
+    assert record_name("activation", "https://store.example") == name
 
 
 def test_names_tell_nothing_and_never_collide():

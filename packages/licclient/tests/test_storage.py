@@ -168,7 +168,7 @@ def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
     """No home folder: the same warning, without a path."""
     monkeypatch.setattr(_storage, "MOST_IN_MEMORY", 4)
     state = StateFolder(None)
-    monkeypatch.setattr(state, "folder", lambda: None)
+    monkeypatch.setattr(state, "_root", lambda: None)
     state.change("activation-1", lambda _: {"a": 1})
     for number in range(20):
         assert state.load(f"other-{number}") is None
@@ -279,6 +279,7 @@ def test_folder_records_and_locks_are_the_users_alone(tmp_path):
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "of").rglob("*")}
     assert modes == {"mine": 0o700, "a.state": 0o600, "licclient.lock": 0o600}
+    assert stat.S_IMODE((tmp_path / "of").stat().st_mode) == 0o700
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")

@@ -80,6 +80,7 @@ class _Client:
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as above
         from licclient._links import is_in_the_clear  # noqa: PLC0415 - as above
         from licclient._settings import ClientSettings, read_settings  # noqa: PLC0415 - as above
+        from licclient._state_places import places_for  # noqa: PLC0415 - as above
         from licclient._storage import StateFolder  # noqa: PLC0415 - as above
         from licclient._update_steps import NOT_CHECKED  # noqa: PLC0415 - as above
 
@@ -95,8 +96,11 @@ class _Client:
             message = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
             warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
         check_edges(clock, transport, storage)
-        folder = None if given.state_dir is None else read_folder("state_dir", given.state_dir)
-        self._steps = KeySteps(settings, clock or real_clock, storage or StateFolder(folder))
+        if given.state_dir is None:
+            state = StateFolder(None, places_for(settings))
+        else:
+            state = StateFolder(read_folder("state_dir", given.state_dir))
+        self._steps = KeySteps(settings, clock or real_clock, storage or state)
         self._agent = f"licclient/{licclient.__version__}"
         self._seconds = settings.timeout.total_seconds()
         self._opening = threading.Lock()

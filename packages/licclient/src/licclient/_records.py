@@ -6,7 +6,7 @@ damage and a file moved to another place. It is no signature: whoever can edit t
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
@@ -15,10 +15,16 @@ from licclient._model import Held, Listing, Round, Verified
 from licclient._wire import read_date
 
 SCHEMA: Final = 1
-"""Records of another schema read as nothing. Raising it costs every customer the key and the id, so a slot;
-what a later version adds is a field that may be missing, as `slow_by` is."""
+"""Version of what stands in a record. A field that may be missing, as `slow_by` is, needs no new one; what an
+earlier version of the app could not read does, and a step in `UPGRADES`."""
 
 Document = Mapping[str, Any]
+
+UPGRADES: Final[dict[int, Callable[[str, Document], Document]]] = {}
+"""Schema → how a record of that schema reads in the next one, given its kind, such as `activation`."""
+
+_NAMING: Final = 1
+"""Part of every name. It stays when `SCHEMA` is raised: under another name key and id would be lost."""
 
 
 def record_name(kind: str, *belongs_to: str) -> str:
@@ -32,7 +38,7 @@ def record_name(kind: str, *belongs_to: str) -> str:
         A file name without ending; the same for the same arguments on every machine.
     """
     # As JSON, because two different lists never come out as the same text.
-    told = json.dumps(["licclient", SCHEMA, kind, *belongs_to])
+    told = json.dumps(["licclient", _NAMING, kind, *belongs_to])
     return f"{kind}-{sha256(told.encode()).hexdigest()[:40]}"
 
 
@@ -43,16 +49,22 @@ def seal(name: str, document: Document) -> bytes:
 
 
 def unseal(name: str, raw: bytes) -> Document | None:
-    """Read a record; None for anything but what `seal` wrote under this very name and schema."""
+    """Read a record in today's schema; None for anything but what `seal` once wrote under this very name."""
     told, _, rest = raw.partition(b"\n")
     content = rest.removesuffix(b"\n")
     if not rest.endswith(b"\n") or told != _sum(name, content):
         return None
     try:
-        document = json.loads(content)
+        document: Document = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+    match document:
+        case {"schema": int(written)} if 1 <= written <= SCHEMA:
+            for schema in range(written, SCHEMA):
+                document = {**UPGRADES[schema](name.partition("-")[0], document), "schema": schema + 1}
+            return document
+        case _:
+            return None
 
 
 def _sum(name: str, content: bytes) -> bytes:

@@ -20,6 +20,8 @@ from licclient._records import Document, seal, unseal
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+    from licclient._state_places import Places
+
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 """Longer files are not read: what is remembered has at most 1 MiB, and JSON may write it longer."""
 
@@ -65,15 +67,17 @@ class Storage(Protocol):
 
 
 class StateFolder:
-    """The records of one folder. Safe to share among threads; other processes' writes are seen at once.
+    """The records of one app, as files. Threads may share it; other processes' writes are seen at once.
 
     Args:
         folder: Where the records are; None for the platform's folder for application state. It is made,
             private to the user, when the first record is written.
+        places: Where in the platform's folder; None to have all records in one folder.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, places: "Places | None" = None) -> None:
         self._given = folder
+        self._places = places
         self._found: Path | None = None
         self._guard = threading.Lock()
         self._paths: dict[str, Path] = {}  # putting one together costs more than looking at the file
@@ -90,6 +94,9 @@ class StateFolder:
         if known is not None and known[0] == signature:
             return known[1]
         raw = None if path is None else read_private(path)
+        if raw is None and known is None and self._places is not None:
+            raw = self._adopt(name, self._places)
+            signature = _signature(path)
         document = None if raw is None else unseal(name, raw)
         self._remember(name, signature, document)
         return document
@@ -105,7 +112,8 @@ class StateFolder:
         Returns:
             The record now in force: in this process also when it could not be written.
         """
-        with self._alone() as may_write:
+        self.load(name)  # it may have to be brought from elsewhere, which takes the lock
+        with self._alone(name) as may_write:
             before = self.load(name)
             after = edit(before)
             if after is before:
@@ -133,7 +141,11 @@ class StateFolder:
     # --- the disk -----------------------------------------------------------------------------
 
     def folder(self) -> Path | None:
-        """Return where the records are; None when there is no place for them."""
+        """Return the app's folder; None when there is no place for it."""
+        root = self._root()
+        return root if root is None or self._places is None else root / self._places.app
+
+    def _root(self) -> Path | None:
         if self._found is None and self._given is None:
             from platformdirs import user_state_path  # noqa: PLC0415 - often not needed
 
@@ -145,33 +157,52 @@ class StateFolder:
 
     def _path(self, name: str) -> Path | None:
         path = self._paths.get(name)
-        if path is None and (folder := self.folder()) is not None:
+        if path is None and (root := self._root()) is not None:
+            places = self._places
+            folder = root if places is None else root / places.elsewhere.get(name, places.app)
             path = self._paths[name] = folder / f"{name}.state"
         return path
 
+    def _adopt(self, name: str, places: "Places") -> bytes | None:
+        """Bring a record from the one folder that earlier versions had for all apps; None when none is there.
+
+        What other apps may need stays there, for those with an earlier version.
+        """
+        root, path = self._root(), self._path(name)
+        if root is None or path is None:
+            return None
+        old = root / path.name
+        raw = read_private(old)
+        if raw is None:
+            return None
+        with self._alone(name) as may_write:
+            is_there = _signature(path) is not None or (may_write and self._write_file(name, path, raw))
+            if is_there and name not in places.elsewhere:
+                _discard(old)
+        return raw
+
     @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Hold the folder's lock around the block; yields whether records may be written in it."""
+    def _alone(self, name: str) -> Iterator[bool]:
+        """Hold the lock of a record's folder around the block; yields whether it may be written in it."""
         if not self._guard.acquire(timeout=LOCK_SECONDS):
             yield False
             return
         try:
-            with self._file_lock() as may_write:
+            with self._file_lock(self._path(name)) as may_write:
                 yield may_write
         finally:
             self._guard.release()
 
     @contextmanager
-    def _file_lock(self) -> Iterator[bool]:
+    def _file_lock(self, path: Path | None) -> Iterator[bool]:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
 
-        folder = self.folder()
-        if folder is None:
+        if path is None:
             yield True  # the write itself will tell
             return
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = FileLock(folder / "licclient.lock", timeout=LOCK_SECONDS, mode=0o600)
+            make_private(path.parent)
+            lock = FileLock(path.parent / "licclient.lock", timeout=LOCK_SECONDS, mode=0o600)
             lock.acquire()
         except Timeout:
             yield False
@@ -191,11 +222,14 @@ class StateFolder:
         if path is None:
             self._complain(name, "there is no folder for it")
             return False
+        return self._write_file(name, path, seal(name, document))
+
+    def _write_file(self, name: str, path: Path, raw: bytes) -> bool:
         draft = path.with_suffix(".draft")
         try:
             draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
             with open(os.open(draft, _WRITE, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
-                file.write(seal(name, document))
+                file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())
             replace_file(draft, path)
@@ -230,9 +264,19 @@ class StateFolder:
             _discard(path.with_suffix(".draft"))
 
 
-def _discard(draft: Path) -> None:
+def _discard(path: Path) -> None:
     with suppress(OSError):
-        draft.unlink()
+        path.unlink()
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and whatever is missing above it, for the user alone.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def replace_file(source: Path, target: Path, pauses: Iterable[float] = REPLACE_PAUSES) -> None:
@@ -345,7 +389,7 @@ class Turn:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
 
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._path.parent)
             # Taken on one thread of a pool and given back on another, so not bound to a thread.
             lock = FileLock(self._path, timeout=0, mode=0o600, thread_local=False)
             lock.acquire()
