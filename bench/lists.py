@@ -31,8 +31,8 @@ from licserver.domain.records import IssuedLicense, LicenseTerms, Scope
 from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings
 from licserver.web import create_app
-from licserver.web.admin import ROOT
 from licserver.web.connections import Runner
+from licserver.web.middlewares import ADMIN_ROOT
 
 BATCH: Final = 5_000
 TIMES: Final = 9
@@ -177,7 +177,9 @@ def measure(services: Services) -> dict[str, float]:
             times = []
             for _ in range(TIMES):
                 began = time.perf_counter()
-                link.request("GET", ROOT + path.format(**names), headers={"Authorization": f"Bearer {token}"})
+                link.request(
+                    "GET", ADMIN_ROOT + path.format(**names), headers={"Authorization": f"Bearer {token}"}
+                )
                 answer = link.getresponse()
                 json.loads(answer.read())
                 assert answer.status == 200, path

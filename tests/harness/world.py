@@ -23,7 +23,8 @@ from licserver.protocol import public_api
 from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web import create_app
-from licserver.web.connections import RequestHandler, Runner
+from licserver.web.connections import Runner
+from licserver.web.middlewares import RequestHandler
 
 _NOTED = web.ResponseKey("noted", bool)
 

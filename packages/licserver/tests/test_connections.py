@@ -10,7 +10,6 @@ from aiohttp import web
 from harness.engines import sqlite_only
 from licserver.settings import StandaloneSettings
 from licserver.web import connections
-from licserver.web.open_connections import OpenConnections
 
 pytestmark = sqlite_only
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -149,7 +148,11 @@ async def test_who_reads_slowly_gets_all(make_world, open_site):
 async def test_who_was_not_paused_may_be_resumed():
     """Over TLS asyncio copies a file part by part, and resumes us after a pause that it took upon itself."""
     loop = asyncio.get_running_loop()
-    times = {"header_timeout": 1.0, "send_timeout": 1.0, "held": OpenConnections(StandaloneSettings())}
+    times = {
+        "header_timeout": 1.0,
+        "send_timeout": 1.0,
+        "held": connections.OpenConnections(StandaloneSettings()),
+    }
     connection = connections.ConnectionServer(web.Server(None, loop=loop), loop, times)()
     connection.resume_writing()
     connection.pause_writing()

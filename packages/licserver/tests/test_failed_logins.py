@@ -11,7 +11,7 @@ from harness.engines import sqlite_only
 from licserver.database.tables import audit, failed_logins
 from licserver.domain.records import SYSTEM, Scope
 from licserver.services.logins import NETWORK_NAME_TRIES
-from licserver.web.app_state import FAILURES
+from licserver.web.logging import FAILURES
 
 pytestmark = sqlite_only
 

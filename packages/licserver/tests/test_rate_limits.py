@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from importlib import import_module
 
 import pytest
 
@@ -279,8 +278,7 @@ async def test_limits_can_be_turned_off(make_world, open_site):
 
 def wait_longer(monkeypatch, times):
     """Have servers wait for their Redis so many times as long, where a machine may stand still meanwhile."""
-    shared = import_module("licserver.web.redis_limits")  # needs an extra
-    monkeypatch.setattr(shared, "_TIMEOUT", times * shared._TIMEOUT)
+    monkeypatch.setattr(rate_limits, "_REDIS_TIMEOUT", times * rate_limits._REDIS_TIMEOUT)
 
 
 @sqlite_only
@@ -330,7 +328,6 @@ def test_a_redis_that_cannot_be_is_told_by_its_variable(make_world, url):
 @sqlite_only
 def test_a_missing_extra_is_told(make_world, monkeypatch):
     """Installed without its extra, licserver says what to install."""
-    monkeypatch.delitem(sys.modules, "licserver.web.redis_limits", raising=False)
     monkeypatch.setitem(sys.modules, "limits", None)
     with pytest.raises(SettingsError, match=r"pip install 'licserver\[redis\]'"):
         create_app(make_world(redis_url="redis://localhost").services)

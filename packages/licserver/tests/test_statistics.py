@@ -10,8 +10,7 @@ from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError
 from licserver.web import statistics as tally_room
-from licserver.web.app_state import STATISTICS
-from licserver.web.statistics import StatisticsCounter
+from licserver.web.statistics import STATISTICS, StatisticsCounter
 
 
 def counted(world) -> dict:

@@ -161,6 +161,11 @@ class Settings(BaseSettings):
         return host.strip("[]"), int(port)
 
     @property
+    def is_https(self) -> bool:
+        """Whether customers reach the server by https."""
+        return (self.base_url or "").startswith("https:")
+
+    @property
     def database(self) -> str:
         """The SQLAlchemy URL; may contain a password, so never print it."""
         if self.database_url is not None:

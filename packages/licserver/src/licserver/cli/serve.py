@@ -91,7 +91,9 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
                 asyncio.run(server.serve(services, sockets, announce, admin_sockets))
                 return
             services.close()  # checked and set up; each worker opens its own
-            server.serve_with_workers(settings, sockets, workers, announce, admin_sockets)
+            from licserver.web.workers import serve_with_workers  # noqa: PLC0415 - does not exist on Windows
+
+            serve_with_workers(settings, sockets, workers, announce, admin_sockets)
 
 
 # --- a throwaway installation -----------------------------------------------------------------

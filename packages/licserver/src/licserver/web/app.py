@@ -1,8 +1,6 @@
-"""The application: its routes, the two hot ones past the router, and its sub-applications."""
+"""The application: its routes and its sub-applications."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import hdrs, web
 
@@ -13,43 +11,29 @@ from licserver.protocol import public_api
 from licserver.security.rotation import watch_link_secrets
 from licserver.services import Services
 from licserver.settings import Settings
-from licserver.web import download
-from licserver.web.admin import ROOT, create_admin_api
-from licserver.web.app_state import (
-    ARTIFACTS,
-    CLOCK,
-    DRAIN,
-    FAILURES,
-    HOT_ROUTES,
-    LIMITS,
-    LINKS,
-    METER,
-    QUERIES,
-    REQUEST_IDS,
-    SEND_TIMEOUT,
-    STATISTICS,
-    Drain,
-    Handler,
-)
+from licserver.web.admin.app import create_admin_api
 from licserver.web.console.app import create_console
-from licserver.web.logging import FailureReport, RequestIds
-from licserver.web.metric_counters import Meter
+from licserver.web.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
+from licserver.web.metrics import METER, Meter
 from licserver.web.middlewares import (
+    ADMIN_ROOT,
+    DRAIN,
     ERRORS,
+    HOT_ROUTES,
     PUBLIC_ERRORS,
+    Drain,
     add_not_found,
     add_route,
     create_counter,
     create_guard,
+    create_hot_routes,
     get,
 )
-from licserver.web.public import AnswerSigner, PublicEndpoints, healthz, readyz
-from licserver.web.rate_limits import ClientAddresses, Limits
-from licserver.web.statistics import StatisticsCounter
+from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
+from licserver.web.rate_limits import LIMITS, ClientAddresses, Limits
+from licserver.web.responses import HSTS
+from licserver.web.statistics import STATISTICS, StatisticsCounter
 from licserver.web.worker_threads import WorkerThreads
-
-HSTS: Final = "max-age=31536000"  # a year
-HotRoutes = Mapping[tuple[str, str], Handler]  # handlers by method and path
 
 
 def create_app(
@@ -70,17 +54,20 @@ def create_app(
         SettingsError: when the settings name a Redis that cannot be used.
     """
     app = _create_root(services.settings, meter)
-    app[LINKS] = links = watch_link_secrets(services.settings, services.vault)
-    app[ARTIFACTS] = services.artifacts
     app[QUERIES] = queries = PublicQueries(BatchStore(services.database))
-    app[CLOCK] = clock
-    app[SEND_TIMEOUT] = services.settings.send_timeout
     app[STATISTICS] = statistics = StatisticsCounter(services.database, clock)
     app.cleanup_ctx.append(statistics.running)
     app.cleanup_ctx.append(_close_queries)
-    callers = ClientAddresses(services.settings)
     public = PublicEndpoints(
-        queries, services.vault, links, services.settings, clock, callers, app[LIMITS], statistics
+        queries=queries,
+        artifacts=services.artifacts,
+        vault=services.vault,
+        links=watch_link_secrets(services.settings, services.vault),
+        settings=services.settings,
+        clock=clock,
+        callers=ClientAddresses(services.settings),
+        limits=app[LIMITS],
+        statistics=statistics,
     )
     signer = AnswerSigner(services.vault.signing_keys, clock, public.keep_body, public.base_url)
     verify, update_check = signer.signing(public.verify), signer.signing(public.update_check)
@@ -88,8 +75,8 @@ def create_app(
     app[HOT_ROUTES] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
     add_route(app, public_api.UPDATE_CHECK_PATH, get(update_check))
-    add_route(app, public_api.DOWNLOAD_PATH, get(download.update_download))
-    add_route(app, public_api.MANIFEST_PATH, get(download.update_manifest))
+    add_route(app, public_api.DOWNLOAD_PATH, get(public.update_download))
+    add_route(app, public_api.MANIFEST_PATH, get(public.update_manifest))
     add_route(app, "/healthz", get(healthz))
     add_route(app, "/readyz", get(readyz))
     if services.settings.admin_listen is None:
@@ -103,7 +90,6 @@ def create_admin_app(
 ) -> web.Application:
     """Create the application of the vendor's side, where that has an address of its own; as `create_app`."""
     app = _create_root(services.settings, meter)
-    app[HOT_ROUTES] = {}
     add_route(app, "/healthz", get(healthz))
     _add_vendors_side(app, services, clock)
     add_not_found(app, "/{anything:.*}")
@@ -131,7 +117,7 @@ def _add_vendors_side(app: web.Application, services: Services, clock: Clock) ->
     threads = WorkerThreads()
     app[FAILURES] = failures = FailureReport(services, threads)
     app.on_cleanup.append(failures.close)
-    app.add_subapp(ROOT, create_admin_api(services, app[LIMITS], failures, threads))
+    app.add_subapp(ADMIN_ROOT, create_admin_api(services, app[LIMITS], failures, threads))
     app.add_subapp("/console", create_console(services, clock, failures, threads))
     app.on_cleanup.append(threads.close)
 
@@ -146,11 +132,6 @@ async def _close_limits(app: web.Application) -> AsyncIterator[None]:
     await app[LIMITS].close()
 
 
-def is_https(settings: Settings) -> bool:
-    """Return whether customers reach us by https."""
-    return (settings.base_url or "").startswith("https:")
-
-
 def _set_common_headers(
     settings: Settings,
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
@@ -158,19 +139,7 @@ def _set_common_headers(
 
     async def set_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers.popall(hdrs.SERVER, None)  # it names versions
-        if is_https(settings):
+        if settings.is_https:
             response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = HSTS
 
     return set_headers
-
-
-def create_hot_routes(app: web.Application, routes: HotRoutes) -> HotRoutes:
-    """Put middlewares and metrics around the handlers of hot routes once; `connections` calls them.
-
-    Routing would cost a known verify 8 % more instructions (of 358,000). The router must have them as well.
-    """
-    guard = create_guard(app, PUBLIC_ERRORS)
-    hot = {(method, path): partial(guard, handler=handler) for (method, path), handler in routes.items()}
-    if METER not in app:
-        return hot
-    return {(method, path): app[METER].measuring(path, one) for (method, path), one in hot.items()}

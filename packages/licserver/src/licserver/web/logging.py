@@ -71,6 +71,26 @@ class RequestIds:
         return sent if address is not None and any(address in one for one in self._trusted) else None
 
 
+REQUEST_IDS = web.AppKey("request_ids", RequestIds)
+
+
+class ThrottledLog:
+    """Logs what any client can cause at any rate: a line a second, with the number of events."""
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+        self._count = 0
+
+    def add(self, logger: logging.Logger, what: str) -> None:
+        """Log an event, or count it for the next line."""
+        self._count += 1
+        if (now := time.monotonic()) < self._quiet_until:
+            return
+        others = f", and {self._count - 1} more since the last such line" if self._count > 1 else ""
+        logger.info("unreadable request: %s%s", what, others)
+        self._quiet_until, self._count = now + 1, 0
+
+
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 FIELDS: Final = ("request_id", "remote", "method", "path", "status", "seconds")
@@ -222,3 +242,6 @@ class FailureReport:
                 )
             except LicserverError as problem:
                 _login_log.warning("this failure is not in the audit log: %s", problem)
+
+
+FAILURES = web.AppKey("failures", FailureReport)

@@ -1,89 +1,214 @@
 """Prometheus metrics at an address of their own, `LICSERVER_METRICS_LISTEN` (D-101).
 
 No label holds a key, a domain, an address or a product: all values of labels are known here.
+
+The counters are in memory that all worker processes share. Each process writes a block of its own, and a
+reader adds up all blocks: no lock is needed. A block outlives its process, and the next process goes on in
+it, so that counters never decrease. Counters and a histogram of prometheus_client cost a request 8.4 us, in
+multiprocess mode or not; these cost 1.9.
 """
 
-import asyncio
-import os
-import socket
+import mmap
+import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import wraps
 from itertools import accumulate
-from typing import Final
+from time import perf_counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
+from aiohttp.typedefs import Handler
 
 from licserver import __version__
-from licserver.errors import StoreUnavailableError
-from licserver.settings import Settings
-from licserver.web.app_state import HOT_ROUTES, QUERIES
-from licserver.web.connections import Runner
-from licserver.web.metric_counters import BUCKETS, ENDPOINTS, Meter, Meters
-from licserver.web.public import READY_TIMEOUT
+from licserver.domain.decisions import VerifyRefusal
+from licserver.protocol import public_api
 
-PATH: Final = "/metrics"
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
+
+OTHER: Final = "other"
+ADMIN: Final = "admin"
+CONSOLE: Final = "console"
+ENDPOINTS: Final = ("verify", "update_check", "download", "manifest", "health", ADMIN, CONSOLE, OTHER)
+STATUSES: Final = (
+    *(200, 201, 204, 206, 302, 303, 304),
+    *(400, 401, 403, 404, 405, 408, 409, 413, 415, 416, 417, 422, 429, 499),
+    *(500, 503),
+)
+"""The statuses of this server; any other is counted as `OTHER`."""
+
+BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper bounds of the duration buckets, in seconds."""
+
+BUCKETS: Final = (*map(str, BOUNDS), "+Inf")
+VERDICTS: Final = ("valid", *(refusal.name.lower() for refusal in VerifyRefusal))
+
+_PATHS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        public_api.VERIFY_PATH: "verify",
+        public_api.UPDATE_CHECK_PATH: "update_check",
+        public_api.DOWNLOAD_PATH: "download",
+        public_api.MANIFEST_PATH: "manifest",
+        "/healthz": "health",
+        "/readyz": "health",
+        ADMIN: ADMIN,
+        CONSOLE: CONSOLE,
+    }
+)
+_COUNTERS: Final = [
+    *(("verifies", verdict, "") for verdict in VERDICTS),
+    *(("requests", endpoint, str(status)) for endpoint in ENDPOINTS for status in (*STATUSES, OTHER)),
+    *(("durations", endpoint, bucket) for endpoint in ENDPOINTS for bucket in BUCKETS),
+    *(("microseconds", endpoint, "") for endpoint in ENDPOINTS),
+]
+_AT: Final = {name: at for at, name in enumerate(_COUNTERS)}
+_REFUSED: Final = {
+    public_api.verify_response(refusal).content: _AT["verifies", refusal.name.lower(), ""]
+    for refusal in VerifyRefusal
+}
+_VALID: Final = _AT["verifies", "valid", ""]
+_BLOCK_BYTES: Final = len(_COUNTERS) * 8
 
 
-class Metrics:
-    """Counts requests in every process of a server, and serves the sums; create it before the fork."""
+class Meter:
+    """Counts the requests of one process in its block."""
 
-    def __init__(self, listening: Sequence[socket.socket], settings: Settings, processes: int = 1) -> None:
-        self._listening, self._settings = listening, settings
-        self._meters = Meters(processes)
+    def __init__(self, cells: memoryview) -> None:
+        self._cells = cells
+
+    def measuring(self, path: str, handler: Handler) -> Handler:
+        """Wrap a handler so that its responses and their durations are counted; unknown paths as `OTHER`."""
+        cells = self._cells
+        endpoint = _PATHS.get(path, OTHER)
+        is_verify = endpoint == "verify"
+        statuses = {status: _AT["requests", endpoint, str(status)] for status in STATUSES}
+        other_status = _AT["requests", endpoint, OTHER]
+        durations = _AT["durations", endpoint, BUCKETS[0]]
+        microseconds = _AT["microseconds", endpoint, ""]
+
+        @wraps(handler)
+        async def measured(request: web.Request) -> web.StreamResponse:
+            began = perf_counter()
+            response = await handler(request)
+            took = perf_counter() - began
+            status = response.status
+            cells[statuses.get(status, other_status)] += 1
+            cells[durations + bisect_left(BOUNDS, took)] += 1
+            cells[microseconds] += int(took * 1_000_000)
+            if is_verify:
+                if status == 200:  # noqa: PLR2004 - valid
+                    cells[_VALID] += 1
+                elif (verdict := _REFUSED.get(getattr(response, "content", b""))) is not None:
+                    cells[verdict] += 1
+            return response
+
+        return measured
+
+
+class Meters:
+    """The blocks of all processes; create it before they are forked.
+
+    There are more blocks than processes, for those that end while others start.
+    """
+
+    def __init__(self, processes: int = 1) -> None:
         self._began = time.monotonic()
+        self._count = 1 if processes == 1 else 3 * processes + 1
+        self._own: int | None = None
+        if processes == 1:
+            self._file = None
+            memory: mmap.mmap | bytearray = bytearray(_BLOCK_BYTES)
+        else:
+            # A file for its locks, which show the blocks in use and end with their process.
+            self._file = tempfile.TemporaryFile(prefix="licserver-meters-")  # noqa: SIM115 - as long as the server
+            self._file.truncate(self._count * _BLOCK_BYTES)
+            memory = mmap.mmap(self._file.fileno(), self._count * _BLOCK_BYTES)
+        self._cells = memoryview(memory).cast("Q")
 
-    def meter(self) -> Meter:
-        """Return this process's meter."""
-        return self._meters.claim()
+    def claim(self) -> Meter:
+        """Return a meter with the first free block, for as long as this process lives."""
+        for at in range(self._count):
+            if self._lock(at):
+                self._own = at
+                return Meter(self._block(at))
+        return Meter(memoryview(bytearray(_BLOCK_BYTES)).cast("Q"))  # never read; there should be a free one
 
-    async def serve(self, app: web.Application) -> AsyncIterator[None]:
-        """Serve metrics while an application runs; for its `cleanup_ctx`."""
-        metrics_app = web.Application()
+    def count_live(self) -> int:
+        """Return the number of processes that are counting."""
+        return sum(self._is_live(at) for at in range(self._count))
+
+    def totals(self) -> dict[tuple[str, str, str], int]:
+        """Return the sums of all blocks, by the names in `_COUNTERS`."""
+        blocks = [self._block(at) for at in range(self._count)]
+        return {name: sum(cells) for name, cells in zip(_COUNTERS, zip(*blocks, strict=True), strict=True)}
+
+    def create_app(self, is_ready: Callable[[], Awaitable[bool]]) -> web.Application:
+        """Create the application that serves the sums; `is_ready` asks the database."""
+        from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - only where metrics are on
 
         async def respond(request: web.Request) -> web.Response:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-            registry = CollectorRegistry(auto_describe=False)
-            registry.register(
-                _Snapshot(self._meters, time.monotonic() - self._began, is_ready=await _is_ready(app))
-            )
-            return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+            snapshot = Snapshot(self, time.monotonic() - self._began, is_ready=await is_ready())
+            content = encode(cast("Collector", snapshot))
+            return web.Response(body=content, headers={"Content-Type": content_type})
 
-        metrics_app.router.add_get(PATH, respond)
-        metrics_app[HOT_ROUTES] = {}
-        runner = Runner(metrics_app, self._settings, access_log=None, shutdown_timeout=1)
-        await runner.setup()
-        for sock in self._listening:
-            # A duplicate: each process closes its own.
-            await web.SockSite(runner, socket.socket(fileno=os.dup(sock.fileno()))).start()
-        yield
-        await runner.cleanup()
-        for sock in self._listening:
-            sock.close()
-        self._meters.close()
+        app = web.Application()
+        app.router.add_get("/metrics", respond)
+        return app
 
+    def close(self) -> None:
+        """Close the file; whoever still counts does so unread."""
+        if self._file is not None:
+            self._file.close()
 
-async def _is_ready(app: web.Application) -> bool:
-    try:
-        async with asyncio.timeout(READY_TIMEOUT):
-            await app[QUERIES].ping()
-    except (StoreUnavailableError, TimeoutError):
+    def _block(self, at: int) -> memoryview:
+        return self._cells[at * len(_COUNTERS) : (at + 1) * len(_COUNTERS)]
+
+    def _is_live(self, at: int) -> bool:
+        if at == self._own:
+            return True  # to lock and unlock one's own block would lose it
+        if not self._lock(at):
+            return True
+        if self._file is not None:
+            import fcntl  # noqa: PLC0415 - not on Windows, which has one process only
+
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, at)
         return False
-    return True
+
+    def _lock(self, at: int) -> bool:
+        if self._file is None:
+            return self._own is None
+        import fcntl  # noqa: PLC0415 - the same
+
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
+        except OSError:
+            return False
+        return True
 
 
-class _Snapshot(Collector):
-    """All metrics at one moment."""
+METER = web.AppKey("meter", Meter)
+
+
+class Snapshot:
+    """All metrics at one moment; a collector as prometheus_client's registries take it."""
 
     def __init__(self, meters: Meters, age: float, *, is_ready: bool) -> None:
         self._totals, self._live = meters.totals(), meters.count_live()
         self._age, self._is_ready = age, is_ready
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
         """Yield them."""
+        from prometheus_client.core import (  # noqa: PLC0415 - loaded only where metrics are on
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
         requests = CounterMetricFamily(
             "licserver_requests", "Requests answered, by endpoint and status.", labels=["endpoint", "status"]
         )

@@ -1,26 +1,23 @@
-"""The client's address behind trusted proxies (D-05), and limits by it.
+"""The client's address behind trusted proxies (D-05), and the limits of its requests and its misses.
 
-A miss is a request whose key, link or token is not valid; all requests are limited as well.
-
+A miss is a request whose key, link or token is not valid.
 """
 
+import asyncio
 import logging
 import math
 import time
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from licserver.domain.environments import client_ip, normalise_ip, parse_ip
+from licserver.errors import SettingsError
 from licserver.protocol import public_api
 from licserver.settings import Settings
 from licserver.web.responses import send, send_too_many
-
-if TYPE_CHECKING:
-    from licserver.web.redis_limits import RedisCounter
-
 
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none
 ONE_CUSTOMER: Final = 64
@@ -170,6 +167,62 @@ class TokenBucket:
         self._turn_at = now + WINDOW
 
 
+_REDIS_TIMEOUT: Final = 0.25  # seconds that the response to a miss may wait for the Redis
+_REDIS_PAUSE: Final = 5.0  # seconds without a call after one that failed
+
+
+class RedisCounter:
+    """Counts by address in a sliding minute, together with all servers that use the same Redis.
+
+    Raises:
+        SettingsError: when the extra is missing or the URL, which may hold a password, cannot be used.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            from limits import RateLimitItemPerMinute  # noqa: PLC0415 - the extra `redis`
+            from limits.aio.storage import RedisStorage  # noqa: PLC0415
+            from limits.aio.strategies import SlidingWindowCounterRateLimiter  # noqa: PLC0415
+            from limits.errors import ConfigurationError  # noqa: PLC0415
+            from redis.exceptions import RedisError  # noqa: PLC0415
+        except ImportError:
+            raise SettingsError(
+                "LICSERVER_REDIS_URL needs the extra redis; run: pip install 'licserver[redis]'"
+            ) from None
+        try:
+            storage = RedisStorage(
+                f"async+{url}",
+                implementation="redispy",
+                key_prefix="licserver",
+                socket_timeout=_REDIS_TIMEOUT,
+                socket_connect_timeout=_REDIS_TIMEOUT,
+            )
+            self._client = storage.bridge.get_connection()  # type: ignore[attr-defined]
+            self._client.connection_pool.make_connection()  # connects nothing; raises for an unknown option
+        except (ConfigurationError, ValueError, TypeError, RedisError):  # their messages quote the URL
+            raise SettingsError("LICSERVER_REDIS_URL must look like redis://host:6379/0") from None
+        self._limiter, self._per_minute = SlidingWindowCounterRateLimiter(storage), RateLimitItemPerMinute
+        self._retry_at = 0.0
+
+    async def take(self, name: str, address: str, limit: int) -> bool | None:
+        """Count one of `limit` a minute; return None while the Redis is away or slow."""
+        if time.monotonic() < self._retry_at:
+            return None
+        try:
+            async with asyncio.timeout(_REDIS_TIMEOUT):
+                return await self._limiter.hit(self._per_minute(limit), name, address)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, a customer waits
+            if time.monotonic() >= self._retry_at:  # else another request has logged it
+                self._retry_at = time.monotonic() + _REDIS_PAUSE
+                message = "Redis failed (%s); this process counts misses by itself for %g s"
+                _log.warning(message, type(problem).__name__, _REDIS_PAUSE)
+            return None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
 class KnownInstallations:
     """Hashes of address and domain that have sent a valid key lately; bounded."""
 
@@ -197,7 +250,7 @@ class Misses:
     `shared` counts in a Redis instead; the halves by domain are counted by each process.
     """
 
-    def __init__(self, limit: int, shared: "RedisCounter | None") -> None:
+    def __init__(self, limit: int, shared: RedisCounter | None) -> None:
         self.known = KnownInstallations()
         kept = limit // 6
         self._domains = Counter(math.ceil(limit / 2))
@@ -231,7 +284,9 @@ class Limits:
     def __init__(self, settings: Settings, callers: ClientAddresses) -> None:
         self._callers = callers
         self._flood = TokenBucket(settings.flood_limit) if settings.flood_limit else None
-        self._misses = Misses(settings.miss_limit, _open_shared(settings)) if settings.miss_limit else None
+        redis_url = settings.redis_url and settings.redis_url.get_secret_value()
+        shared = RedisCounter(redis_url) if redis_url and settings.miss_limit else None
+        self._misses = Misses(settings.miss_limit, shared) if settings.miss_limit else None
 
     def flood_delay(self, request: web.Request) -> int:
         """Count a request; return 0, or the seconds after which its address may send one (D-71).
@@ -269,9 +324,4 @@ class Limits:
             await self._misses.close()
 
 
-def _open_shared(settings: Settings) -> "RedisCounter | None":
-    if settings.redis_url is None:
-        return None
-    from licserver.web.redis_limits import RedisCounter  # noqa: PLC0415 - needs the extra `redis`
-
-    return RedisCounter(settings.redis_url.get_secret_value())
+LIMITS = web.AppKey("limits", Limits)

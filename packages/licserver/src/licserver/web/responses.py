@@ -5,13 +5,14 @@ The admin API and the console write the same errors as problem details and as pa
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from time import monotonic
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
@@ -29,10 +30,11 @@ from licserver.protocol import public_api
 from licserver.security.redaction import mask
 
 CONTENT_TYPE: Final = "application/json"
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+HSTS: Final = "max-age=31536000"  # a year
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def send(answer: public_api.ApiResponse, headers: Mapping[str, str] = _NONE) -> web.StreamResponse:
+def send(answer: public_api.ApiResponse, headers: Mapping[str, str] = NO_HEADERS) -> web.StreamResponse:
     """Make the response of an answer, with headers besides those that every answer has."""
     return WholeResponse(answer, headers)
 
@@ -127,8 +129,6 @@ def _clean(value: str) -> str:
 
 NO_ENCODING: Final[Mapping[str, str]] = MappingProxyType({"Accept-Encoding": "identity"})
 """Headers of a 415 (RFC 9110, 12.5.3)."""
-
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 MESSAGES: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
     {
@@ -248,6 +248,28 @@ async def respond_as_json(_request: web.Request, error: ApiError) -> web.StreamR
     if error.status < 500:  # noqa: PLR2004 - the first status that means a fault of the server
         message = error.message
     return send(public_api.error_response(error.status, code, message), error.headers)
+
+
+async def respond_with_problem(_request: web.Request, error: ApiError) -> web.StreamResponse:
+    """Write an error as problem details (RFC 9457)."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(error.status).phrase,
+        "status": error.status,
+        "detail": error.message,
+    }
+    if error.errors:
+        body["errors"] = error.errors
+    content = json.dumps(body).encode()
+    return send_content(error.status, content, "application/problem+json", error.headers)
+
+
+def send_content(
+    status: int, content: bytes, content_type: str = CONTENT_TYPE, headers: Mapping[str, str] = NO_HEADERS
+) -> web.Response:
+    """Make a response that no cache keeps and no browser shows as a page."""
+    common = {"Content-Type": content_type, "Cache-Control": "no-store", **public_api.NOT_A_PAGE}
+    return web.Response(status=status, body=content, headers={**common, **headers})
 
 
 # --- reading a body ---------------------------------------------------------------------------

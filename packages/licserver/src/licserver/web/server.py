@@ -1,39 +1,39 @@
-"""Run the application: listening sockets, one process or several, graceful shutdown."""
+"""Run the application in a process: listening sockets, metrics, graceful shutdown."""
 
 import asyncio
 import contextlib
 import errno
 import gc
 import logging
-import math
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from licserver.services import Services, open_services
+from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
-from licserver.web.app_state import DRAIN
-from licserver.web.connections import Runner
-from licserver.web.logging import RequestIds, access_logger, make_formatter
-from licserver.web.open_connections import OpenConnections, raise_descriptor_limit
+from licserver.web.connections import OpenConnections, Runner
+from licserver.web.logging import RequestIds, access_logger
+from licserver.web.metrics import Meters
+from licserver.web.middlewares import DRAIN
+from licserver.web.public import find_database_fault
 from licserver.web.rate_limits import ClientAddresses
 
-if TYPE_CHECKING:
-    from licserver.web.metrics import Metrics
-
+if sys.platform != "win32":
+    import resource
 
 _log = logging.getLogger("licserver.serving")
 
 _BACKLOG = 2048
-_LINGER = 2.0  # seconds in which an idle connection may still bring a request while the process shuts down
+LINGER = 2.0  # seconds in which an idle connection may still bring a request while the process shuts down
 _PORT_TRIES = 10
+_MOST_DESCRIPTORS = 65_536
 _NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 _SWITCH_INTERVAL = 0.0005
@@ -41,8 +41,6 @@ _SWITCH_INTERVAL = 0.0005
 
 With Python's 5 ms a request would wait as long more than once: it takes several turns of the loop.
 """
-
-Announce = Callable[[], None]
 
 
 def take_supervisor() -> Callable[[], None]:
@@ -134,16 +132,16 @@ class DrainingRunner(Runner):
     """Shuts down without losing a response.
 
     It stops accepting, and readiness turns false. Each open connection gets one more response, with
-    ``Connection: close``; an idle one is closed after `_LINGER`. Running requests have `drain_timeout`.
+    ``Connection: close``; an idle one is closed after `LINGER`. Running requests have `drain_timeout`.
     """
 
     async def cleanup(self) -> None:
         """Drain, then shut down."""
         await self.stop_accepting()
-        deadline = time.monotonic() + _LINGER
+        deadline = time.monotonic() + LINGER
         while True:  # aiohttp has no event for it
             # First: a connection that was accepted a moment ago is not counted yet.
-            await asyncio.sleep(_LINGER / 40)
+            await asyncio.sleep(LINGER / 40)
             if self.server is None or not self.server.connections or time.monotonic() >= deadline:
                 break
         await super().cleanup()
@@ -199,30 +197,59 @@ class ServerRunner(DrainingRunner):
                 raise problem
 
 
-def _open_metrics(settings: Settings, processes: int) -> "Metrics | None":
+class MetricsSite(NamedTuple):
+    """The counters of all processes, and where Prometheus reads them; create it before the fork."""
+
+    meters: Meters
+    socks: Sequence[socket.socket]
+
+
+def open_metrics(settings: Settings, processes: int) -> MetricsSite | None:
+    """Bind the address of the metrics; None without one."""
     if settings.metrics_listen is None:
         return None
-    from licserver.web.metrics import Metrics  # noqa: PLC0415 - loads its library only where it is used
-
     host, _, port = settings.metrics_listen.rpartition(":")
     try:
-        return Metrics(bind(host.strip("[]"), int(port)), settings, processes)
+        return MetricsSite(Meters(processes), bind(host.strip("[]"), int(port)))
     except OSError as problem:
         message = f"cannot listen on {settings.metrics_listen} for metrics: {problem.strerror}"
         raise OSError(problem.errno, message) from None
 
 
-def _make_runner(
+def _serving_metrics(
+    metrics: MetricsSite, settings: Settings
+) -> Callable[[web.Application], AsyncIterator[None]]:
+    """Make the `cleanup_ctx` of an application that serves metrics while it runs."""
+
+    async def serve_metrics(app: web.Application) -> AsyncIterator[None]:
+        async def is_ready() -> bool:
+            return await find_database_fault(app) is None
+
+        runner = Runner(metrics.meters.create_app(is_ready), settings, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        # Duplicates: each process closes its own.
+        await _listen(runner, [socket.socket(fileno=os.dup(sock.fileno())) for sock in metrics.socks])
+        yield
+        await runner.cleanup()
+        for sock in metrics.socks:
+            sock.close()
+        metrics.meters.close()
+
+    return serve_metrics
+
+
+def make_runner(
     services: Services,
-    metrics: "Metrics | None",
+    metrics: MetricsSite | None,
     admin_socks: Sequence[socket.socket],
     on_end: Callable[[], None] | None = None,
 ) -> ServerRunner:
+    """Make the runner of one process."""
     settings = services.settings
-    meter = None if metrics is None else metrics.meter()
+    meter = None if metrics is None else metrics.meters.claim()
     app = create_app(services, meter=meter)
     if metrics is not None:
-        app.cleanup_ctx.append(metrics.serve)
+        app.cleanup_ctx.append(_serving_metrics(metrics, settings))
     more: dict[str, Any] = {
         "access_log_class": access_logger(ClientAddresses(settings), RequestIds(settings)),
         "access_log": logging.getLogger("licserver.access") if settings.access_log else None,
@@ -235,7 +262,19 @@ def _make_runner(
     return ServerRunner(app, settings, admin=admin, on_end=on_end, **more)
 
 
-def _tune_interpreter() -> None:
+def raise_descriptor_limit() -> int | None:
+    """Raise the soft limit of descriptors to the hard one, at most 65,536; return it."""
+    if sys.platform == "win32":
+        return None  # there is no such limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        return most
+    return _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def tune_interpreter() -> None:
     """Set how often threads switch and garbage is collected; little here is garbage in cycles."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
     gc.collect()
@@ -246,7 +285,7 @@ def _tune_interpreter() -> None:
 async def serve(
     services: Services,
     socks: Sequence[socket.socket],
-    announce: Announce,
+    announce: Callable[[], None],
     admin_socks: Sequence[socket.socket] = (),
 ) -> None:
     """Serve in this process until SIGTERM or Ctrl-C; `announce` is called once it accepts connections."""
@@ -257,85 +296,12 @@ async def serve(
             loop.add_signal_handler(name, stop.set)
     if hasattr(signal, "SIGHUP"):  # its default would kill the process
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
-    runner = _make_runner(services, _open_metrics(services.settings, 1), admin_socks)
+    runner = make_runner(services, open_metrics(services.settings, 1), admin_socks)
     try:
         await runner.setup()
-        _tune_interpreter()
+        tune_interpreter()
         await _listen(runner, socks)
         announce()
         await stop.wait()
     finally:
         await runner.cleanup()
-
-
-def serve_with_workers(
-    settings: Settings,
-    socks: Sequence[socket.socket],
-    workers: int,
-    announce: Announce,
-    admin_socks: Sequence[socket.socket] = (),
-) -> None:
-    """Serve with several processes that share the listening sockets, until SIGTERM or Ctrl-C.
-
-    SIGHUP replaces the processes by new ones; `workers` describes what happens when one cannot start. Each
-    opens the data folder itself: database connections do not survive a fork. The first one calls `announce`.
-    """
-    from gunicorn.app.base import BaseApplication  # noqa: PLC0415 - does not exist on Windows
-    from gunicorn.glogging import Logger  # noqa: PLC0415 - the same
-
-    from licserver.web.workers import WorkerStartup, run  # noqa: PLC0415 - the same
-
-    metrics = _open_metrics(settings, workers)
-    # gunicorn closes them: a copy that stays open would go on accepting connections.
-    listeners = [sock.detach() for sock in socks]
-    for admin_sock in admin_socks:
-        # The flag is shared by all processes, and `dup` copies the object's own: a new worker would make the
-        # others block in `accept` for a connection that it takes itself.
-        admin_sock.setblocking(False)  # noqa: FBT003 - the standard library's
-    turn_read, turn_write = os.pipe()  # holds one byte: the worker that reads it announces
-    os.write(turn_write, b"!")
-    os.set_blocking(turn_read, False)
-
-    async def make_runner() -> DrainingRunner:
-        services = open_services(settings)
-        admin = [admin_sock.dup() for admin_sock in admin_socks]  # each worker closes its own
-        runner = _make_runner(services, metrics, admin, services.close)
-
-        async def announce_once(_app: web.Application) -> None:
-            _tune_interpreter()
-            with contextlib.suppress(BlockingIOError):
-                os.read(turn_read, 1)
-                asyncio.get_running_loop().call_soon(announce)
-
-        runner.app.on_startup.append(announce_once)
-        return runner
-
-    startup = WorkerStartup(make_runner, turn_read)
-
-    class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
-        def setup(self, cfg: Any) -> None:
-            super().setup(cfg)
-            for handler in self.error_log.handlers:
-                handler.setFormatter(make_formatter(settings.log_format, self.error_fmt, self.datefmt))
-
-    class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
-        def load_config(self) -> None:
-            options: dict[str, Any] = {
-                "bind": [f"fd://{listener}" for listener in listeners],
-                "workers": workers,
-                "worker_class": "aiohttp.GunicornWebWorker",
-                "graceful_timeout": math.ceil(settings.drain_timeout + 2 * _LINGER),
-                "loglevel": "warning",
-                "logger_class": MaskedLogger,
-                "proc_name": "licserver",
-                "control_socket_disable": True,
-                "post_fork": startup.note,
-            }
-            for name, value in options.items():
-                if name in self.cfg.settings:
-                    self.cfg.set(name, value)
-
-        def load(self) -> Callable[[], Any]:
-            return startup.begin
-
-    run(Manager(), settings)

@@ -165,5 +165,8 @@ class StatisticsCounter:
             await self.flush()
 
 
+STATISTICS = web.AppKey("statistics", StatisticsCounter)
+
+
 def _label(verdict: VerifyRefusal | bool) -> str:
     return _LABELS[verdict] if isinstance(verdict, VerifyRefusal) else "valid"

@@ -1,4 +1,4 @@
-"""gunicorn's worker processes: one that cannot start is restarted, and does not stop the others (D-125).
+"""Several processes by gunicorn: one that cannot start is restarted, and does not stop the others (D-125).
 
 Stock gunicorn stops all workers when one cannot start: right at the very first start, and an outage when a
 process dies while the database is away. It also loses a SIGTERM that arrives while it forks.
@@ -7,21 +7,28 @@ process dies while the database is away. It also loses a SIGTERM that arrives wh
 import asyncio
 import contextlib
 import logging
+import math
+import os
 import select
 import signal
+import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from aiohttp import web
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.errors import HaltServer
+from gunicorn.glogging import Logger
 
 from licserver.errors import LicserverError, StoreUnavailableError
 from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web.connections import Runner
+from licserver.web.logging import make_formatter
+from licserver.web.server import LINGER, make_runner, open_metrics, tune_interpreter
 
 _log = logging.getLogger("licserver.serving")
 
@@ -133,3 +140,71 @@ def run(app: BaseApplication, settings: Settings) -> None:
     with contextlib.suppress(HaltServer):
         Master(app, settings).run()
     sys.exit(_FAILED)
+
+
+def serve_with_workers(
+    settings: Settings,
+    socks: Sequence[socket.socket],
+    workers: int,
+    announce: Callable[[], None],
+    admin_socks: Sequence[socket.socket] = (),
+) -> None:
+    """Serve with several processes that share the listening sockets, until SIGTERM or Ctrl-C.
+
+    SIGHUP replaces the processes by new ones. Each opens the data folder itself: database connections do not
+    survive a fork. The first one calls `announce`.
+    """
+    metrics = open_metrics(settings, workers)
+    # gunicorn closes them: a copy that stays open would go on accepting connections.
+    listeners = [sock.detach() for sock in socks]
+    for admin_sock in admin_socks:
+        # The flag is shared by all processes, and `dup` copies the object's own: a new worker would make the
+        # others block in `accept` for a connection that it takes itself.
+        admin_sock.setblocking(False)  # noqa: FBT003 - the standard library's
+    turn_read, turn_write = os.pipe()  # holds one byte: the worker that reads it announces
+    os.write(turn_write, b"!")
+    os.set_blocking(turn_read, False)
+
+    async def make_worker() -> Runner:
+        services = open_services(settings)
+        admin = [admin_sock.dup() for admin_sock in admin_socks]  # each worker closes its own
+        runner = make_runner(services, metrics, admin, services.close)
+
+        async def announce_once(_app: web.Application) -> None:
+            tune_interpreter()
+            with contextlib.suppress(BlockingIOError):
+                os.read(turn_read, 1)
+                asyncio.get_running_loop().call_soon(announce)
+
+        runner.app.on_startup.append(announce_once)
+        return runner
+
+    startup = WorkerStartup(make_worker, turn_read)
+
+    class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
+        def setup(self, cfg: Any) -> None:
+            super().setup(cfg)
+            for handler in self.error_log.handlers:
+                handler.setFormatter(make_formatter(settings.log_format, self.error_fmt, self.datefmt))
+
+    class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
+        def load_config(self) -> None:
+            options: dict[str, Any] = {
+                "bind": [f"fd://{listener}" for listener in listeners],
+                "workers": workers,
+                "worker_class": "aiohttp.GunicornWebWorker",
+                "graceful_timeout": math.ceil(settings.drain_timeout + 2 * LINGER),
+                "loglevel": "warning",
+                "logger_class": MaskedLogger,
+                "proc_name": "licserver",
+                "control_socket_disable": True,
+                "post_fork": startup.note,
+            }
+            for name, value in options.items():
+                if name in self.cfg.settings:
+                    self.cfg.set(name, value)
+
+        def load(self) -> Callable[[], Any]:
+            return startup.begin
+
+    run(Manager(), settings)

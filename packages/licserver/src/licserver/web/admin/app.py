@@ -4,13 +4,12 @@ A request passes the middlewares of `web.middlewares`, then `_authenticate`, the
 """
 
 import hashlib
-import json
 import logging
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 from pydantic import BaseModel
 
 from licserver.database.repositories.accounts import Token
@@ -18,26 +17,22 @@ from licserver.database.repositories.idempotency import IdempotencyKey
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.protocol import release_manifests
-from licserver.protocol.public_api import NOT_A_PAGE
 from licserver.services import Services
 from licserver.services.idempotency import Response, run_once
 from licserver.services.logins import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.services.products import StagedRelease
 from licserver.web.admin import schemas
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
-from licserver.web.app_state import Handler
 from licserver.web.logging import FailureReport
-from licserver.web.metric_counters import ADMIN
+from licserver.web.metrics import ADMIN
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
 from licserver.web.rate_limits import MISS_DELAY, Limits
-from licserver.web.responses import ApiError, read_body
+from licserver.web.responses import ApiError, read_body, respond_with_problem, send_content
 from licserver.web.uploads import received
 from licserver.web.worker_threads import WorkerThreads
 
 MAX_BODY: Final = 1 << 20
 """Bytes of a body of JSON: an allow-list of a thousand entries, and more than room for all else."""
-
-ROOT: Final = "/admin/api/v1"
 
 RELEASES: Final = "/products/{slug}/releases"
 """Where a file is received, which is no operation as the others are."""
@@ -125,7 +120,7 @@ class _AdminApi:
             status = 201 if operation.creates else 200
             services = self._acting(token)
             response = await self._threads.run(_run, services, key, status, lambda: None, run_operation)
-            return _send(response.status, response.body)
+            return send_content(response.status, response.body)
 
         return run
 
@@ -152,7 +147,7 @@ class _AdminApi:
                 return schemas.Release.model_validate(tx.releases.add(staged))
 
             response = await self._threads.run_with_file(_run, services, key, 201, stage, add)
-        return _send(response.status, response.body)
+        return send_content(response.status, response.body)
 
     def _acting(self, token: Token) -> Services:
         return self._services.acting_as(Actor(ActorKind.TOKEN, token.name))
@@ -190,23 +185,3 @@ def _idempotency_key(request: web.Request, token: Token, content: bytes) -> Idem
         raise ApiError(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
     digest = hashlib.sha256(f"{request.method} {request.rel_url.raw_path}\n".encode() + content).digest()
     return IdempotencyKey(ActorKind.TOKEN, token.id, key, digest)
-
-
-async def respond_with_problem(_request: web.Request, error: ApiError) -> web.StreamResponse:
-    """Write an error as problem details."""
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": HTTPStatus(error.status).phrase,
-        "status": error.status,
-        "detail": error.message,
-    }
-    if error.errors:
-        body["errors"] = error.errors
-    return _send(error.status, json.dumps(body).encode(), "application/problem+json", **error.headers)
-
-
-def _send(
-    status: int, body: bytes, content_type: str = "application/json", **headers: str
-) -> web.StreamResponse:
-    common = {"Content-Type": content_type, "Cache-Control": "no-store", **NOT_A_PAGE}
-    return web.Response(status=status, body=body, headers={**common, **headers})

@@ -6,8 +6,9 @@ from typing import Any, Final
 from pydantic.json_schema import models_json_schema
 
 from licserver.web.admin import schemas
-from licserver.web.admin.app import RELEASES, ROOT
+from licserver.web.admin.app import RELEASES
 from licserver.web.admin.operations import OPERATIONS, Operation
+from licserver.web.middlewares import ADMIN_ROOT
 
 _REF: Final = "#/components/schemas/{model}"
 _PAGE: Final = re.compile(r"Page_(.*)_")  # pydantic's name for a generic model
@@ -55,9 +56,9 @@ def describe() -> dict[str, Any]:
     components, names = _schemas()
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        described = paths.setdefault(ROOT + operation.path, {})
+        described = paths.setdefault(ADMIN_ROOT + operation.path, {})
         described[operation.method.lower()] = _describe(operation, names)
-    paths[ROOT + RELEASES]["post"] = _describe_publishing(names)
+    paths[ADMIN_ROOT + RELEASES]["post"] = _describe_publishing(names)
     return {
         "openapi": "3.1.0",
         "info": {

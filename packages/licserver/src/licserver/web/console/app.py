@@ -21,7 +21,7 @@ from licserver.web.console.pages import audit, licenses, overview, products
 from licserver.web.console.responses import Templates, load_assets, redirect
 from licserver.web.console.second_factor import SecondFactor
 from licserver.web.logging import FailureReport
-from licserver.web.metric_counters import CONSOLE
+from licserver.web.metrics import CONSOLE
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
 from licserver.web.responses import expect
 from licserver.web.worker_threads import WorkerThreads

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from licserver.clock import Clock
 from licserver.domain.environments import is_printable
@@ -15,7 +16,6 @@ from licserver.security.redaction import contains_key
 from licserver.services import Services
 from licserver.services.accounts import Needs, SignedIn
 from licserver.services.license_terms import has_id_shape
-from licserver.web.app_state import Handler
 from licserver.web.console import messages, sessions
 from licserver.web.console.forms import MAX_FORM, parse_form
 from licserver.web.console.page_context import (
