@@ -11,6 +11,7 @@ import sys
 import tempfile
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from time import process_time, time
@@ -20,8 +21,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import licclient
 from licclient._ed25519 import PREFIX
+from licclient._flows.runners import OwnAddress, Send
+from licclient._flows.verification import verify
 from licclient._signature import COMPONENTS, TAG, content_digest, signature_base
-from licclient._wire import Reply
+from licclient._wire import Attempt, Reply
 
 ROUNDS: Final = 25
 REPEATS: Final = 300
@@ -85,20 +88,23 @@ def main() -> int:
 
 def _activate(client: licclient.LicenseClient, key: Ed25519PrivateKey) -> None:
     """Leave in a client's folder what an activation leaves, as if the service had answered and signed."""
-    steps = client._steps  # noqa: SLF001 - there is no service
-    asking = steps.begin_verify(KEY, force=False)
-    assert not isinstance(asking, licclient.License)
-    call = steps.verify_call(asking, "127.0.0.1")
+    context = client._context  # noqa: SLF001 - there is no service
+    flow = verify(context, KEY, force=False)
+    assert isinstance(next(flow), OwnAddress)
+    operation = flow.send("127.0.0.1")
+    assert isinstance(operation, Send)
+    call = operation.call
     headers = {"content-type": "application/json", "content-digest": content_digest(BODY)}
     if call.nonce is not None:
         now, items = int(time()), " ".join(COMPONENTS)
         told = f'({items});created={now};expires={now + 300};nonce="{call.nonce}";alg="ed25519"'
-        told += f';keyid="{steps.settings.public_keys[0].id}";tag="{TAG}"'
+        told += f';keyid="{context.settings.public_keys[0].id}";tag="{TAG}"'
         signature = key.sign(signature_base(call, Reply(200, BODY, headers), items, told))
         headers["signature-input"] = f"sig={told}"
         headers["signature"] = f"sig=:{b64encode(signature).decode()}:"
-    steps.end_verify(asking, call, Reply(200, BODY, headers))
-    steps.remember_key(KEY)
+    with suppress(StopIteration):
+        flow.send(Attempt(Reply(200, BODY, headers)))
+    client._steps.remember_key(KEY)  # noqa: SLF001 - as above
 
 
 def _run(code: str) -> float:

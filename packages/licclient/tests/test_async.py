@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from stage.store import CONTENT
@@ -19,6 +20,7 @@ from licclient import (
     ServiceUnavailableError,
     Source,
 )
+from licclient._storage import StateFolder
 
 
 @pytest.fixture
@@ -77,6 +79,38 @@ async def test_the_worker_ends_with_its_block_and_with_the_client(clients):
 
 
 # --- an event loop is never held up -------------------------------------------------------------
+
+
+class SlowFolder(StateFolder):
+    """A disk that is not written to before `may_write` is set."""
+
+    def __init__(self, folder) -> None:
+        super().__init__(folder)
+        self.is_waiting, self.may_write = threading.Event(), threading.Event()
+
+    def change(self, name, edit):
+        """Change a record, once that is allowed."""
+        self.is_waiting.set()
+        self.may_write.wait(10)
+        return super().change(name, edit)
+
+
+async def test_a_cancelled_call_returns_at_once_and_leaves_its_state_whole(
+    service, key, tmp_path, eventually
+):
+    """The step that waits for the disk ends by itself; only then is the lock of the call given back."""
+    service.grants()
+    storage = SlowFolder(tmp_path)
+    async with AsyncLicenseClient(service.url, domain="d", storage=storage) as client:
+        call = asyncio.ensure_future(client.verify(key))
+        await eventually(storage.is_waiting.is_set)
+        call.cancel()
+        done, _ = await asyncio.wait([call], timeout=0.2)
+        assert (done, call.cancelled(), list(tmp_path.glob("call-*.lock"))) == ({call}, True, [ANY])
+        storage.may_write.set()
+        await eventually(lambda: not list(tmp_path.glob("call-*.lock")))
+        assert (await client.verify(key)).source is Source.CACHE
+
 
 NOTES_WHERE_HTTPX_IS_LOADED = """
 import asyncio, sys, threading

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 from stage.damage import STRANGE, edits, never_granted, never_granted_by
+from stage.flows import recalled
 from stage.signing import SIGNER, grants_signed
 
-from licclient import LicclientError, License, LicenseClient
+from licclient import LicclientError, LicenseClient
 from licclient._model import Held, Verified
 from licclient._records import record_name, seal, unseal, write_held
 
@@ -49,7 +50,7 @@ def cached(kind, service, grants, at, key, tmp_path):
 
     def ask():
         with at() as client:
-            return isinstance(client._steps.begin_verify(key, force=False), License)
+            return recalled(client, key) is not None
 
     return record, ask
 

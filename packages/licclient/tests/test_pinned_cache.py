@@ -7,17 +7,18 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from stage.flows import recalled
 from stage.signing import SIGNER, grants_signed
 
 from harness.oracle import Answered, Asked, Signer, digest
-from licclient import License, LicenseClient
+from licclient import LicenseClient
 from licclient import _ed25519 as key_room
+from licclient._flows.verification import with_nonce
 from licclient._model import Held, Verified
 from licclient._proofs import write_proved
 from licclient._records import _sum, seal, unseal
 from licclient._signature import Signed, read_signature
-from licclient._steps import Asking
-from licclient._wire import Reply
+from licclient._wire import Reply, verify_call
 
 OTHER_KEY = "CP-ZZZZZZ-DEF456-GHI789-JKL012-MNO345"
 
@@ -39,12 +40,6 @@ def make(signing, clock, tmp_path):
         return LicenseClient(url, **{**told, **settings})
 
     return make
-
-
-def recalled(client, key):
-    """What a client says without asking anybody; None for a miss."""
-    found = client._steps.begin_verify(key, force=False)
-    return found if isinstance(found, License) else None
 
 
 @pytest.fixture
@@ -153,7 +148,8 @@ def test_every_changed_byte_is_the_same_license_or_none(record, make, key):
 def test_signed_nonsense_is_a_miss(signing, make, key, clock, tmp_path, record):
     """A record whose signature holds and whose body is no success: nobody's license, and no crash."""
     client = make()
-    call = client._steps.verify_call(Asking(key, "d"), "192.0.2.1")
+    settings = client._context.settings
+    call = with_nonce(client._context, verify_call(settings, key, "d", "192.0.2.1"))
     for body in (b'{"valid": false, "reason": "License expired."}', b"[]"):
         asked = Asked(call.method, call.url, {"Content-Digest": call.headers["Content-Digest"]})
         answered = Answered(asked, 200, {"Content-Type": "application/json"}, body)
@@ -164,9 +160,7 @@ def test_signed_nonsense_is_a_miss(signing, make, key, clock, tmp_path, record):
             "body": b64encode(body).decode(),
             "seen_at": clock().isoformat(),
         }
-        assert isinstance(
-            read_signature(call, _reply(document), client._steps.settings.public_keys, None), Signed
-        )
+        assert isinstance(read_signature(call, _reply(document), settings.public_keys, None), Signed)
         record.write_bytes(seal(record.stem, document))
         assert recalled(make(), key) is None
 
@@ -195,7 +189,7 @@ def test_a_record_is_good_for_its_key_domain_and_server_only(record, make, key, 
     good = unseal(record.stem, record.read_bytes())
     client = make(**{name: value for name, value in other.items() if name != "key"})
     asked = other.get("key", key)
-    name = client._steps._successes.subject(asked, client._steps.settings.domain).name
+    name = client._context.successes.subject(asked, client._context.settings.domain).name
     assert name != record.stem
     record.with_name(f"{name}.state").write_bytes(record.read_bytes())
     assert recalled(client, asked) is None

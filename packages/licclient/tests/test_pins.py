@@ -18,6 +18,8 @@ from licclient import (
     Source,
     UntrustedResponseError,
 )
+from licclient._flows.runners import OwnAddress, Wait
+from licclient._flows.verification import call_lock, installation_domain, verify
 
 DAY = timedelta(days=1)
 
@@ -234,11 +236,16 @@ def test_what_others_were_told_without_a_signature_counts_for_nothing(
     pinned = LicenseClient(service.url, state_dir=tmp_path, clock=clock, **PINS)
     plain = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
     pinned.activate(key)
-    asking = pinned._steps.begin_verify(None, force=True)
-    script = service.script
-    service.refuses(403, "License has been revoked.")
-    with pytest.raises(LicenseRefusedError):
-        plain.verify(key)
-    service.script = script
-    assert pinned._steps.told_meanwhile(asking) is None
+    context = pinned._context
+    flow = verify(context, None, force=True)
+    with call_lock(context, context.successes.subject(key, installation_domain(context))) as lock:
+        assert lock.is_ours()
+        assert isinstance(next(flow), Wait)
+        script = service.script
+        service.refuses(403, "License has been revoked.")
+        with pytest.raises(LicenseRefusedError):
+            plain.verify(key)
+        service.script = script
+    assert isinstance(next(flow), OwnAddress)
+    flow.close()
     assert pinned.verify(force=True).authenticated

@@ -168,7 +168,7 @@ async def test_a_refresh_that_ends_leaves_no_wait_behind(make_client, service, c
 
     async def ended():
         return "begun" not in (
-            client.client._steps._state.load(client.client._steps._call_of_activation()) or {}
+            client.client._context.storage.load(client.client._steps._call_of_activation()) or {}
         )
 
     await eventually(ended)

@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from licclient import (
     LicenseClient,
     LicenseRefusedError,
     ServiceUnavailableError,
-    _steps,
     _storage,
 )
+from licclient._flows import verification
+from licclient._flows.verification import call_lock, installation_domain
 from licclient._storage import LEAST_SECONDS, Turn
 from licclient._transport import Transport
 
@@ -61,6 +63,12 @@ def _go(processes):
         return list(pool.map(lambda process: process.communicate(timeout=60)[0].strip(), processes))
 
 
+def lock_of(client, key):
+    """The lock of a client's call for a key."""
+    context = client._context
+    return call_lock(context, context.successes.subject(key, installation_domain(context)))
+
+
 @pytest.fixture
 def slowly(service):
     """Let the service answer as it would, after a while; returns the function that says so."""
@@ -78,19 +86,20 @@ def slowly(service):
 
 
 @pytest.fixture
-def together():
+def together(monkeypatch):
     """Have so many threads begin to verify before any of them goes on: all find the same on the disk."""
 
-    def wait_for(client, many):
-        begin, gate = client._steps.begin_verify, threading.Barrier(many)
+    @contextmanager
+    def wait_for(many):
+        gate = threading.Barrier(many)
 
-        def begin_together(*told: object, **how: object):
-            known = begin(*told, **how)
+        def lock_together(*told: object):
             gate.wait(20)
-            return known
+            return call_lock(*told)
 
-        client._steps.begin_verify = begin_together
-        return client._steps
+        with monkeypatch.context() as patch:
+            patch.setattr(verification, "call_lock", lock_together)
+            yield
 
     return wait_for
 
@@ -118,17 +127,15 @@ def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, ke
     service.refuses(403, "License has been revoked.")
     slowly(0.3)
     client = LicenseClient(service.url, state_dir=tmp_path)
-    steps = together(client, 6)
 
     def ask(_):
         with pytest.raises(LicenseRefusedError) as caught:
             client.verify(key)
         return caught.value.message
 
-    with ThreadPoolExecutor(6) as pool:
+    with together(6), ThreadPoolExecutor(6) as pool:
         assert set(pool.map(ask, range(6))) == {"License has been revoked."}
     assert service.count("verify") == 1
-    del steps.begin_verify
     service.grants()
     assert client.verify(key).product == "Notes"
 
@@ -137,8 +144,7 @@ def test_other_keys_do_not_wait(service, tmp_path, key):
     """A call for one key holds up nobody who asks about another."""
     service.grants()
     client = LicenseClient(service.url, state_dir=tmp_path)
-    asking = client._steps.begin_verify(key[:-1] + "9", force=False)
-    with client._steps.turn(asking) as turn:
+    with lock_of(client, key[:-1] + "9") as turn:
         assert turn.is_ours()
         assert client.verify(key).product == "Notes"
 
@@ -174,7 +180,7 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
     owner.send_signal(signal.SIGSTOP)
     try:
         client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
-        lock = client._steps.turn(client._steps.begin_verify(key, force=False))._path
+        lock = lock_of(client, key)._path
         with Turn(lock, 60) as turn:
             assert not turn.is_ours()
             turn._patience = 0.0  # as if so long had been waited
@@ -233,11 +239,9 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
     service.says(500)  # of what is not asked twice (D-54)
     slowly(0.3)
     before = service.count("verify")
-    steps = together(client, 4)
-    with ThreadPoolExecutor(4) as pool:
+    with together(4), ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: client.verify(key).source.value, range(4))) == ["grace"] * 4
     assert service.count("verify") == before + 1
-    del steps.begin_verify
     clock.move(hours=72)
     with pytest.raises(ServiceUnavailableError):
         client.verify(key)
@@ -262,12 +266,12 @@ async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, 
     given = []
     plain_send = Transport.send
 
-    def send(transport, call, seconds=None, is_off=None):
+    def send(transport, call, seconds, is_off):
         given.append(seconds)
         return plain_send(transport, call, seconds, is_off)
 
     monkeypatch.setattr(Transport, "send", send)
-    monkeypatch.setattr(_steps, "PATIENCE", _steps.timedelta(seconds=-9.7))
+    monkeypatch.setattr(verification, "PATIENCE", timedelta(seconds=-9.7))
     service.grants()
     client = make_client(timeout=10)
     await client.verify(key)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from licclient._model import Settings
 from licclient._sockets import start_thread
-from licclient._wire import Call, Reply
-from licclient.errors import ServiceUnavailableError
+from licclient._wire import Attempt, Call
 
 if TYPE_CHECKING:
     import httpx
@@ -44,12 +43,13 @@ class Stop:
         return self._ended.is_set() or (self._event is not None and self._event.is_set())
 
 
-async def run_apart(work: Callable[[], _T], stop: Stop) -> _T:
+async def run_apart(work: Callable[[], _T], stop: Stop, *, sees_through: bool = True) -> _T:
     """Do long work on a thread of its own, which the loop's own pool of threads could not spare.
 
     Args:
         work: Ends soon after `stop` is set.
-        stop: Set when the waiting task is cancelled; the work is then seen through, and its result dropped.
+        stop: Set when the waiting task is cancelled.
+        sees_through: Whether a cancelled task waits for the work to end; its result is dropped.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
@@ -68,8 +68,9 @@ async def run_apart(work: Callable[[], _T], stop: Stop) -> _T:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         stop.set()
-        await asyncio.wait([done])
-        done.exception()  # taken note of: the task's own end is what counts
+        if sees_through:
+            await asyncio.wait([done])
+            done.exception()  # taken note of: the task's own end is what counts
         raise
 
 
@@ -114,7 +115,7 @@ class AsyncTransport:
         """As `Transport.own_ip`."""
         return await _apart(lambda is_off: self.on_thread().own_ip(is_off))
 
-    async def send(self, call: Call, seconds: float | None = None) -> Reply | ServiceUnavailableError:
+    async def send(self, call: Call, seconds: float) -> Attempt:
         """As `Transport.send`."""
         return await _apart(lambda is_off: self.on_thread().send(call, seconds, is_off))
 
@@ -128,4 +129,4 @@ class AsyncTransport:
 
 async def _apart(work: Callable[[Callable[[], bool]], _T]) -> _T:
     stop = Stop()
-    return await run_apart(lambda: work(stop.is_set), stop)
+    return await run_apart(lambda: work(stop.is_set), stop, sees_through=False)

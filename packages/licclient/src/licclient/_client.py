@@ -4,7 +4,6 @@ They differ in one thing: the asynchronous one waits for network and disk on thr
 """
 
 import threading
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import licclient
-from licclient._clock import Clock, real_clock
+from licclient._clock import Clock
+from licclient._flows.runners import run, run_async, send_with_retries
+from licclient._flows.verification import verify
 from licclient._life import AsyncLife, Life
 from licclient._model import License, Settings, Update
 from licclient._threads import in_thread
@@ -77,6 +78,7 @@ class _Client:
     ) -> None:
         # Here, so that importing costs next to nothing for an app that makes its client later, or never.
         from licclient._arguments import check_edges, read_folder  # noqa: PLC0415 - as above
+        from licclient._flows.context import create_context  # noqa: PLC0415 - as above
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as above
         from licclient._links import is_in_the_clear  # noqa: PLC0415 - as above
         from licclient._settings import ClientSettings, read_settings  # noqa: PLC0415 - as above
@@ -100,7 +102,8 @@ class _Client:
             state = StateFolder(None, places_for(settings))
         else:
             state = StateFolder(read_folder("state_dir", given.state_dir))
-        self._steps = KeySteps(settings, clock or real_clock, storage or state)
+        self._context = create_context(settings, clock, storage or state)
+        self._steps = KeySteps(self._context)
         self._agent = f"licclient/{licclient.__version__}"
         self._seconds = settings.timeout.total_seconds()
         self._opening = threading.Lock()
@@ -162,18 +165,7 @@ class LicenseClient(_Client, Life):
             ServiceUnavailableError: No answer, and neither cache nor grace holds.
             UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
-        known = self._steps.begin_verify(key, force=force)
-        if isinstance(known, License):
-            return known
-        with self._steps.turn(known) as turn:
-            while not turn.is_ours():
-                time.sleep(turn.pause)
-            if (told := self._steps.told_meanwhile(known)) is not None:
-                return told
-            transport = self._transport()
-            call = self._steps.verify_call(known, transport.own_ip())
-            reply = transport.send(call, turn.left(self._seconds))
-            return self._steps.end_verify(known, call, reply, closed=transport is not self._open_transport)
+        return run(verify(self._context, key, force=force), self._transport)
 
     def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None; `last_update_check` has the reason.
@@ -188,12 +180,14 @@ class LicenseClient(_Client, Life):
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        from licclient._steps import Asking  # noqa: PLC0415 - loaded with the client, not with the package
+        from licclient._update_steps import Asking  # noqa: PLC0415 - loaded with the client, not with the package
 
         found = self._steps.begin_check(key, force=force)
         if isinstance(found, Asking):
             call = self._steps.check_call(found)
-            found = self._steps.end_check(found, call, self._transport().send(call))
+            found = self._steps.end_check(
+                found, call, run(send_with_retries(call, self._seconds), self._transport).result
+            )
         self._last_update_check = found
         return found.update
 
@@ -273,30 +267,17 @@ class AsyncLicenseClient(_Client, AsyncLife):
 
     async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
-        import asyncio  # noqa: PLC0415 - costs 40 ms, which the other flavour need not pay
-
-        known = await in_thread(self._steps.begin_verify, key, force=force)
-        if isinstance(known, License):
-            return known
-        with self._steps.turn(known) as turn:
-            while not await in_thread(turn.is_ours):  # noqa: ASYNC110 - other processes set no event
-                await asyncio.sleep(turn.pause)
-            if (told := await in_thread(self._steps.told_meanwhile, known)) is not None:
-                return told
-            transport = self._transport()
-            call = self._steps.verify_call(known, await transport.own_ip())
-            reply = await transport.send(call, turn.left(self._seconds))
-            closed = transport is not self._open_transport
-            return await in_thread(self._steps.end_verify, known, call, reply, closed=closed)
+        return await run_async(verify(self._context, key, force=force), self._transport)
 
     async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        from licclient._steps import Asking  # noqa: PLC0415 - as in `LicenseClient`
+        from licclient._update_steps import Asking  # noqa: PLC0415 - as in `LicenseClient`
 
         found = await in_thread(self._steps.begin_check, key, force=force)
         if isinstance(found, Asking):
             call = self._steps.check_call(found)
-            found = await in_thread(self._steps.end_check, found, call, await self._transport().send(call))
+            attempt = await run_async(send_with_retries(call, self._seconds), self._transport)
+            found = await in_thread(self._steps.end_check, found, call, attempt.result)
         self._last_update_check = found
         return found.update
 

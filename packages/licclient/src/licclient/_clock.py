@@ -1,18 +1,25 @@
-"""The one room of the client that reads the real clock."""
+"""The one module of the client that reads the real clock."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Final
 
 Clock = Callable[[], datetime]
 
+real_clock: Final[Clock] = partial(datetime.now, UTC)
+"""Returns the present instant; aware, UTC."""
 
-def real_clock() -> datetime:
-    """Return the present instant; aware, UTC."""
-    return datetime.now(UTC)
+
+def checked(clock: Clock | None) -> Clock:
+    """Return a clock that raises when the application's own returns no instant; None for the real one."""
+    if clock is None or clock is real_clock:
+        return real_clock
+    return lambda: read_clock(clock)
 
 
 def read_clock(clock: Clock) -> datetime:
-    """Ask a clock that an app handed in.
+    """Read a clock of an application.
 
     Raises:
         TypeError: It did not return a datetime.

@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from licclient import _keyring
+from licclient._flows.runners import run, send_with_retries
 from licclient._key_steps import KeySteps
 from licclient._links import is_in_the_clear
 from licclient._model import Settings
@@ -181,7 +182,8 @@ def _service(settings: Settings, agent: str, now: datetime) -> Iterator[Finding]
     try:
         # Nothing is asked about a key, so a service that is well says what is missing: 422.
         link = settings.server + UPDATE_CHECK_PATH
-        reply = transport.send(Call("GET", link, {"Accept": "application/json"}, None, MAX_UPDATE_BYTES))
+        call = Call("GET", link, {"Accept": "application/json"}, None, MAX_UPDATE_BYTES)
+        reply = run(send_with_retries(call, settings.timeout.total_seconds()), lambda: transport).result
     finally:
         transport.close()
     if isinstance(reply, ServiceUnavailableError):

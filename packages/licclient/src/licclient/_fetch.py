@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from licclient._download import Downloaded, Job
+from licclient._flows.runners import run, send_with_retries
 from licclient._headers import read_retry_after
 from licclient._model import Update
 from licclient._pace import Patience, Speed
@@ -192,7 +193,9 @@ class _Fetch:
     def _renew_link(self) -> None:
         asking = self._steps.begin_link(self._update)
         call = self._steps.check_call(asking)
-        reply = self._waiting(lambda: self._transport.send(call, self._patience.left, self._is_off))
+        seconds = min(self._patience.left, self._seconds)
+        flow = send_with_retries(call, seconds)
+        reply = self._waiting(lambda: run(flow, lambda: self._transport, self._is_off)).result
         self._demand_on()
         fresh = self._steps.end_link(asking, call, reply)
         self._job.renew(fresh.link, fresh.expected, fresh.version)

@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
+from licclient._flows.verification import (
+    PATIENCE,
+    call_name,
+    check_name,
+    find_activation,
+    find_subject,
+    forget_records,
+    installation_domain,
+    last_outcome,
+)
 from licclient._keyring import GLANCE_SECONDS
 from licclient._model import License, Update
 from licclient._policy import recall, settle
 from licclient._records import Document, read_round
-from licclient._steps import PATIENCE, call_name
 from licclient._update_steps import UpdateSteps
 from licclient.errors import MistypedKeyError, ServiceUnavailableError
 
@@ -32,7 +41,7 @@ class KeySteps(UpdateSteps):
 
     def state_folder(self) -> Path | None:
         """Return where things are remembered; None when there is no place for it."""
-        return self._state.folder()
+        return self._context.storage.folder()
 
     def pinned(self) -> tuple[str, ...]:
         """Name the keys of which one must sign answers, and those of which one must sign updates."""
@@ -46,9 +55,9 @@ class KeySteps(UpdateSteps):
             NotActivatedError: No key was activated.
             LicenseRefusedError: It was refused less than a minute ago (D-119).
         """
-        activation, domain = self._activation(), self._domain()
-        subject, now = self._subject(None, activation, domain), self.now()
-        held = self._successes.find_marked(subject, now)
+        activation, domain = find_activation(self._context), installation_domain(self._context)
+        subject, now = find_subject(self._context, None, activation, domain), self._context.now()
+        held = self._context.successes.find_marked(subject, now)
         fresh = recall(held, now, self.settings)
         if fresh is not None:
             return fresh, False
@@ -57,7 +66,7 @@ class KeySteps(UpdateSteps):
             return found, True
         from licclient._outcome import refused_lately  # noqa: PLC0415 - not for an answer from the cache
 
-        if (refusal := refused_lately(self._outcome(subject), now, self.settings)) is not None:
+        if (refusal := refused_lately(last_outcome(self._context, subject), now, self.settings)) is not None:
             raise refusal
         return None, True
 
@@ -71,14 +80,14 @@ class KeySteps(UpdateSteps):
         """
         from licclient._outcome import note_begun  # noqa: PLC0415 - as above
 
-        longest, now, cut = self.settings.timeout + PATIENCE, self.now(), 0
+        longest, now, cut = self.settings.timeout + PATIENCE, self._context.now(), 0
 
         def note(document: Document | None) -> Document | None:
             nonlocal cut
             document, cut = note_begun(document, now, longest)
             return document
 
-        self._state.change(self._call_of_activation(), note)
+        self._context.storage.change(self._call_of_activation(), note)
         return min(cut * WAIT_BEHIND, longest).total_seconds()
 
     def end_refresh(self) -> None:
@@ -89,10 +98,14 @@ class KeySteps(UpdateSteps):
         """
         from licclient._outcome import forget_begun  # noqa: PLC0415 - as above
 
-        self._state.change(self._call_of_activation(), forget_begun)
+        self._context.storage.change(self._call_of_activation(), forget_begun)
 
     def _call_of_activation(self) -> str:
-        return call_name(self._subject(None, self._activation(), self._domain(), 0).name)
+        return call_name(
+            find_subject(
+                self._context, None, find_activation(self._context), installation_domain(self._context), 0
+            )
+        )
 
     def read_typed(self, typed: str) -> str:
         """Make a key of what a person typed (D-57).
@@ -109,34 +122,41 @@ class KeySteps(UpdateSteps):
 
     def remember_key(self, key: str) -> None:
         """Remember a key that was found good."""
-        domain, slug = self._domain(), self.settings.slug
-        round_name = None if slug is None else self._round_name(key, slug)
-        self._activations.remember(key, domain, self._successes.subject(key, domain).name, round_name)
+        domain, slug = installation_domain(self._context), self.settings.slug
+        round_name = None if slug is None else check_name(self._context, key, slug)
+        self._context.activations.remember(
+            key, domain, self._context.successes.subject(key, domain).name, round_name
+        )
 
     def forget_key(self) -> None:
         """Forget the key, and that it was good; not the cadence of update checks: it protects the server."""
-        while (found := self._activations.find()) is not None:
-            names = dict.fromkeys([found.license, self._subject(None, found, self._domain()).name])
-            is_ours = self._activations.is_ours(found)
-            self._activations.forget()
+        while (found := self._context.activations.find()) is not None:
+            names = dict.fromkeys(
+                [
+                    found.license,
+                    find_subject(self._context, None, found, installation_domain(self._context)).name,
+                ]
+            )
+            is_ours = self._context.activations.is_ours(found)
+            self._context.activations.forget()
             # Last: a verify on its way looks for the activation after it has written.
             for name in names if is_ours else ():
-                self._forget_records(name)
-            if self._activations.find() == found:  # the disk lets nothing go
+                forget_records(self._context, name)
+            if self._context.activations.find() == found:  # the disk lets nothing go
                 break
 
     def status(self) -> "LicenseStatus":
         """Say what a settings page shows, from what is remembered."""
         from licclient._status import LicenseState, LicenseStatus, judge_status  # noqa: PLC0415 - to show it
 
-        found = self._activations.find()
+        found = self._context.activations.find()
         if found is None:
             return LicenseStatus(LicenseState.NOT_ACTIVATED)
-        subject = self._subject(None, found, self._domain(), GLANCE_SECONDS)
+        subject = find_subject(self._context, None, found, installation_domain(self._context), GLANCE_SECONDS)
         return judge_status(
-            self._successes.find(subject),
-            self._outcome(subject),
-            self.now(),
+            self._context.successes.find(subject),
+            last_outcome(self._context, subject),
+            self._context.now(),
             self.settings,
             key_hint=found.hint,
             update=self._offered(found),
@@ -152,19 +172,19 @@ class KeySteps(UpdateSteps):
         from licclient._cadence import Plan, next_check, next_verify, noting  # noqa: PLC0415 - for workers alone
         from licclient._outcome import read_note, read_outcome, write_note  # noqa: PLC0415 - as above
 
-        found = self._activations.find()
+        found = self._context.activations.find()
         if found is None:
             return Plan(None, None)
-        subject = self._subject(None, found, self._domain(), 0)
-        held = self._successes.find(subject)
+        subject = find_subject(self._context, None, found, installation_domain(self._context), 0)
+        held = self._context.successes.find(subject)
         round_name = None if self.settings.version is None else self._round_of(found)
-        last = None if round_name is None else read_round(self._state.load(round_name))
-        name, call = subject.name, call_name(subject.name)
-        document = self._state.load(call)
+        last = None if round_name is None else read_round(self._context.storage.load(round_name))
+        name, call = subject.name, call_name(subject)
+        document = self._context.storage.load(call)
         known = replace(course, note=read_note(document))
         course = noting(name, held, last, known, now, self.settings)
         if (note := course.note) is not None and course is not known:
-            self._state.change(call, lambda document: write_note(document, note))
+            self._context.storage.change(call, lambda document: write_note(document, note))
         verify_at = next_verify(name, held, read_outcome(document), course, now, self.settings)
         if held is None or round_name is None:
             return Plan(verify_at, None)
@@ -175,4 +195,4 @@ class KeySteps(UpdateSteps):
         name, version = self._round_of(found), self.settings.version
         if name is None or version is None:
             return None
-        return self._remembered(name, version, self._activations.key_of(found, 0)).update
+        return self._remembered(name, version, self._context.activations.key_of(found, 0)).update

@@ -10,14 +10,11 @@ limits per read only, so it works on a thread of its own, and whoever waits cuts
 """
 
 import logging
-import random
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from itertools import count
 from time import monotonic
 from typing import Final
 
@@ -27,9 +24,9 @@ import truststore
 from licclient._headers import add_promises, read_retry_after
 from licclient._links import redirect_target
 from licclient._model import Settings
-from licclient._pace import PASSING, retry_pause
-from licclient._sockets import Line, nap, own_ip, system_proxy, within
-from licclient._wire import REDIRECTS, Call, Reply, no_word, shown_ip
+from licclient._pace import PASSING
+from licclient._sockets import Line, own_ip, system_proxy, within
+from licclient._wire import REDIRECTS, Attempt, Call, Reply, no_word, shown_ip
 from licclient.errors import ServiceUnavailableError
 
 _our_call: ContextVar[bool] = ContextVar("licclient_call", default=False)
@@ -65,19 +62,6 @@ LOOK_UP_SECONDS: Final = 2.0
 """How long finding our own address may take: it is checked for its form only (D-05)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What one try of a call came to."""
-
-    result: Reply | ServiceUnavailableError
-    passing: bool
-    """Whether the next try may fare better."""
-
-    @property
-    def told(self) -> float | None:
-        return self.result.retry_after
-
-
 def _trust() -> ssl.SSLContext | bool:
     """Trust what the operating system trusts; where that cannot be asked, the list that httpx brings."""
     try:
@@ -86,16 +70,15 @@ def _trust() -> ssl.SSLContext | bool:
         return True
 
 
-def _answered(response: httpx.Response, body: bytes) -> _Outcome:
-    headers = response.headers
-    reply = Reply(response.status_code, body, dict(headers), read_retry_after(headers))
-    return _Outcome(reply, passing=response.status_code in PASSING)
+CLOSED: Final = "The client was closed before the license service had answered."
 
 
-def _failed(problem: BaseException) -> _Outcome:
+def _failed(problem: BaseException, *, was_closed: bool) -> Attempt:
+    if was_closed:
+        return Attempt(ServiceUnavailableError(CLOSED), was_closed=True)
     broken = isinstance(problem, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
     refused = isinstance(problem, httpx.ConnectError) and _has_cause(problem, ConnectionError)
-    return _Outcome(failure(problem), passing=broken or refused)
+    return Attempt(failure(problem), may_retry=broken or refused)
 
 
 def failure(problem: BaseException) -> ServiceUnavailableError:
@@ -130,10 +113,6 @@ def demand_plain(response: httpx.Response) -> None:
     """Refuse encodings: we ask for none, and few bytes can be made to unpack into many."""
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise no_word(response.status_code)
-
-
-def _spread() -> float:
-    return random.random()  # noqa: S311 - jitter
 
 
 # --- the veil ---------------------------------------------------------------------------------
@@ -230,6 +209,7 @@ class Transport:
         self._seconds = settings.timeout.total_seconds()
         self._opening = threading.Lock()
         self._open: Http | None = None
+        self._is_closed = False
 
     @property
     def _http(self) -> Http:
@@ -265,45 +245,33 @@ class Transport:
         except (TimeoutError, RuntimeError):  # too slow; no more threads
             return shown_ip("")
 
-    def send(
-        self,
-        call: Call,
-        seconds: float | None = None,
-        is_off: Callable[[], bool] | None = None,
-    ) -> Reply | ServiceUnavailableError:
-        """Make one call, and again when that may help; never raises.
+    def send(self, call: Call, seconds: float, is_off: Callable[[], bool] | None = None) -> Attempt:
+        """Send one request, once, and read the whole response; never raises.
 
         Args:
             call: What to send.
-            seconds: The deadline for all of it, when it is nearer than the client's own.
+            seconds: The deadline for all of it.
             is_off: As for `within`.
         """
-        deadline = monotonic() + min(self._seconds, self._seconds if seconds is None else seconds)
-        retries = count()
-        while True:
-            outcome = self._try(call, deadline, is_off)
-            pause = retry_pause(next(retries), outcome.told, _spread(), deadline - monotonic())
-            if pause is None or not outcome.passing:
-                return outcome.result
-            nap(pause, is_off)
-
-    def _try(self, call: Call, deadline: float, is_off: Callable[[], bool] | None) -> _Outcome:
-        line = Line()
         if is_off is not None and is_off():
-            return _Outcome(ServiceUnavailableError("The call was called off."), passing=False)
+            return Attempt(ServiceUnavailableError("The request was cancelled."))
+        line, deadline = Line(), monotonic() + seconds
 
-        def work() -> _Outcome:
+        def work() -> Reply:
             with unlogged():
                 response = self._send(line, call.method, call.url, call.headers, call.body)
                 try:
-                    return _answered(response, read_body(response, call.max_bytes, deadline))
+                    body = read_body(response, call.max_bytes, deadline)
+                    headers = response.headers
+                    return Reply(response.status_code, body, dict(headers), read_retry_after(headers))
                 finally:
                     response.close()
 
         try:
-            return within(deadline - monotonic(), work, line.cut, is_off)
+            reply = within(seconds, work, line.cut, is_off)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
-            return _failed(problem)
+            return _failed(problem, was_closed=self._is_closed)
+        return Attempt(reply, may_retry=reply.status in PASSING)
 
     def follow(
         self, line: Line, link: str, headers: Mapping[str, str]
@@ -336,6 +304,7 @@ class Transport:
     def close(self) -> None:
         """Close what is open."""
         with self._opening:  # stays closed: a retry on its way must not open it again
+            self._is_closed = True
             if self._open is not None:
                 self._open.close()
 

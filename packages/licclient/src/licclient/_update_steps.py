@@ -1,4 +1,4 @@
-"""What both clients do around an update check and a download: the two halves again, as in `_steps`."""
+"""What both clients do before and after an update check and a download."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
+from licclient._flows.context import Context
+from licclient._flows.verification import NO_KEY, check_name, installation_domain, read_key, with_nonce
 from licclient._model import Listing, Manifest, Reason, Update
 from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer, is_version
 from licclient._records import Document, read_round, record_name, write_round
-from licclient._steps import NO_KEY, Asking, Steps, read_key
 from licclient._wire import Call, Reply, tidy_key, update_call
 from licclient.errors import (
     InvalidRequestError,
@@ -68,14 +69,32 @@ class Fresh:
     version: str
 
 
-class UpdateSteps(Steps):
-    """`Steps`, and those of update checks and downloads."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Asking:
+    """An update check that has to be made; no repr, because it holds the license key."""
+
+    key: str
+    domain: str
+    slug: str
+    installed: str
+
+
+class UpdateSteps:
+    """The halves of update checks and downloads."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.settings = context.settings
+
+    def now(self) -> datetime:
+        """Read the client's clock."""
+        return self._context.now()
 
     @cached_property
     def _releases(self) -> "SignedReleases":
         from licclient._releases import SignedReleases  # noqa: PLC0415 - most starts offer nothing
 
-        return SignedReleases(self.settings, self._state)
+        return SignedReleases(self.settings, self._context.storage)
 
     def begin_check(self, typed: str | None, *, force: bool) -> UpdateCheck | Asking:
         """Return the remembered result, or record an attempt and return what to request (D-46).
@@ -87,38 +106,38 @@ class UpdateSteps(Steps):
         known = None if force or typed is not None else self._known_offer(version)
         if known is None:
             if force:
-                self._activations.ask_again()
+                self._context.activations.ask_again()
             asking = self._asking_updates(typed)
             if isinstance(asking, LicclientError):
                 return _failed(asking)
             if self._claim(asking, force=force):
                 return asking
-            known = self._remembered(self._round_name(asking.key, slug), version, asking.key)
+            known = self._remembered(check_name(self._context, asking.key, slug), version, asking.key)
         if known.error is not None:
             _log(known.error)
         return known
 
     def _known_offer(self, version: str) -> UpdateCheck | None:
         """Answer for the activated key without waking its keyring; None when a check is due, or may be."""
-        found = self._activations.find()
+        found = self._context.activations.find()
         name = None if found is None else self._round_of(found)
         if found is None or name is None:
             return None
-        if is_due(read_round(self._state.load(name)), self.now(), self.settings):
+        if is_due(read_round(self._context.storage.load(name)), self._context.now(), self.settings):
             return None
-        return self._remembered(name, version, self._activations.key_of(found, 0))
+        return self._remembered(name, version, self._context.activations.key_of(found, 0))
 
     def _round_of(self, found: Activation) -> str | None:
         """Name the record of the activated key's update checks; None when there is none, or nobody knows."""
         if self.settings.slug is None or found.round is not None:
             return found.round
-        key = self._activations.key_of(found, 0)
-        return None if key is None else self._round_name(key, self.settings.slug)
+        key = self._context.activations.key_of(found, 0)
+        return None if key is None else check_name(self._context, key, self.settings.slug)
 
     def _claim(self, asking: Asking, *, force: bool) -> bool:
         """Count an attempt before it is made; False when none is due (any more) (D-46)."""
-        name, now = self._round_name(asking.key, asking.slug), self.now()
-        if not force and not is_due(read_round(self._state.load(name)), now, self.settings):
+        name, now = check_name(self._context, asking.key, asking.slug), self._context.now()
+        if not force and not is_due(read_round(self._context.storage.load(name)), now, self.settings):
             return False
         claimed = False
 
@@ -128,13 +147,13 @@ class UpdateSteps(Steps):
             claimed = force or is_due(last, now, self.settings)
             return write_round(begin_round(last, now, _spread())) if claimed else document
 
-        self._state.change(name, claim)
+        self._context.storage.change(name, claim)
         return claimed
 
     def _remembered(self, round_name: str, installed: str, key: str | None) -> UpdateCheck:
-        last = read_round(self._state.load(round_name))
+        last = read_round(self._context.storage.load(round_name))
         if last is not None and last.listing is not None and is_newer(last.listing.version, installed):
-            listing = self._releases.vouch(last.listing, self.now())
+            listing = self._releases.vouch(last.listing, self._context.now())
             if isinstance(listing, LicclientError):
                 return _failed(listing)
             return _found(_update(listing, key or "", None))
@@ -144,8 +163,9 @@ class UpdateSteps(Steps):
 
     def check_call(self, asking: Asking) -> Call:
         """Write the call that `begin_check` or `begin_link` asked for."""
-        return self._asking_for_proof(
-            update_call(self.settings, asking.key, asking.slug, asking.installed, asking.domain)
+        return with_nonce(
+            self._context,
+            update_call(self.settings, asking.key, asking.slug, asking.installed, asking.domain),
         )
 
     def end_check(self, asking: Asking, call: Call, reply: Reply | ServiceUnavailableError) -> UpdateCheck:
@@ -158,12 +178,12 @@ class UpdateSteps(Steps):
             return _none("The support period is over, so no newer version is offered.")
         if not is_offer(answer, asking.installed):
             return _not_newer(asking.installed)
-        return _found(_update(answer, asking.key, self.now()))
+        return _found(_update(answer, asking.key, self._context.now()))
 
     def _read_check(
         self, asking: Asking, call: Call, reply: Reply | ServiceUnavailableError
     ) -> Listing | LicclientError:
-        now = self.now()
+        now = self._context.now()
         answer: Listing | LicclientError
         if isinstance(reply, ServiceUnavailableError):
             answer = reply
@@ -178,7 +198,7 @@ class UpdateSteps(Steps):
             claimed = read_round(document) or begin_round(None, now, _spread())
             return write_round(end_round(claimed, answer))
 
-        self._state.change(self._round_name(asking.key, asking.slug), remember)
+        self._context.storage.change(check_name(self._context, asking.key, asking.slug), remember)
         return answer
 
     def _asking_updates(self, typed: str | None) -> Asking | LicclientError:
@@ -189,14 +209,18 @@ class UpdateSteps(Steps):
                 return found
             typed = found
         key = tidy_key(typed)
-        return key if isinstance(key, InvalidRequestError) else Asking(key, self._domain(), slug, version)
+        return (
+            key
+            if isinstance(key, InvalidRequestError)
+            else Asking(key, installation_domain(self._context), slug, version)
+        )
 
     def _activated_key(self) -> str | NotActivatedError | ServiceUnavailableError:
-        found = self._activations.find()
+        found = self._context.activations.find()
         return (
             NotActivatedError()
             if found is None
-            else self._activations.key_of(found) or ServiceUnavailableError(NO_KEY)
+            else self._context.activations.key_of(found) or ServiceUnavailableError(NO_KEY)
         )
 
     def _key_for(self, update: Update) -> str:
@@ -215,11 +239,11 @@ class UpdateSteps(Steps):
 
     def skip(self, update: Update) -> None:
         """Remember the one version that is not to be offered unasked (D-87)."""
-        self._state.change(self._skipped_name(update), lambda _: {"version": update.version})
+        self._context.storage.change(self._skipped_name(update), lambda _: {"version": update.version})
 
     def is_skipped(self, update: Update) -> bool:
         """Tell whether that is the version that was skipped last; to the letter."""
-        document = self._state.load(self._skipped_name(update))
+        document = self._context.storage.load(self._skipped_name(update))
         return document is not None and document.get("version") == update.version
 
     def _skipped_name(self, update: Update) -> str:
@@ -247,10 +271,10 @@ class UpdateSteps(Steps):
         self._installed()
         link = update.download_url
         if link is None or not (
-            is_link_good(update.offered_at, self.now()) and is_safe_link(link, self.settings)
+            is_link_good(update.offered_at, self._context.now()) and is_safe_link(link, self.settings)
         ):
             link = None
-        expected = self._releases.expected(update, self.now())
+        expected = self._releases.expected(update, self._context.now())
         if self.settings.release_keys and expected is None:
             link = None  # a fresh one comes with a fresh manifest
         part = record_name("download", self.settings.server, update.slug, update.version)
@@ -266,7 +290,7 @@ class UpdateSteps(Steps):
             InvalidRequestError: The update holds no key.
         """
         _, installed = self._installed()
-        asking = Asking(self._key_for(update), self._domain(), update.slug, installed)
+        asking = Asking(self._key_for(update), installation_domain(self._context), update.slug, installed)
         self._claim(asking, force=True)
         return asking
 

@@ -86,6 +86,21 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one try of a call came to.
+
+    Attributes:
+        result: The response, or why there is none.
+        may_retry: Whether the same request may succeed a moment later.
+        was_closed: Whether there is none because the client was closed meanwhile.
+    """
+
+    result: Reply | ServiceUnavailableError
+    may_retry: bool = False
+    was_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The head of an answer to a download; `refusal` is the body when it is no file, at most 64 KiB of it."""
 

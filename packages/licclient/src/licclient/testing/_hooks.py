@@ -13,8 +13,9 @@ from unittest.mock import patch
 
 import httpx
 
-from licclient import _doctor, _keyring, _steps, _transport, _worker
+from licclient import _doctor, _keyring, _transport, _worker
 from licclient._ed25519 import PublicKey
+from licclient._flows.context import Context
 from licclient._life import AsyncLife, Life
 from licclient._model import Settings
 from licclient._records import Document
@@ -80,9 +81,13 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             (_worker, "SLICE", 0.02),
             (_worker, "LEAST_PAUSE", 0.02),
             (_worker, "ASLEEP", timedelta.max),  # whoever moves the clock means that time passes
-            (_steps, "read_clock", lambda _clock: clock()),
+            (
+                Context,
+                "now",
+                property(lambda _: clock, lambda context, given: vars(context).update(now=given)),
+            ),
         ):
-            stack.enter_context(patch.object(where, name, stand_in))
+            stack.enter_context(patch.object(where, name, stand_in, create=where is Context))
         try:
             yield service
         finally:

@@ -1,0 +1,1 @@
+"""What a client does, as generators that two runners drive: see `runners`."""

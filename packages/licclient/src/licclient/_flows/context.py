@@ -1,0 +1,36 @@
+"""What the flows of one client share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from licclient._activation import Activations
+from licclient._clock import Clock, checked
+from licclient._model import Settings
+from licclient._storage import Storage
+from licclient._successes import Successes
+
+
+@dataclass(eq=False)
+class Context:
+    """The parts of one client that its flows use. Safe to share among threads.
+
+    Attributes:
+        settings: The client's.
+        now: Returns the present instant; aware, UTC.
+        storage: The client's records.
+        activations: The key that was activated.
+        successes: The license that was last confirmed, for each key.
+    """
+
+    settings: Settings
+    now: Callable[[], datetime]
+    storage: Storage
+    activations: Activations
+    successes: Successes
+
+
+def create_context(settings: Settings, clock: Clock | None, storage: Storage) -> Context:
+    """Create the context of a client; without a clock it reads the real one."""
+    activations, successes = Activations(settings, storage), Successes(settings, storage)
+    return Context(settings, checked(clock), storage, activations, successes)

@@ -1,0 +1,163 @@
+"""Run a flow: one operation of a client, such as a verify, as a generator that both clients share.
+
+A flow reads top to bottom. It uses the state folder and the keyring itself, and yields an operation for
+everything that the two clients do differently; the runner carries it out and sends its outcome back:
+
+    OwnAddress()          str: our address on the way to the service; `0.0.0.0` if there is none
+    Send(call, seconds)   Attempt: one request and its response, within so many seconds
+    Wait(seconds)         None
+
+`run` does so in the calling thread. `run_async` advances the flow on threads, since each step may wait for
+the disk or the keyring, and sends and waits in the event loop. A new operation is a class here, and a `case`
+in each runner.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from licclient._wire import Attempt, Call
+
+if TYPE_CHECKING:
+    from licclient._async_transport import AsyncTransport
+    from licclient._transport import Transport
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAddress:
+    """Find the address of this computer on the way to the service (D-45)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send one request, once, and read the whole response; no outcome takes longer than `seconds`."""
+
+    call: Call
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for a while, holding no thread of the event loop's."""
+
+    seconds: float
+
+
+Operation = OwnAddress | Send | Wait
+Flow = Generator[Operation, Any, R]
+
+
+def send_with_retries(call: Call, seconds: float) -> Flow[Attempt]:
+    """Send a request, and again when that may help (D-54); `seconds` is the deadline for all of it."""
+    from random import random  # noqa: PLC0415 - most starts send nothing
+
+    from licclient._pace import retry_pause  # noqa: PLC0415 - as above
+
+    deadline, retries = time.monotonic() + seconds, 0
+    while True:
+        attempt: Attempt = yield Send(call, deadline - time.monotonic())
+        if not attempt.may_retry:
+            return attempt
+        left = deadline - time.monotonic()
+        pause = retry_pause(retries, attempt.result.retry_after, random(), left)  # noqa: S311 - jitter
+        if pause is None:
+            return attempt
+        yield Wait(pause)
+        retries += 1
+
+
+def run(
+    flow: Flow[R], open_transport: "Callable[[], Transport]", is_cancelled: Callable[[], bool] | None = None
+) -> R:
+    """Run a flow in this thread, and return or raise what it does.
+
+    Args:
+        flow: Closed at the end, however it ends.
+        open_transport: Called when something has to be sent, since it loads httpx.
+        is_cancelled: Checked ten times a second while sending or waiting, which it ends.
+    """
+    outcome: Any = None
+    with closing(flow):
+        while True:
+            try:
+                operation = flow.send(outcome)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            match operation:
+                case Send(call, seconds):
+                    outcome = open_transport().send(call, seconds, is_cancelled)
+                case OwnAddress():
+                    outcome = open_transport().own_ip(is_cancelled)
+                case Wait(seconds):
+                    _wait(seconds, is_cancelled)
+                    outcome = None
+
+
+def _wait(seconds: float, is_cancelled: Callable[[], bool] | None) -> None:
+    if is_cancelled is None:
+        time.sleep(seconds)
+        return
+    from licclient._sockets import nap  # noqa: PLC0415 - loads socket
+
+    nap(seconds, is_cancelled)
+
+
+async def run_async(flow: Flow[R], open_transport: "Callable[[], AsyncTransport]") -> R:
+    """Run a flow for the event loop, and return or raise what it does.
+
+    Cancelling it returns at once: a step that is on a thread ends by itself, and then the flow is closed, so
+    that its locks are released and its files are whole.
+    """
+    import asyncio  # noqa: PLC0415 - costs 40 ms, which the synchronous client does not pay
+
+    stepper = _Stepper(flow)
+    outcome: Any = None
+    try:
+        while True:
+            operation = await asyncio.to_thread(stepper.advance, outcome)
+            match operation:
+                case Send(call, seconds):
+                    outcome = await open_transport().send(call, seconds)
+                case OwnAddress():
+                    outcome = await open_transport().own_ip()
+                case Wait(seconds):
+                    await asyncio.sleep(seconds)
+                    outcome = None
+                case _Done(result):
+                    return result
+    except asyncio.CancelledError:
+        asyncio.get_running_loop().run_in_executor(None, stepper.close)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Done(Generic[R]):
+    """What a flow returned: a `StopIteration` cannot pass from a thread to the event loop."""
+
+    result: R
+
+
+class _Stepper(Generic[R]):
+    """Advances a flow on one thread after the other."""
+
+    def __init__(self, flow: Flow[R]) -> None:
+        self._flow = flow
+        self._is_running = Lock()
+
+    def advance(self, outcome: object) -> Operation | _Done[R]:
+        with self._is_running:
+            try:
+                return self._flow.send(outcome)
+            except StopIteration as end:
+                return _Done(end.value)
+
+    def close(self) -> None:
+        """Close the flow as soon as no step is running."""
+        with self._is_running:
+            self._flow.close()

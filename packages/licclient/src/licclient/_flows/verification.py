@@ -1,0 +1,265 @@
+"""Verify a license key: from the cache, by another process that just did, or by the server."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from licclient._activation import Activation
+from licclient._flows.context import Context
+from licclient._flows.runners import Flow, OwnAddress, Wait, send_with_retries
+from licclient._model import License, Verified
+from licclient._policy import recall, settle
+from licclient._records import Document, read_round, record_name
+from licclient._storage import Turn
+from licclient._successes import Subject
+from licclient._wire import Attempt, Call, tidy_key, verify_call
+from licclient.errors import InvalidRequestError, LicclientError, NotActivatedError, ServiceUnavailableError
+
+if TYPE_CHECKING:
+    from licclient._outcome import Outcome
+
+PATIENCE: Final = timedelta(seconds=5)
+"""What a call may take beyond its time limit: our own address, slow disks. Then others go ahead (D-58)."""
+
+NO_KEY: Final = "The system's keyring did not hand out the license key."
+
+_NONCE_BYTES: Final = 16
+
+
+def verify(context: Context, typed: str | None, *, force: bool) -> Flow[License]:
+    """Return the license: from a fresh cache (D-41), or from the server.
+
+    Args:
+        context: The client's.
+        typed: The key; None for the one that was activated.
+        force: Ask the server also when the cache is fresh.
+
+    Raises:
+        LicclientError: As `LicenseClient.verify`.
+    """
+    settings = context.settings
+    domain = installation_domain(context)
+    activation = find_activation(context) if typed is None else None
+    if force:
+        context.activations.ask_again()
+    subject = find_subject(context, typed, activation, domain)
+    now = context.now()
+    held = context.successes.find_marked(subject, now)
+    if held is not None and not force and (known := recall(held, now, settings)) is not None:
+        return known
+    key = subject.key
+    if key is None and activation is not None:
+        key = context.activations.key_of(activation)
+    if key is None:
+        return license_or_raise(settle(ServiceUnavailableError(NO_KEY), held, now, settings).result)
+    subject = context.successes.subject(key, domain)
+    last_call = _last_call(context, subject)
+    with call_lock(context, subject) as lock:
+        while not lock.is_ours():
+            yield Wait(lock.pause)
+        if (answered := _answered_meanwhile(context, subject, last_call)) is not None:
+            return answered
+        address: str = yield OwnAddress()
+        call = with_nonce(context, verify_call(settings, key, domain, address))
+        attempt = yield from send_with_retries(call, lock.left(settings.timeout.total_seconds()))
+        return _end(context, subject, call, attempt, activation)
+
+
+def call_lock(context: Context, subject: Subject) -> Turn:
+    """Return the lock for a call that all threads and processes of a user would make (D-58)."""
+    folder = context.storage.folder()
+    lock = None if folder is None else folder / f"{call_name(subject)}.lock"
+    return Turn(lock, (context.settings.timeout + PATIENCE).total_seconds())
+
+
+def _last_call(context: Context, subject: Subject) -> object:
+    """Return the random name of the last call that anybody made."""
+    return (context.storage.load(call_name(subject)) or {}).get("call")
+
+
+def _answered_meanwhile(context: Context, subject: Subject, before: object) -> License | None:
+    """Return the answer to a call that somebody else made while we waited for the lock; None to make one.
+
+    Raises:
+        LicclientError: They were refused, or got no answer.
+    """
+    if _last_call(context, subject) == before:
+        return None
+    last, now = last_outcome(context, subject), context.now()
+    if last is None or last.is_private:
+        return None
+    held = context.successes.find_marked(subject, now)
+    if last.answer is None:
+        return recall(held, now, context.settings)
+    return license_or_raise(settle(last.answer, held, now, context.settings).result)
+
+
+def _end(
+    context: Context, subject: Subject, call: Call, attempt: Attempt, activation: Activation | None
+) -> License:
+    """Remember what came of a call, and return or raise what it means."""
+    from licclient._outcome import outcome_of, write_outcome  # noqa: PLC0415 - after a call
+    from licclient._proofs import believe_verify  # noqa: PLC0415 - as above
+
+    settings, key, now = context.settings, subject.key or "", context.now()
+    answer: Verified | LicclientError
+    if isinstance(attempt.result, ServiceUnavailableError):
+        answer = attempt.result
+    else:
+        answer = believe_verify(call, attempt.result, key, settings, now)
+    # Read again: another process may have been answered while we waited.
+    held = context.successes.find_marked(subject, now)
+    settled = settle(answer, held, now, settings)
+    if settled.held != held:
+        context.successes.put(subject, settled.held)
+        if held is None:
+            _let_check_again(context, key)
+    if not attempt.was_closed:  # that is no outage (D-119)
+        # Last: whoever finds it must find the rest.
+        ended = outcome_of(answer, random_name(), now)
+        context.storage.change(call_name(subject), lambda before: write_outcome(ended, before))
+    if activation is not None and not _is_activated(context, activation):
+        forget_records(context, subject.name)
+    return license_or_raise(settled.result)
+
+
+def _is_activated(context: Context, activation: Activation) -> bool:
+    """Return whether a key is still the activated one; `forget_key` may run at the same time."""
+    found = context.activations.find()
+    return found is not None and found.license == activation.license
+
+
+def _let_check_again(context: Context, key: str) -> None:
+    """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""
+    if context.settings.slug is None:
+        return
+    name = check_name(context, key, context.settings.slug)
+    last = read_round(context.storage.load(name))
+    if last is not None and last.listing is None:
+        context.storage.change(name, lambda _: None)
+
+
+# --- which license ----------------------------------------------------------------------------
+
+
+def installation_domain(context: Context) -> str:
+    """Return the application's domain, or a random id of this installation, one per server (D-45)."""
+    if context.settings.domain is not None:
+        return context.settings.domain
+    name = record_name("installation", context.settings.server)
+    known = context.storage.load(name)
+    if not _is_id(known):
+        made = {"id": random_name()}
+        known = context.storage.change(name, lambda found: found if _is_id(found) else made)
+    return str((known or {})["id"])
+
+
+def find_activation(context: Context) -> Activation:
+    """Return the activation of this computer.
+
+    Raises:
+        NotActivatedError: There is none.
+    """
+    found = context.activations.find()
+    if found is None:
+        raise NotActivatedError
+    return found
+
+
+def find_subject(
+    context: Context,
+    typed: str | None,
+    activation: Activation | None,
+    domain: str,
+    seconds: float | None = None,
+) -> Subject:
+    """Return what a license is about; without its key where that can be spared the keyring.
+
+    Args:
+        context: The client's.
+        typed: The key; None for that of the activation.
+        activation: As from `find_activation`.
+        domain: Of the installation.
+        seconds: How long to wait for the keyring; as in `Activations.key_of`.
+    """
+    successes = context.successes
+    if activation is not None:
+        by_name = activation.domain == domain and successes.can_find(activation.license)
+        typed = activation.key if by_name else context.activations.key_of(activation, seconds)
+        if typed is None:
+            return Subject(None, domain, activation.license)
+    known = successes.known(typed, domain) if isinstance(typed, str) else None
+    if known is None:
+        known = successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # else it raises
+    return known
+
+
+def read_key(typed: str) -> str:
+    """Read a key as `verify` takes it.
+
+    Raises:
+        InvalidRequestError: There is none.
+    """
+    key = tidy_key(typed)
+    if isinstance(key, InvalidRequestError):
+        raise key
+    return key
+
+
+def license_or_raise(result: License | LicclientError) -> License:
+    """Return a license; raise anything else."""
+    if isinstance(result, LicclientError):
+        raise result
+    return result
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+def call_name(subject: Subject) -> str:
+    """Return the name of the record of the last call: for each success there is one."""
+    return "call-" + subject.name.partition("-")[2]
+
+
+def check_name(context: Context, key: str, slug: str) -> str:
+    """Return the name of the record of a key's update checks."""
+    return record_name("update", context.settings.server, key, slug)
+
+
+def last_outcome(context: Context, subject: Subject) -> "Outcome | None":
+    """Return how the last call for a license ended."""
+    from licclient._outcome import read_outcome  # noqa: PLC0415 - not for an answer from the cache
+
+    return read_outcome(context.storage.load(call_name(subject)))
+
+
+def forget_records(context: Context, success_name: str) -> None:
+    """Forget a success, and how the last call for it ended."""
+    subject = Subject(None, "", success_name)
+    for name in (success_name, call_name(subject)):
+        context.storage.change(name, lambda _: None)
+
+
+def with_nonce(context: Context, call: Call) -> Call:
+    """Ask for a signed response if keys are pinned (D-62)."""
+    if not context.settings.public_keys:
+        return call
+    from secrets import token_urlsafe  # noqa: PLC0415 - for apps with pinned keys
+
+    from licclient._signature import asking_for_signature  # noqa: PLC0415 - as above
+
+    return asking_for_signature(call, context.settings.public_keys, token_urlsafe(_NONCE_BYTES))
+
+
+def random_name() -> str:
+    """Return a random name."""
+    from uuid import uuid4  # noqa: PLC0415 - most starts only read
+
+    return uuid4().hex
+
+
+def _is_id(document: Document | None) -> bool:
+    match document:
+        case {"id": str(known)}:
+            return bool(known)
+        case _:
+            return False
