@@ -15,7 +15,7 @@ from licserver.services import open_services
 from licserver.services.backup import restore_backup, write_backup
 from licserver.settings import Settings
 from licserver.web.admin import schemas
-from licserver.web.console.forms import FIELDS
+from licserver.web.console.formatting import FIELDS
 
 BY_TYPE = {
     int | None: 7,

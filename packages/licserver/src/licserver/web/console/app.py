@@ -15,11 +15,9 @@ from licserver.services import Services
 from licserver.services.accounts import Needs
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
-from licserver.web.console.login import Login
-from licserver.web.console.page_context import once
-from licserver.web.console.pages import audit, licenses, overview, products
+from licserver.web.console.login import Login, SecondFactor
+from licserver.web.console.pages import audit, licenses, once, overview, products
 from licserver.web.console.responses import Templates, load_assets, redirect
-from licserver.web.console.second_factor import SecondFactor
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import CONSOLE
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get

@@ -16,9 +16,9 @@ from licserver.security.redaction import contains_key
 from licserver.services import Services
 from licserver.services.accounts import Needs, SignedIn
 from licserver.services.license_terms import has_id_shape
-from licserver.web.console import messages, sessions
-from licserver.web.console.forms import MAX_FORM, parse_form
-from licserver.web.console.page_context import (
+from licserver.web.console import sessions
+from licserver.web.console.formatting import DONE, MAX_FORM, parse_form
+from licserver.web.console.pages import (
     Csv,
     Page,
     PageContext,
@@ -271,7 +271,7 @@ class Console:
             csrf=sessions.csrf_token(context.user.token),
             once=context.once or draw_form_id(),
             now=context.now,
-            done=messages.DONE.get(context.query.get("done", "")) if context.problem is None else None,
+            done=DONE.get(context.query.get("done", "")) if context.problem is None else None,
             problem=context.problem,
             **reply.values,
         )

@@ -16,9 +16,8 @@ from aiohttp import hdrs, web
 from licserver import __version__
 from licserver.errors import LicserverError
 from licserver.protocol.license_files import to_line
-from licserver.web.console import messages
-from licserver.web.console.charts import share_bar
-from licserver.web.console.page_context import Csv
+from licserver.web.console import formatting
+from licserver.web.console.pages import Csv
 from licserver.web.worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -114,14 +113,13 @@ class Templates:
             day=_day,
             moment=_moment,
             stamp=lambda when: when.isoformat(),
-            number=messages.number,
-            bytes=messages.file_size,
+            number=formatting.number,
+            bytes=formatting.file_size,
         )
         templates.globals.update(
             asset={name: asset.path for name, asset in self._assets.items()},
-            share_bar=share_bar,
             version=__version__,
-            messages=messages,
+            formatting=formatting,
         )
         return templates
 

@@ -1,1 +1,162 @@
-"""The pages, a module each: plain functions of a `PageContext` that call `services`."""
+"""The pages, a module each: plain functions of a `PageContext` that call `services`.
+
+Here is what they take and return, and how a form is carried out once.
+"""
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.domain.records import ActorKind
+from licserver.errors import ConflictError, InvalidInputError
+from licserver.services import IdempotencyConflictError, Services
+from licserver.services import Page as Some
+from licserver.services.accounts import SignedIn
+from licserver.services.idempotency import Response, run_once
+from licserver.web.console.sessions import CSRF_FIELD
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_FORM_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+class PageContext(NamedTuple):
+    """A request of a user who is signed in.
+
+    Args:
+        services: Acting as `user`.
+        parts: The variable parts of the path, by name.
+        query: Of a name that is given twice, the last.
+        form: The same; empty unless something was posted.
+        problem: Why the form could not be carried out; the page is shown again with it.
+        once: The id of its form (`do_once`); None for a new one.
+    """
+
+    services: Services
+    user: SignedIn
+    now: datetime
+    parts: Mapping[str, str] = _NOTHING
+    query: Mapping[str, str] = _NOTHING
+    form: Mapping[str, str] = _NOTHING
+    problem: str | None = None
+    once: str | None = None
+
+    def from_query(self, name: str) -> str:
+        """Return a value of the query, stripped; empty if it is missing."""
+        return self.query.get(name, "").strip()
+
+    def from_form(self, name: str) -> str:
+        """Return a value of the form, stripped; empty if it is missing."""
+        return self.form.get(name, "").strip()
+
+
+class Page(NamedTuple):
+    """A template and its values."""
+
+    template: str
+    values: Mapping[str, Any]
+
+
+class Redirect(NamedTuple):
+    """A redirect to the path `to`, whose page shows the message `done` (`messages.DONE`)."""
+
+    to: str
+    done: str = ""
+
+
+class Csv(NamedTuple):
+    """A list as a file: name without ending, header, and rows that are read as the browser takes them."""
+
+    name: str
+    columns: Sequence[str]
+    pages: Iterable[Sequence[Sequence[Any]]]
+
+
+Reply = Page | Redirect | Csv
+
+
+def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:
+    """Read a list to its end, page by page; the first one now, so that a wrong query fails early."""
+    first = read(None)
+
+    def rest() -> Iterator[Sequence[Any]]:
+        page = first
+        yield page.items
+        while page.cursor is not None:
+            page = read(page.cursor)
+            yield page.items
+
+    return rest()
+
+
+def with_query(path: str, query: Mapping[str, str | None]) -> str:
+    """Return an address with the parameters that are not empty."""
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+# --- forms that create something, carried out once however often they are sent (D-130) --------
+
+Act = Callable[[PageContext], Redirect]
+Prepared = TypeVar("Prepared")
+
+
+def draw_form_id() -> str:
+    """Draw the id of a form, which is used as an idempotency key."""
+    return secrets.token_urlsafe(16)
+
+
+def read_form_id(form: Mapping[str, str]) -> str | None:
+    """Return the id of a form, or None if it has no valid one."""
+    found = form.get("once", "")
+    return found if _FORM_ID.fullmatch(found) else None
+
+
+def once(act: Act) -> Act:
+    """Make an action, all of which is one transaction, run once for each form."""
+
+    def act_once(context: PageContext) -> Redirect:
+        return do_once(context, lambda: None, lambda tx, _: act(context._replace(services=tx)))
+
+    return act_once
+
+
+def do_once(
+    context: PageContext,
+    prepare: Callable[[], Prepared],
+    operation: Callable[[Services, Prepared], Redirect],
+    *more: str,
+) -> Redirect:
+    """Carry out a form, or redirect to the result of the first time.
+
+    Args:
+        prepare: Slow work before the transaction.
+        operation: Runs within the transaction, with what `prepare` returned.
+        more: What was sent beside the fields.
+    """
+    form_id = read_form_id(context.form)
+    if form_id is None:
+        raise InvalidInputError("this form is of an outdated page; look it through, and send it again")
+    fields = {name: value for name, value in context.form.items() if name not in {CSRF_FIELD, "once"}}
+    sent = json.dumps([sorted(context.parts.items()), sorted(fields.items()), more])
+    digest = hashlib.sha256(sent.encode()).digest()
+    key = IdempotencyKey(ActorKind.USER, context.user.user_id, form_id, digest)
+
+    def operate(tx: Services, prepared: Prepared) -> Response:
+        return Response(303, json.dumps(operation(tx, prepared)).encode())
+
+    try:
+        response, is_replayed = run_once(context.services, key, prepare, operate)
+    except IdempotencyConflictError:
+        raise ConflictError(
+            "this form was sent before with other fields: that was done, and this was not; "
+            "send it again if you want both"
+        ) from None
+    path, done = json.loads(response.body)
+    return Redirect(path, "once" if is_replayed else done)

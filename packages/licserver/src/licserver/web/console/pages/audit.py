@@ -8,7 +8,7 @@ from licserver.database.repositories.audit import Entry
 from licserver.domain.records import ActorKind
 from licserver.domain.text import say_details
 from licserver.services import MAX_PAGE, AuditFilter
-from licserver.web.console.page_context import Csv, Page, PageContext, in_pages, with_query
+from licserver.web.console.pages import Csv, Page, PageContext, in_pages, with_query
 
 ACTIONS: Final[Mapping[str, str]] = {
     "license.issue": "Issued",

@@ -9,16 +9,17 @@ from licserver.domain.records import Environment, IssuedLicense, LicenseState
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
-from licserver.web.console.forms import (
+from licserver.web.console.formatting import (
     FIELDS,
+    describe,
+    describe_updates,
     format_terms,
     is_touched,
     parse_changes,
     parse_day,
     parse_terms,
 )
-from licserver.web.console.messages import describe, describe_updates
-from licserver.web.console.page_context import (
+from licserver.web.console.pages import (
     Csv,
     Page,
     PageContext,

@@ -4,12 +4,11 @@ import calendar
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.statistics import Total
 from licserver.services import Services
-from licserver.web.console.charts import Plot, Series
-from licserver.web.console.page_context import Page, PageContext, with_query
+from licserver.web.console.pages import Page, PageContext, with_query
 
 _VERDICTS: Final = (
     ("valid", "one"),
@@ -22,31 +21,45 @@ _VERDICTS: Final = (
 """Labels of the statistics from the bottom of a column, with their colours."""
 
 
-class Step(NamedTuple):
-    """One of the first steps: what to do, by which command or on which page, and whether it is done."""
+class Series(NamedTuple):
+    """One colour of a chart: label, class of the style sheet (without ``s-``), a value for each day."""
+
+    label: str
+    style: str
+    values: Sequence[int]
+
+    @property
+    def total(self) -> int:
+        """The sum of all days."""
+        return sum(self.values)
+
+
+class Plot(NamedTuple):
+    """Numbers by day as a chart and as a table; series are stacked from the bottom."""
 
     title: str
-    text: str
-    command: str
-    link: str
-    done: bool
+    days: Sequence[date]
+    series: Sequence[Series]
 
+    @property
+    def total(self) -> int:
+        """The sum of all series."""
+        return sum(one.total for one in self.series)
 
-class Version(NamedTuple):
-    """How often a version checks for updates."""
+    @property
+    def top(self) -> int:
+        """The end of the scale."""
+        return round_up(max((sum(column) for column in self._columns), default=0))
 
-    slug: str
-    version: str
-    checks: int
-    share: float
+    @property
+    def rows(self) -> list[tuple[date, tuple[int, ...]]]:
+        """The table's rows, the latest day first, without days of zeros."""
+        rows = zip(self.days, self._columns, strict=True)
+        return [(day, column) for day, column in rows if any(column)][::-1]
 
-
-class Expiring(NamedTuple):
-    """Licenses that expire in the rest of this month."""
-
-    licenses: int
-    until: date
-    link: str
+    @property
+    def _columns(self) -> list[tuple[int, ...]]:
+        return list(zip(*(one.values for one in self.series), strict=True))
 
 
 def show(context: PageContext) -> Page:
@@ -82,7 +95,7 @@ def _plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
     return [Plot("Verify calls", days, verdicts), Plot("Activations", days, [activations])]
 
 
-def _count_versions(totals: Iterable[Total]) -> list[Version]:
+def _count_versions(totals: Iterable[Total]) -> list[dict[str, Any]]:
     """Count update checks by version, the most used first; shares are of their product."""
     counts, products = Counter[tuple[str, str]](), Counter[str]()
     for total in totals:
@@ -90,44 +103,32 @@ def _count_versions(totals: Iterable[Total]) -> list[Version]:
             counts[total.counted.product, total.counted.label] += total.times
             products[total.counted.product] += total.times
     return [
-        Version(slug, version, count, count / products[slug])
+        {"slug": slug, "version": version, "checks": count, "share": count / products[slug]}
         for (slug, version), count in counts.most_common(12)
     ]
 
 
-def _expiring(services: Services, today: date) -> Expiring:
+def _expiring(services: Services, today: date) -> dict[str, Any]:
+    """Count the licenses that expire in the rest of this month."""
     until = today.replace(day=calendar.monthrange(today.year, today.month)[1])
     link = with_query("/console/licenses", {"from": today.isoformat(), "until": until.isoformat()})
-    return Expiring(services.statistics.count_expiring(today, until), until, link)
+    return {"licenses": services.statistics.count_expiring(today, until), "until": until, "link": link}
 
 
-def _first_steps(services: Services) -> list[Step]:
-    products = services.products.list_all()
-    slug = products[0].slug if products else "my-app"
+def _first_steps(services: Services) -> dict[str, Any] | None:
+    """Return what the first steps have reached; None when all are done."""
+    products, has_licenses = services.products.list_all(), services.statistics.has_licenses()
     has_release = any(product.latest for product in products)
-    has_license = services.statistics.has_licenses()
-    if has_license and has_release:
-        return []
-    return [
-        Step(
-            "Add a product",
-            "What you sell, with the slug that your app sends.",
-            f'licserver product add {slug} --name "My App" --environment domain',
-            "/console/products",
-            bool(products),
-        ),
-        Step(
-            "Publish a version",
-            "The file that customers download. Without one, update checks return no_versions.",
-            f"licserver release publish {slug} 1.0.0 my-app-1.0.0.zip",
-            f"/console/products/{slug}" if products else "",
-            has_release,
-        ),
-        Step(
-            "Issue a license",
-            "A key for a customer, or for yourself to try your app.",
-            f"licserver license issue {slug} --slots 3",
-            "/console/licenses/issue" if products else "",
-            has_license,
-        ),
-    ]
+    if has_licenses and has_release:
+        return None
+    slug = products[0].slug if products else None
+    return {"slug": slug, "has_release": has_release, "has_licenses": has_licenses}
+
+
+def round_up(value: int) -> int:
+    """Round up to the next number that is easy to read at the end of a scale."""
+    if value <= 0:
+        return 0
+    unit = int(10 ** max(0, len(str(value)) - 2))
+    leads = (1, 2, 3, 4, 5, 6, 8, 10) if value < 10 else (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)  # noqa: PLR2004
+    return next(unit * lead for lead in leads if unit * lead >= value)

@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from licserver.domain.records import EnvironmentPolicy, Product, Release
+from licserver.domain.records import EnvironmentPolicy
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
 from licserver.services.products import StagedRelease
-from licserver.web.console.page_context import Csv, Page, PageContext, Redirect, do_once, in_pages
+from licserver.web.console.pages import Csv, Page, PageContext, Redirect, do_once, in_pages
 from licserver.web.console.pages.licenses import licenses_csv
 from licserver.web.uploads import Upload
 
@@ -118,8 +118,6 @@ def show_release(context: PageContext) -> Page:
             "product": product,
             "release": release,
             "is_latest": is_latest,
-            "sentence": _describe_state(product, release, is_latest=is_latest),
-            "downloads": _describe_downloads(product, release, is_latest=is_latest),
             "holders": context.services.licenses.list_entitled(slug, release.version, limit=10).items,
             "changelog": _render_changelog(release.changelog),
             "here": f"/console/products/{slug}/releases/{release.version}",
@@ -166,25 +164,3 @@ def _render_changelog(text: str) -> Markup:
         return Markup("<pre>{}</pre>").format(text)
     # Again: not all that is in the database has come through `publish`.
     return Markup(sanitize(text))  # noqa: S704 - sanitized
-
-
-def _describe_state(product: Product, release: Release, *, is_latest: bool) -> str:
-    if release.withdrawn_at is not None:
-        return "It is withdrawn: update checks do not offer it, and links to its file do not work."
-    if is_latest:
-        return "Update checks offer this version."
-    offered = product.latest and product.latest.version
-    return f"Update checks offer {offered} instead." if offered else "Update checks offer nothing."
-
-
-def _describe_downloads(product: Product, release: Release, *, is_latest: bool) -> list[str]:
-    """Describe who gets the file (spec 4.2, D-31, D-33)."""
-    if release.withdrawn_at is not None:
-        return ["Nobody."]
-    until_then = "Anyone who got a link within the last hour, unless the license was revoked since."
-    if not is_latest:
-        return [until_then, "No new links are made: a later version is offered."]
-    holders = f"Anyone with a license for {product.name} that is neither revoked nor expired"
-    if product.has_support_policy:
-        holders += " and whose support has not ended (no support date means supported)"
-    return [f"{holders}.", until_then]
