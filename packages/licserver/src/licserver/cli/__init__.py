@@ -1,5 +1,168 @@
-"""The command line."""
+"""The command line: finds the module of a command, runs it, and turns errors into a line and an exit code."""
 
-from licserver.cli.main import main
+import difflib
+import errno
+import importlib
+import os
+import sys
+import traceback
+from typing import Final
 
-__all__ = ["main"]
+import click
+
+from licserver import __version__
+from licserver.errors import InvalidInputError, LicserverError
+from licserver.security.private_files import user_name
+from licserver.security.redaction import mask
+
+EXIT_FAILED: Final = 1
+EXIT_WRONG_USE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+_SIMILAR: Final = 0.7
+
+_HELP = """Verify license keys and serve updates of downloadable software.
+
+\b
+Try it:    licserver demo
+For real:  licserver product add my-app --name "My App" --environment domain
+           licserver release publish my-app 1.0 my-app-1.0.zip
+           licserver license issue my-app
+           licserver serve
+
+All commands work while the server runs, and take effect at its next response.
+"""
+
+_COMMANDS: Final = {  # name → module and function in this package, and help
+    "serve": ("serve:serve", "Answer verify, update check and download."),
+    "demo": ("serve:demo", "Serve a throwaway installation with sample data."),
+    "product": ("products:product_group", "Add, list, change and rename products."),
+    "release": ("products:release_group", "Publish, sign, list and withdraw versions."),
+    "license": ("licenses:license_group", "Issue license keys, and change what they allow."),
+    "subscription": ("licenses:subscription_group", "End and resume subscriptions."),
+    "secret": ("access:secret_group", "List and rotate the secrets that sign download links."),
+    "signing-key": ("access:signing_key_group", "Manage the keys that sign responses, for apps to pin."),
+    "user": ("access:user_group", "Add and remove console users."),
+    "backup": ("transfer:backup", "Write database, secrets and files to one file."),
+    "restore": ("transfer:restore", "Create an installation from a backup."),
+    "import": ("transfer:import_", "Import licenses from a file."),
+    "export": ("transfer:export", "Export all licenses to a file."),
+    "sweep": ("transfer:sweep", "Delete what is older than the settings allow."),
+    "check": ("database:check", "Check the installation, with advice."),
+    "token": ("access:token_group", "Manage tokens of the admin API."),
+    "audit": ("access:audit", "Show who changed what."),
+    "db": ("database:database_group", "Create, upgrade, check and count the database."),
+}
+
+
+class Commands(click.Group):
+    """A group whose help lists the first sentence of each command in full; click would cut it off."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(limit=1000)) for name, one in commands.items() if one]
+            )
+
+
+class LazyCommands(Commands):
+    """Imports a command when it runs: SQLAlchemy alone takes three times as long as the help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the commands, the most used first."""
+        return list(_COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import the command that is about to run, or suggest the most similar one."""
+        try:
+            name, found, rest = super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as unknown:
+            message = f"No such command {unknown.command_name!r}.{_suggest(unknown.command_name)}"
+            raise click.exceptions.NoSuchCommand(unknown.command_name, message, ctx=ctx) from None
+        if name is None or found is None:
+            return name, found, rest
+        module, _, attribute = _COMMANDS[name][0].partition(":")
+        return name, getattr(importlib.import_module(f"licserver.cli.{module}"), attribute), rest
+
+
+def _suggest(typed: str) -> str:
+    """Return a question with the most similar command, or nothing.
+
+    Letters and their order count half each: difflib alone finds `secret` more similar to `lisence`.
+    """
+
+    def similarity(name: str) -> float:
+        pairs = (typed, name), (sorted(typed), sorted(name))
+        return sum(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs) / 2
+
+    best = max(_COMMANDS, key=similarity)
+    return f" Did you mean {best!r}?" if similarity(best) >= _SIMILAR else ""
+
+
+@click.group(
+    cls=LazyCommands,
+    commands=[click.Command(name, short_help=text) for name, (_, text) in _COMMANDS.items()],
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="licserver")
+def licserver() -> None:
+    """Hold the commands."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command and exit: 0 done, 1 failed, 2 wrong use, 130 interrupted.
+
+    An unexpected exception prints its traceback, masked, because reports are mailed around.
+    """
+    started_as = _user_id()
+    try:
+        licserver.main(arguments, prog_name="licserver", standalone_mode=False)
+        code = 0
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        click.echo(help_wanted.message, err=True)
+        code = EXIT_WRONG_USE
+    except click.ClickException as wrong:
+        code = _fail(wrong.format_message(), EXIT_WRONG_USE)
+    except LicserverError as problem:
+        code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, InvalidInputError) else EXIT_FAILED)
+        _explain_denial(problem, started_as)
+    except BrokenPipeError:  # the reader of the output has gone
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - or the interpreter complains at exit
+        code = EXIT_FAILED
+    except OSError as problem:
+        where = f": {problem.filename}" if problem.filename else ""
+        code = _fail(f"{problem.strerror or problem}{where}", EXIT_FAILED)
+        _explain_denial(problem, started_as)
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted", EXIT_INTERRUPTED)
+    except Exception as problem:  # noqa: BLE001 - printed completely
+        click.echo(mask(traceback.format_exc()), err=True, nl=False)
+        code = EXIT_FAILED
+        _explain_denial(problem, started_as)
+    sys.exit(code)
+
+
+def _user_id() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0  # Windows has none
+
+
+def _explain_denial(problem: Exception, started_as: int) -> None:
+    """Explain to root why a file, or a module of the program, cannot be read."""
+    denied = os.strerror(errno.EACCES) in str(problem) or isinstance(problem, ImportError)
+    if denied and _user_id() != started_as:
+        name = user_name(_user_id())
+        click.echo(
+            f"licserver: root's commands act as {name}, the owner of the data folder: use a path that "
+            f"{name} can access, or - for standard input or output",
+            err=True,
+        )
+
+
+def _fail(message: str, code: int) -> int:
+    # Masked: a key may have been typed in the wrong place.
+    click.echo(f"licserver: {mask(' '.join(message.split()))}", err=True)
+    return code

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from licserver.cli import Commands
 from licserver.cli.common import (
-    Commands,
     Printer,
     opened_services,
     parse_day,

@@ -23,18 +23,6 @@ from licserver.settings import Settings, load_settings
 R = TypeVar("R")
 
 
-class Commands(click.Group):
-    """A group whose help lists the first sentence of each command in full; click would cut it off."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, one.get_short_help_str(limit=1000)) for name, one in commands.items() if one]
-            )
-
-
 # --- opening an installation ------------------------------------------------------------------
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from licserver.cli import Commands
 from licserver.cli.common import (
-    Commands,
     Printer,
     data_dir_option,
     json_option,

@@ -9,7 +9,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from licserver.cli.common import Commands, Printer, parse_day, read_stdin_line, services_command
+from licserver.cli import Commands
+from licserver.cli.common import Printer, parse_day, read_stdin_line, services_command
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural

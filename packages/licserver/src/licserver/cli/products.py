@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from licserver.cli.common import Commands, Printer, json_option, read_file, services_command
+from licserver.cli import Commands
+from licserver.cli.common import Printer, json_option, read_file, services_command
 from licserver.clock import system_clock
 from licserver.domain.decisions import is_slug, parse_version
 from licserver.domain.records import EnvironmentPolicy, Product, Release
