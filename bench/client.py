@@ -20,11 +20,11 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import licclient
-from licclient._ed25519 import PREFIX
 from licclient._flows.runners import OwnAddress, Send
 from licclient._flows.verification import verify
-from licclient._signature import COMPONENTS, TAG, content_digest, signature_base
-from licclient._wire import Attempt, Reply
+from licclient._protocol.responses import Attempt, Reply
+from licclient._signatures.public_keys import PREFIX
+from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
 
 ROUNDS: Final = 25
 REPEATS: Final = 300

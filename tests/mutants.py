@@ -37,16 +37,14 @@ PACKAGES: Final = {
         "security/rotation": ("rotation",),
     },
     "licclient": {
-        "_signature": ("signature",),
-        "_proofs": ("pinned_cache", "pins"),
-        "_manifest": ("manifest",),
-        "_releases": ("highest",),
+        "_signatures/responses": ("response_signatures", "pinned_cache", "pins"),
+        "_signatures/releases": ("signed_releases", "highest"),
         "_records": ("records",),
         "_state_places": ("state_places",),
         "_storage": ("storage",),
         "_successes": ("successes",),
         "_policy": ("policy",),
-        "_headers": ("headers",),
+        "_protocol/downloads": ("download_headers",),
     },
 }
 """package → room → the tests that must notice when it is changed."""

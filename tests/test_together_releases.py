@@ -48,7 +48,7 @@ def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publis
     update = check(client, shop.new_key(SLUG))
     assert update is not None
     assert (update.version, update.authenticated, update.size) == ("2.0", True, len(content))
-    assert (update.changelog_html, update.changelog_text) == ("<p>New.</p>", "New.")
+    assert (update.changelog_html, update.changelog_text) == ("New.", "New.")
     assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
     assert update.manifest is not None
     document = urlsafe_b64decode(update.manifest + "=" * (-len(update.manifest) % 4))

@@ -4,7 +4,7 @@ from stage.store import CONTENT
 
 from licclient import UntrustedResponseError
 from licclient._download import open_job
-from licclient._wire import Head
+from licclient._protocol.responses import Head
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The highest version that was found to be signed, as it is remembered on the disk (D-68)."""
 
-import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,10 +7,10 @@ import pytest
 from stage.releases import ALICE, EVE, document, word
 from stage.rules import settings
 
-from licclient import LicenseRefusedError, Reason, UntrustedResponseError, Update
+from licclient import UntrustedResponseError, Update
 from licclient._model import Listing, Manifest
 from licclient._records import record_name, unseal
-from licclient._releases import SignedReleases, logged
+from licclient._signatures.releases import SignedReleases
 from licclient._storage import StateFolder
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -41,13 +40,13 @@ def highest(folder, slug="notes"):
 def test_what_was_signed_is_vouched_for_and_remembered(state, tmp_path):
     """With all that was signed; a higher one takes its place, one for each product."""
     releases = SignedReleases(PINNED, state)
-    vouched = releases.vouch(listing(), NOW)
+    vouched = releases.check(listing(), NOW)
     assert vouched == replace(listing(), vouched=vouched.vouched)
     assert (vouched.vouched.version, vouched.vouched.slug) == ("2.0", "notes")
     assert highest(tmp_path) == "2.0"
-    assert isinstance(releases.vouch(listing("2.1"), NOW), Listing)
+    assert isinstance(releases.check(listing("2.1"), NOW), Listing)
     assert highest(tmp_path) == "2.1"
-    assert isinstance(releases.vouch(listing("1.0", "paint"), NOW), Listing)
+    assert isinstance(releases.check(listing("1.0", "paint"), NOW), Listing)
     assert (highest(tmp_path), highest(tmp_path, "paint")) == ("2.1", "1.0")
 
 
@@ -57,23 +56,23 @@ def test_what_was_signed_is_vouched_for_and_remembered(state, tmp_path):
 def test_what_is_not_taken_changes_nothing(state, tmp_path, offered):
     """Neither a step back nor what nobody signed."""
     releases = SignedReleases(PINNED, state)
-    releases.vouch(listing(), NOW)
-    assert isinstance(releases.vouch(offered, NOW), UntrustedResponseError)
+    releases.check(listing(), NOW)
+    assert isinstance(releases.check(offered, NOW), UntrustedResponseError)
     assert highest(tmp_path) == "2.0"
 
 
 def test_the_same_version_again_costs_no_write(state, monkeypatch):
     """Nobody waits for the lock when there is nothing to remember."""
     releases = SignedReleases(PINNED, state)
-    releases.vouch(listing(), NOW)
+    releases.check(listing(), NOW)
     monkeypatch.setattr(state, "change", None)
-    assert isinstance(releases.vouch(listing(), NOW), Listing)
+    assert isinstance(releases.check(listing(), NOW), Listing)
 
 
 def test_without_pins_nothing_is_judged(state, tmp_path):
     """The answer is passed on as it is."""
     offered = listing(signer=EVE)
-    assert SignedReleases(UNPINNED, state).vouch(offered, NOW) is offered
+    assert SignedReleases(UNPINNED, state).check(offered, NOW) is offered
     assert list(tmp_path.iterdir()) == []
 
 
@@ -92,7 +91,7 @@ def test_what_another_process_has_seen_meanwhile_counts():
             held = {"version": "3.0"}
             assert edit(held) is held
 
-    assert isinstance(SignedReleases(PINNED, Racing()).vouch(listing(), NOW), UntrustedResponseError)
+    assert isinstance(SignedReleases(PINNED, Racing()).check(listing(), NOW), UntrustedResponseError)
 
 
 def update(version: str = "2.0", signer=ALICE) -> Update:
@@ -110,16 +109,6 @@ def test_what_is_to_be_downloaded_is_judged_again(state, tmp_path):
     assert list(tmp_path.iterdir()) == []
     assert releases.expected(update(signer=EVE), NOW) is None
     assert releases.expected(update(), expected.expires_at) is None
-    releases.vouch(listing("2.1"), NOW)
+    releases.check(listing("2.1"), NOW)
     assert releases.expected(update(), NOW) is None
     assert SignedReleases(UNPINNED, state).expected(update(), NOW) is None
-
-
-def test_the_log_says_what_a_check_keeps_to_itself(caplog):
-    """A warning of what may be an attack, and of nothing else; the problem goes on as it is."""
-    refused = LicenseRefusedError(Reason.OTHER, "No.")
-    forged = UntrustedResponseError("Who?")
-    with caplog.at_level(logging.DEBUG):
-        assert logged(refused) is refused
-        assert logged(forged) is forged
-    assert caplog.record_tuples == [("licclient", logging.WARNING, "No update is offered: Who?")]

@@ -12,13 +12,13 @@ from stage.signing import SIGNER, grants_signed
 
 from harness.oracle import Answered, Asked, Signer, digest
 from licclient import LicenseClient
-from licclient import _ed25519 as key_room
 from licclient._flows.verification import with_nonce
 from licclient._model import Held, Verified
-from licclient._proofs import write_proved
+from licclient._protocol.requests import verify_call
+from licclient._protocol.responses import Reply
 from licclient._records import _sum, seal, unseal
-from licclient._signature import Signed, read_signature
-from licclient._wire import Reply, verify_call
+from licclient._signatures import public_keys
+from licclient._signatures.responses import Signed, check_signature, write_signed_success
 
 OTHER_KEY = "CP-ZZZZZZ-DEF456-GHI789-JKL012-MNO345"
 
@@ -160,7 +160,7 @@ def test_signed_nonsense_is_a_miss(signing, make, key, clock, tmp_path, record):
             "body": b64encode(body).decode(),
             "seen_at": clock().isoformat(),
         }
-        assert isinstance(read_signature(call, _reply(document), settings.public_keys, None), Signed)
+        assert isinstance(check_signature(call, _reply(document), settings.public_keys, None), Signed)
         record.write_bytes(seal(record.stem, document))
         assert recalled(make(), key) is None
 
@@ -173,7 +173,7 @@ def test_only_what_was_signed_is_kept_as_signed(clock):
     """A success without proof cannot be written as one with it."""
     held = Held(Verified("Notes", None, lifetime=False), clock(), clock())
     with pytest.raises(ValueError, match=r"^only a success that was signed can be remembered as one$"):
-        write_proved(held)
+        write_signed_success(held)
 
 
 # --- records of others ------------------------------------------------------------------------
@@ -238,13 +238,13 @@ def test_a_signed_success_counts_from_the_services_clock(make, key, clock, signi
 def test_the_signature_is_checked_at_every_read_of_the_disk(record, make, key, monkeypatch):
     """Once per process and file: an unchanged file is not checked twice, a replaced one is."""
     checks = []
-    verify = key_room.PublicKey.verify
+    verify = public_keys.PublicKey.verify
 
     def counted(self, *told: bytes):
         checks.append(1)
         return verify(self, *told)
 
-    monkeypatch.setattr(key_room.PublicKey, "verify", counted)
+    monkeypatch.setattr(public_keys.PublicKey, "verify", counted)
     with make() as client:
         for _ in range(5):
             assert recalled(client, key) is not None

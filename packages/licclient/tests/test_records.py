@@ -13,14 +13,12 @@ from licclient._model import Held, Listing, Round, Verified
 from licclient._records import (
     UPGRADES,
     read_held,
-    read_highest,
     read_instant,
     read_round,
     record_name,
     seal,
     unseal,
     write_held,
-    write_highest,
     write_round,
 )
 
@@ -210,13 +208,6 @@ def test_an_offer_of_no_known_day_is_none(change):
     found = read_round(ROUND | {"listing": LISTING | change})
     assert found is not None
     assert found.listing is None
-
-
-def test_the_highest_version_is_remembered():
-    """And nothing else is taken for it (D-68)."""
-    assert write_highest("2.0") == {"version": "2.0"}
-    assert read_highest(write_highest("2.0")) == "2.0"
-    assert [read_highest(found) for found in (None, {}, {"version": 2})] == [None] * 3
 
 
 def test_instants_have_a_zone_and_are_read_as_utc():

@@ -73,7 +73,7 @@ UNTRUSTED = {
     "another version than told": word(document(version="1.9")),
     "expired": word(document(expires_at="2026-11-21T12:00:00Z")),
 }
-"""One of each kind; every clause of a manifest is broken alone in `test_manifest`."""
+"""One of each kind; every clause of a manifest is broken alone in `test_signed_releases`."""
 
 
 @pytest.mark.parametrize("manifest", UNTRUSTED.values(), ids=UNTRUSTED)
@@ -105,6 +105,15 @@ async def test_no_version_below_the_highest_that_was_signed(make_client, pinned,
     assert (await again.check_for_update(key, force=True)).version == "2.1"
     store.version, store.manifest = "2.0", word(document())
     assert await pinned.check_for_update(key, force=True) is None
+
+
+async def test_a_version_that_was_signed_again_after_a_withdrawn_one_is_offered(pinned, store, key, fetch):
+    """The vendor withdraws 2.1 and renews 2.0 (D-178); clients that have seen 2.1 take it."""
+    store.version, store.manifest = "2.1", word(document(version="2.1"))
+    await pinned.check_for_update(key)
+    store.version, store.manifest = "2.0", word(document(published_at="2026-11-20T10:00:01Z"))
+    assert (await pinned.check_for_update(key, force=True)).version == "2.0"
+    assert (await fetch(pinned, force=True)).version == "2.0"
 
 
 async def test_a_remembered_offer_ends_with_its_manifest(pinned, store, clock, key):

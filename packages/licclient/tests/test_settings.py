@@ -99,7 +99,7 @@ def test_a_bad_setting_is_an_error_of_the_constructor(options, error, words):
 @pytest.mark.parametrize("setting", ["public_keys", "release_keys"])
 def test_a_pin_without_the_library_is_refused_at_once(monkeypatch, setting):
     """The error names the extra to install; without a pin nothing is needed."""
-    monkeypatch.setattr("licclient._ed25519.find_spec", lambda name: None)
+    monkeypatch.setattr("licclient._signatures.public_keys.find_spec", lambda name: None)
     LicenseClient("https://x.example")
     with pytest.raises(ImportError, match=rf"{setting} needs .* pip install 'licclient\[signed\]'"):
         LicenseClient("https://x.example", **{setting: [PIN]})

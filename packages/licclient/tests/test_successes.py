@@ -10,12 +10,12 @@ from stage.signing import GOOD, SIGNER
 
 from harness.oracle import Answered, Asked, digest
 from licclient._model import Held, Verified
-from licclient._proofs import believe_verify
+from licclient._protocol.requests import verify_call
+from licclient._protocol.responses import Reply
 from licclient._records import record_name, seal, unseal, write_held
-from licclient._signature import asking_for_signature
+from licclient._signatures.responses import read_trusted_verify, request_signature
 from licclient._storage import StateFolder
 from licclient._successes import Subject, Successes
-from licclient._wire import Reply, verify_call
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -42,12 +42,12 @@ def held(kind):
     settings = SETTINGS[kind]
     if kind == "license":
         return Held(Verified("Notes", None, lifetime=False), NOW, NOW)
-    call = asking_for_signature(verify_call(settings, KEY, DOMAIN, "192.0.2.1"), settings.public_keys, "n")
+    call = request_signature(verify_call(settings, KEY, DOMAIN, "192.0.2.1"), settings.public_keys, "n")
     asked = Asked(call.method, call.url, {"Content-Digest": digest(call.body)}, call.body)
     answered = Answered(asked, 200, {"Content-Type": "application/json"}, json.dumps(GOOD).encode())
     SIGNER.sign(answered, "n", NOW)
     headers = {name.lower(): value for name, value in answered.headers.items()}
-    return Held(believe_verify(call, Reply(200, answered.body, headers), KEY, settings, NOW), NOW, NOW)
+    return Held(read_trusted_verify(call, Reply(200, answered.body, headers), KEY, settings, NOW), NOW, NOW)
 
 
 def seen_at(folder, kind):

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from licclient._model import Settings
+from licclient._protocol.requests import Call
+from licclient._protocol.responses import Attempt
 from licclient._sockets import start_thread
-from licclient._wire import Attempt, Call
 
 if TYPE_CHECKING:
     import httpx

@@ -80,7 +80,7 @@ class _Client:
         from licclient._arguments import check_edges, read_folder  # noqa: PLC0415 - as above
         from licclient._flows.context import create_context  # noqa: PLC0415 - as above
         from licclient._key_steps import KeySteps  # noqa: PLC0415 - as above
-        from licclient._links import is_in_the_clear  # noqa: PLC0415 - as above
+        from licclient._protocol.links import is_in_the_clear  # noqa: PLC0415 - as above
         from licclient._settings import ClientSettings, read_settings  # noqa: PLC0415 - as above
         from licclient._state_places import places_for  # noqa: PLC0415 - as above
         from licclient._storage import StateFolder  # noqa: PLC0415 - as above

@@ -20,12 +20,13 @@ from urllib.parse import urlsplit
 from licclient import _keyring
 from licclient._flows.runners import run, send_with_retries
 from licclient._key_steps import KeySteps
-from licclient._links import is_in_the_clear
 from licclient._model import Settings
 from licclient._policy import is_version
+from licclient._protocol.links import is_in_the_clear
+from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call
+from licclient._protocol.responses import REDIRECTS, Reply
 from licclient._sockets import system_proxy, within
 from licclient._status import LicenseState, LicenseStatus
-from licclient._wire import MAX_UPDATE_BYTES, REDIRECTS, UPDATE_CHECK_PATH, Call, Reply
 from licclient.errors import ServiceUnavailableError
 
 SECONDS: Final = 10.0

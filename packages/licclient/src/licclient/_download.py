@@ -22,7 +22,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from licclient._headers import read_content_range
 from licclient._model import Manifest, Reason
 from licclient._pace import MAX_RETRIES, retry_pause
 from licclient._part import (
@@ -35,9 +34,10 @@ from licclient._part import (
     read_note,
     read_sealed_note,
 )
+from licclient._protocol.downloads import read_content_range
+from licclient._protocol.responses import Head, Reply, read_refusal, unusable_response
 from licclient._records import seal
 from licclient._storage import demand_room, read_private, replace_file
-from licclient._wire import Head, Reply, no_word, read_refusal
 from licclient.errors import LicenseRefusedError, ServiceUnavailableError, UntrustedResponseError
 
 MAX_TRIES: Final = 20
@@ -214,9 +214,9 @@ class Job:
                 self._judge_refusal(head)
             case 416:
                 self._start_over()
-                raise no_word(head.status)
+                raise unusable_response(head.status)
             case _:
-                raise no_word(head.status, head.retry_after)
+                raise unusable_response(head.status, head.retry_after)
 
     def _begin_whole(self, head: Head) -> None:
         told = read_note(head, self._fallback_name, self._version)

@@ -13,13 +13,12 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from licclient._download import Downloaded, Job
 from licclient._flows.runners import run, send_with_retries
-from licclient._headers import read_retry_after
 from licclient._model import Update
 from licclient._pace import Patience, Speed
+from licclient._protocol.responses import Head, read_retry_after
 from licclient._sockets import GLANCE_SECONDS, Line, Pipe, nap, start_thread
 from licclient._transport import Transport, demand_plain, failure, raw_chunks, read_body, unlogged
 from licclient._update_steps import UpdateSteps
-from licclient._wire import Head
 from licclient.errors import DownloadCancelledError, ServiceUnavailableError
 
 MAX_REFUSAL_BYTES: Final = 64 * 1024

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from licclient._ed25519 import PublicKey
+    from licclient._signatures.public_keys import PublicKey
 
 
 class Source(StrEnum):
@@ -114,7 +114,7 @@ class Update:
 
     @property
     def changelog_html(self) -> str:
-        """The changelog as HTML that does nothing: for a web view, or a rich text label."""
+        """`changelog_text` as HTML for a web view or a rich text label: escaped, no element but `<br>`."""
         from licclient._changelog import to_html  # noqa: PLC0415 - most starts show none
 
         return to_html(self.changelog)

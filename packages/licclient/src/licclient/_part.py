@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from licclient._headers import file_name, read_length, read_sha256, safe_name, strong_etag
+from licclient._protocol.downloads import file_name, read_length, read_sha256, safe_name, strong_etag
+from licclient._protocol.responses import Head
 from licclient._records import unseal
-from licclient._wire import Head
 
 _PARALLEL: Final = 8
 _PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)

@@ -151,7 +151,7 @@ def settle(
     back to before that (D-63); by how much our clock is behind the service's is remembered (D-116).
 
     Args:
-        answer: As from `_wire.read_verify`, or the failure of the transport.
+        answer: As from `_protocol.responses.read_verify`, or the failure of the transport.
         held: What is remembered for this server, key and domain.
         now: After the call; aware, UTC.
         settings: The client's.

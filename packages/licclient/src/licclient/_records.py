@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from licclient._model import Held, Listing, Round, Verified
-from licclient._wire import read_date
+from licclient._protocol.responses import read_date
 
 SCHEMA: Final = 1
 """Version of what stands in a record. A field that may be missing, as `slow_by` is, needs no new one; what an
@@ -137,20 +137,6 @@ def read_round(document: Document | None) -> Round | None:
         } if 0 <= spread <= 1:
             checked_at = read_instant(checked)
             return Round(checked_at, float(spread), answered, _read_listing(listing)) if checked_at else None
-        case _:
-            return None
-
-
-def write_highest(version: str) -> Document:
-    """Write the highest version that was found to be signed (D-68)."""
-    return {"version": version}
-
-
-def read_highest(document: Document | None) -> str | None:
-    """Read the highest version that was found to be signed; None when there is none that makes sense."""
-    match document:
-        case {"version": str(version)}:
-            return version
         case _:
             return None
 

@@ -9,11 +9,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from licclient._links import origin
 from licclient._model import Settings
+from licclient._protocol.links import origin
 
 if TYPE_CHECKING:
-    from licclient._ed25519 import PublicKey
+    from licclient._signatures.public_keys import PublicKey
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
 """A success is cached for at least this long (spec 8, D-41)."""
@@ -188,7 +188,7 @@ def _keys(name: str, texts: Iterable[str] | None) -> "tuple[PublicKey, ...]":
         return ()
     if isinstance(texts, str):
         raise TypeError(f"{name} must be a list of keys, not a string")
-    from licclient._ed25519 import demand_library, read_public_key  # noqa: PLC0415 - for apps with pinned keys
+    from licclient._signatures.public_keys import demand_library, read_public_key  # noqa: PLC0415 - for apps with pinned keys
 
     keys = tuple(dict.fromkeys(map(read_public_key, texts)))
     if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off

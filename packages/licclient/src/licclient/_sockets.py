@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from licclient._wire import shown_ip
+from licclient._protocol.requests import shown_ip
 
 GLANCE_SECONDS: Final = 0.1
 """How often whoever waits looks whether it should still wait."""

@@ -103,13 +103,13 @@ class Successes:
     def _judge(self, subject: Subject, document: Document) -> Held | None:
         if not self._settings.public_keys:
             return read_held(document)
-        from licclient._proofs import read_proved  # noqa: PLC0415 - for apps with pinned keys
+        from licclient._signatures.responses import read_signed_success  # noqa: PLC0415 - for apps with pinned keys
 
-        return read_proved(document, subject.key or "", subject.domain, self._settings)
+        return read_signed_success(document, subject.key or "", subject.domain, self._settings)
 
     def _write(self, held: Held) -> Document:
         if not self._settings.public_keys:
             return write_held(held)
-        from licclient._proofs import write_proved  # noqa: PLC0415 - as above
+        from licclient._signatures.responses import write_signed_success  # noqa: PLC0415 - as above
 
-        return write_proved(held)
+        return write_signed_success(held)

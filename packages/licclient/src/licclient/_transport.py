@@ -21,12 +21,13 @@ from typing import Final
 import httpx
 import truststore
 
-from licclient._headers import add_promises, read_retry_after
-from licclient._links import redirect_target
 from licclient._model import Settings
 from licclient._pace import PASSING
+from licclient._protocol.downloads import add_promises
+from licclient._protocol.links import redirect_target
+from licclient._protocol.requests import Call, shown_ip
+from licclient._protocol.responses import REDIRECTS, Attempt, Reply, read_retry_after, unusable_response
 from licclient._sockets import Line, own_ip, system_proxy, within
-from licclient._wire import REDIRECTS, Attempt, Call, Reply, no_word, shown_ip
 from licclient.errors import ServiceUnavailableError
 
 _our_call: ContextVar[bool] = ContextVar("licclient_call", default=False)
@@ -112,7 +113,7 @@ def _has_cause(problem: BaseException | None, kind: type[BaseException]) -> bool
 def demand_plain(response: httpx.Response) -> None:
     """Refuse encodings: we ask for none, and few bytes can be made to unpack into many."""
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise no_word(response.status_code)
+        raise unusable_response(response.status_code)
 
 
 # --- the veil ---------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ def read_body(response: httpx.Response, most: int, deadline: float = float("inf"
     for chunk in raw_chunks(response):
         body += chunk
         if len(body) > most:
-            raise no_word(response.status_code)
+            raise unusable_response(response.status_code)
         if monotonic() > deadline:
             raise TimeoutError
     return bytes(body)

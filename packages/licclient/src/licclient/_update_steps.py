@@ -13,19 +13,21 @@ from licclient._flows.context import Context
 from licclient._flows.verification import NO_KEY, check_name, installation_domain, read_key, with_nonce
 from licclient._model import Listing, Manifest, Reason, Update
 from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer, is_version
+from licclient._protocol.requests import Call, tidy_key, update_call
+from licclient._protocol.responses import Reply
 from licclient._records import Document, read_round, record_name, write_round
-from licclient._wire import Call, Reply, tidy_key, update_call
 from licclient.errors import (
     InvalidRequestError,
     LicclientError,
     LicenseRefusedError,
     NotActivatedError,
     ServiceUnavailableError,
+    UntrustedResponseError,
 )
 
 if TYPE_CHECKING:
     from licclient._download import Job
-    from licclient._releases import SignedReleases
+    from licclient._signatures.releases import SignedReleases
 
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
 
@@ -92,7 +94,7 @@ class UpdateSteps:
 
     @cached_property
     def _releases(self) -> "SignedReleases":
-        from licclient._releases import SignedReleases  # noqa: PLC0415 - most starts offer nothing
+        from licclient._signatures.releases import SignedReleases  # noqa: PLC0415 - most starts offer nothing
 
         return SignedReleases(self.settings, self._context.storage)
 
@@ -153,7 +155,7 @@ class UpdateSteps:
     def _remembered(self, round_name: str, installed: str, key: str | None) -> UpdateCheck:
         last = read_round(self._context.storage.load(round_name))
         if last is not None and last.listing is not None and is_newer(last.listing.version, installed):
-            listing = self._releases.vouch(last.listing, self._context.now())
+            listing = self._releases.check(last.listing, self._context.now())
             if isinstance(listing, LicclientError):
                 return _failed(listing)
             return _found(_update(listing, key or "", None))
@@ -188,11 +190,11 @@ class UpdateSteps:
         if isinstance(reply, ServiceUnavailableError):
             answer = reply
         else:
-            from licclient._proofs import believe_update  # noqa: PLC0415 - after a call
+            from licclient._signatures.responses import read_trusted_update  # noqa: PLC0415 - after a call
 
-            answer = believe_update(call, reply, asking.slug, asking.key, self.settings, now)
+            answer = read_trusted_update(call, reply, asking.slug, asking.key, self.settings, now)
             if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
-                answer = self._releases.vouch(answer, now)
+                answer = self._releases.check(answer, now)
 
         def remember(document: Document | None) -> Document | None:
             claimed = read_round(document) or begin_round(None, now, _spread())
@@ -266,7 +268,7 @@ class UpdateSteps:
             OSError: The folder cannot be used.
         """
         from licclient._download import open_job  # noqa: PLC0415 - most starts download nothing
-        from licclient._links import is_safe_link  # noqa: PLC0415 - as above
+        from licclient._protocol.links import is_safe_link  # noqa: PLC0415 - as above
 
         self._installed()
         link = update.download_url
@@ -326,9 +328,11 @@ def _not_newer(installed: str) -> UpdateCheck:
 
 
 def _log(problem: LicclientError) -> None:
-    from licclient._releases import logged  # noqa: PLC0415 - as above
+    """Log what a check that raises nothing hides: a response that may be an attack."""
+    if isinstance(problem, UntrustedResponseError):
+        import logging  # noqa: PLC0415 - for this alone
 
-    logged(problem)
+        logging.getLogger("licclient").warning("No update is offered: %s", problem)
 
 
 def _spread() -> float:

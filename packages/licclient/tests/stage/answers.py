@@ -1,7 +1,7 @@
 """The tables of hostile answers to a verify or an update check. A new row is a line: a name and what is sent.
 
 No row may grant, refuse, offer or be remembered. What can be read as status and body is in `REPLIES` and
-`LISTINGS`, for the reading functions (`test_wire`); framing and timing are in `ANSWERS`, over sockets
+`LISTINGS`, for the reading functions (`test_protocol`); framing and timing are in `ANSWERS`, over sockets
 (`test_hostile`).
 """
 

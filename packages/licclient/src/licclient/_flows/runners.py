@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from licclient._wire import Attempt, Call
+from licclient._protocol.requests import Call
+from licclient._protocol.responses import Attempt
 
 if TYPE_CHECKING:
     from licclient._async_transport import AsyncTransport

@@ -8,10 +8,11 @@ from licclient._flows.context import Context
 from licclient._flows.runners import Flow, OwnAddress, Wait, send_with_retries
 from licclient._model import License, Verified
 from licclient._policy import recall, settle
+from licclient._protocol.requests import Call, tidy_key, verify_call
+from licclient._protocol.responses import Attempt
 from licclient._records import Document, read_round, record_name
 from licclient._storage import Turn
 from licclient._successes import Subject
-from licclient._wire import Attempt, Call, tidy_key, verify_call
 from licclient.errors import InvalidRequestError, LicclientError, NotActivatedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
@@ -98,14 +99,14 @@ def _end(
 ) -> License:
     """Remember what came of a call, and return or raise what it means."""
     from licclient._outcome import outcome_of, write_outcome  # noqa: PLC0415 - after a call
-    from licclient._proofs import believe_verify  # noqa: PLC0415 - as above
+    from licclient._signatures.responses import read_trusted_verify  # noqa: PLC0415 - as above
 
     settings, key, now = context.settings, subject.key or "", context.now()
     answer: Verified | LicclientError
     if isinstance(attempt.result, ServiceUnavailableError):
         answer = attempt.result
     else:
-        answer = believe_verify(call, attempt.result, key, settings, now)
+        answer = read_trusted_verify(call, attempt.result, key, settings, now)
     # Read again: another process may have been answered while we waited.
     held = context.successes.find_marked(subject, now)
     settled = settle(answer, held, now, settings)
@@ -245,9 +246,9 @@ def with_nonce(context: Context, call: Call) -> Call:
         return call
     from secrets import token_urlsafe  # noqa: PLC0415 - for apps with pinned keys
 
-    from licclient._signature import asking_for_signature  # noqa: PLC0415 - as above
+    from licclient._signatures.responses import request_signature  # noqa: PLC0415 - as above
 
-    return asking_for_signature(call, context.settings.public_keys, token_urlsafe(_NONCE_BYTES))
+    return request_signature(call, context.settings.public_keys, token_urlsafe(_NONCE_BYTES))
 
 
 def random_name() -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from licclient._headers import is_device_name
+from licclient._protocol.downloads import is_device_name
 from licclient.errors import UnusableArchiveError
 
 MAX_ENTRIES: Final = 100_000

@@ -14,14 +14,14 @@ from unittest.mock import patch
 import httpx
 
 from licclient import _doctor, _keyring, _transport, _worker
-from licclient._ed25519 import PublicKey
 from licclient._flows.context import Context
 from licclient._life import AsyncLife, Life
 from licclient._model import Settings
+from licclient._protocol.requests import Call
 from licclient._records import Document
+from licclient._signatures.public_keys import PublicKey
 from licclient._storage import StateFolder
 from licclient._typed_key import mask_key
-from licclient._wire import Call
 from licclient._worker import AsyncWorker, Worker
 from licclient.testing import _signing
 from licclient.testing._clock import LicenseClock

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from packaging.version import Version
 
+from licclient._protocol.requests import UPDATE_CHECK_PATH, VERIFY_PATH
 from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
-from licclient._wire import UPDATE_CHECK_PATH, VERIFY_PATH
 from licclient.testing._told import Answer, Misbehaviour, NoResponseError, SeenRequest
 
 DOWNLOAD_PATH: Final = "/api/v1/update-download"

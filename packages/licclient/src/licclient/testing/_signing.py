@@ -14,11 +14,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from licclient._ed25519 import PublicKey
-from licclient._manifest import TYPE
 from licclient._model import Settings
-from licclient._signature import COMPONENTS, TAG, content_digest, signature_base
-from licclient._wire import MANIFEST_HEADER, Call, Reply
+from licclient._protocol.requests import Call
+from licclient._protocol.responses import MANIFEST_HEADER, Reply
+from licclient._signatures.public_keys import PublicKey
+from licclient._signatures.releases import TYPE
+from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
 from licclient.testing._told import Answer
 
 _SECRET: Final = b"licclient.testing"

@@ -9,9 +9,10 @@ import pytest
 
 from harness.oracle import COVERED, Answered, Asked, Signer, digest
 from licclient import UntrustedResponseError
-from licclient._ed25519 import read_public_key
-from licclient._signature import Signed, asking_for_signature, read_signature, stale
-from licclient._wire import Call, Reply
+from licclient._protocol.requests import Call
+from licclient._protocol.responses import Reply
+from licclient._signatures.public_keys import read_public_key
+from licclient._signatures.responses import Signed, check_signature, check_time, request_signature
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 URL = "https://x.example/api/v1/licenses/verify"
@@ -46,7 +47,7 @@ def signed(*, by: Signer = SIGNER, content_type: str = "application/json", **ben
 
 def read(headers: Mapping[str, str], *, nonce: str | None = "n", call: Call = CALL) -> Any:
     """What becomes of an answer with these headers: when it was signed, or what is wrong."""
-    found = read_signature(call, Reply(200, BODY, headers), KEYS, nonce)
+    found = check_signature(call, Reply(200, BODY, headers), KEYS, nonce)
     return found.created_at if isinstance(found, Signed) else str(found)
 
 
@@ -96,7 +97,7 @@ def test_what_a_pinned_key_signed_for_this_call_holds(headers, nonce):
 
 def test_it_says_from_when_until_when_it_was_meant():
     """Both instants are the service's own."""
-    signed_ = read_signature(CALL, Reply(200, BODY, GOOD), KEYS, "n")
+    signed_ = check_signature(CALL, Reply(200, BODY, GOOD), KEYS, "n")
     assert signed_ == Signed(NOON, NOON + timedelta(minutes=5))
 
 
@@ -193,19 +194,19 @@ def test_an_answer_to_another_request_does_not_fit(other):
 
 def test_the_status_is_part_of_it():
     """A refusal that was signed is no success."""
-    found = read_signature(CALL, Reply(403, BODY, GOOD), KEYS, "n")
+    found = check_signature(CALL, Reply(403, BODY, GOOD), KEYS, "n")
     assert isinstance(found, UntrustedResponseError)
 
 
 def test_no_key_no_trust():
     """With no key at all nothing holds."""
-    found = read_signature(CALL, Reply(200, BODY, GOOD), [], "n")
+    found = check_signature(CALL, Reply(200, BODY, GOOD), [], "n")
     assert str(found) == UNREADABLE
 
 
 def test_a_request_asks_for_each_key_and_tells_its_digest():
     """The headers that the protocol page shows, beside those that were there; a GET has no bytes."""
-    asking = asking_for_signature(CALL, KEYS, "n")
+    asking = request_signature(CALL, KEYS, "n")
     covered = " ".join(COVERED)
     wishes = [
         f'sig{at}=({covered});created;expires;nonce="n";alg="ed25519";tag="licensing-answer";keyid="{key.id}"'
@@ -220,7 +221,7 @@ def test_a_request_asks_for_each_key_and_tells_its_digest():
         },
         nonce="n",
     )
-    empty = asking_for_signature(replace(CALL, body=None), KEYS, "n")
+    empty = request_signature(replace(CALL, body=None), KEYS, "n")
     assert empty.headers["Content-Digest"] == digest(b"")
 
 
@@ -235,5 +236,5 @@ def test_a_request_asks_for_each_key_and_tells_its_digest():
 )
 def test_a_signature_has_a_day_on_both_sides(seconds, words):
     """From a day before `created` to a day after `expires`, and not a second more (D-63)."""
-    found = stale(Signed(NOON, NOON + timedelta(minutes=5)), NOON + timedelta(seconds=seconds))
+    found = check_time(Signed(NOON, NOON + timedelta(minutes=5)), NOON + timedelta(seconds=seconds))
     assert (found is None) if words is None else (words in str(found))

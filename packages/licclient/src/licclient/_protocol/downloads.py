@@ -4,12 +4,11 @@ import re
 import unicodedata
 from base64 import b64decode
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 PROMISED: Final = ("Repr-Digest", "Content-Disposition")
-"""What the service says about the file when it sends us elsewhere for it (D-34)."""
+"""Headers of a redirect that describe the file (D-34)."""
 
 MAX_NAME_BYTES: Final = 180
 """Longest file name given to a download, in UTF-8: leaves room below the 255 of common file systems."""
@@ -27,21 +26,17 @@ _BARE_NAME: Final = re.compile(r'filename\s*=\s*([^\s;"]+)', re.IGNORECASE)
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _SHA256_MEMBER: Final = re.compile(r"(?:^|,)[ \t]*sha-256=:([A-Za-z0-9+/=]*):[ \t]*(?:;[^,]*)?(?=,|$)")
 _SHA256_BYTES: Final = 32
-_HTTP_DATE: Final = re.compile(
-    r"[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
-)
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def add_promises(promised: dict[str, str], redirect: Mapping[str, str]) -> None:
-    """Remember what a redirect says about the file; who sent us first is closest to the service, and wins."""
+    """Keep what a redirect says about the file; the first one, closest to the service, wins."""
     for name in PROMISED:
         if (value := redirect.get(name)) is not None:
             promised.setdefault(name, value)
 
 
 def file_name(content_disposition: str | None, fallback: str) -> str:
-    """Make the name under which a download is kept.
+    """Return the file name for a download.
 
     Args:
         content_disposition: The server's header; `filename*` wins over `filename` (RFC 6266).
@@ -67,17 +62,17 @@ def safe_name(told: str) -> str:
 
 
 def is_device_name(name: str) -> bool:
-    """Tell whether Windows takes a file name for a device, whatever its ending."""
+    """Return whether Windows takes a file name for a device, whatever its ending."""
     return name.partition(".")[0].rstrip().upper() in _WINDOWS_DEVICES
 
 
 def read_length(value: str | None) -> int | None:
-    """Read a Content-Length; None when it is absent or no plain number."""
+    """Parse a Content-Length; None when it is absent or no plain number."""
     return int(value) if value and re.fullmatch(r"[0-9]{1,18}", value) else None
 
 
 def read_content_range(value: str | None) -> tuple[int, int, int] | None:
-    """Read `bytes first-last/total` (RFC 9110 14.4); None when absent, open-ended or contradictory."""
+    """Parse `bytes first-last/total` (RFC 9110 14.4); None when absent, open-ended or contradictory."""
     match = _CONTENT_RANGE.fullmatch(value or "")
     if match is None:
         return None
@@ -86,11 +81,7 @@ def read_content_range(value: str | None) -> tuple[int, int, int] | None:
 
 
 def read_sha256(repr_digest: str | None) -> str | None:
-    """Read the `sha-256` member of a Repr-Digest (RFC 9530).
-
-    Returns:
-        The digest of the whole file in lower-case hex; None when there is none that can be read.
-    """
+    """Return the `sha-256` member of a Repr-Digest (RFC 9530) in lower-case hex; None when there is none."""
     match = _SHA256_MEMBER.search(repr_digest or "")
     if match is None:
         return None
@@ -99,31 +90,6 @@ def read_sha256(repr_digest: str | None) -> str | None:
     except ValueError:
         return None
     return digest.hex() if len(digest) == _SHA256_BYTES else None
-
-
-def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read when the server wants to be asked again (RFC 9110 10.2.3).
-
-    Returns:
-        Seconds from when it said so, by its own clock; None when it says nothing that can be read.
-    """
-    told = headers.get("Retry-After", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}", told):
-        return float(told)
-    at, now = _http_date(told), _http_date(headers.get("Date", ""))
-    return max(0.0, (at - now).total_seconds()) if at and now else None
-
-
-def _http_date(value: str) -> datetime | None:
-    """Read an HTTP-date in the one form that may still be sent (RFC 9110 5.6.7)."""
-    match = _HTTP_DATE.fullmatch(value.strip())
-    if match is None or match[2] not in _MONTHS:
-        return None
-    day, year, hour, minute, second = (int(match[group]) for group in (1, 3, 4, 5, 6))
-    try:
-        return datetime(year, _MONTHS.index(match[2]) + 1, day, hour, minute, min(second, 59), tzinfo=UTC)
-    except ValueError:
-        return None
 
 
 def strong_etag(value: str | None) -> str | None:

@@ -15,17 +15,8 @@ from licclient import (
     ServiceUnavailableError,
 )
 from licclient._model import Listing, Verified
-from licclient._wire import (
-    Reply,
-    makes_no_claim,
-    read_refusal,
-    read_update,
-    read_verify,
-    shown_ip,
-    tidy_key,
-    update_call,
-    verify_call,
-)
+from licclient._protocol.requests import shown_ip, tidy_key, update_call, verify_call
+from licclient._protocol.responses import Reply, is_foreign, read_refusal, read_update, read_verify
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 SETTINGS = settings()
@@ -103,7 +94,7 @@ def test_what_claims_to_be_the_services_word(status, body, no_claim):
     for headers in ({}, {"signature": "x"}):
         came = reply(status, body, **headers)
         expected = no_claim if not headers else status not in {200, 401, 403, 404, 422}
-        assert makes_no_claim(came, read_verify(came, KEY)) is expected
+        assert is_foreign(came, read_verify(came, KEY)) is expected
 
 
 @given(st.integers(100, 599), st.binary(max_size=200))

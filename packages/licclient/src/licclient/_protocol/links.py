@@ -22,7 +22,7 @@ def origin(url: str) -> str | None:
 
 
 def is_safe_link(link: str, settings: Settings) -> bool:
-    """Tell whether a file may be fetched from this address.
+    """Return whether a file may be fetched from this address.
 
     It must be `https`. On this machine, where other programs trust whoever is on it, the file may be fetched
     only if the service is on it too, and then by plain `http` as well (D-172). An app that names origins gets
@@ -56,12 +56,12 @@ def redirect_target(link: str, location: str, settings: Settings) -> str | None:
 
 
 def is_in_the_clear(server: str) -> bool:
-    """Tell whether others on the way can read keys and write answers: http, and not this machine."""
+    """Return whether others on the way can read keys and forge responses: http, and not this machine."""
     return server.startswith("http:") and not is_loopback(urlsplit(server).hostname or "")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, in any spelling, without asking anybody for its address."""
+    """Return whether a host is this machine, in any spelling, without a name look-up."""
     from ipaddress import ip_address  # noqa: PLC0415 - for a file only
 
     host = host.rstrip(".")
@@ -76,10 +76,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _dotted(host: str) -> str:
-    """Write an IPv4 address as four numbers: 127.1 and 0x7f000001 are addresses to whoever connects.
+    """Return an IPv4 address as four numbers: 127.1 and 0x7f000001 are addresses, too.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is no IPv4 address.
     """
     parts = host.split(".")
     *front, last = [int(part, 16 if part[:2] == "0x" else 8 if part[:1] == "0" else 10) for part in parts]

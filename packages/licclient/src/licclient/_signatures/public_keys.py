@@ -1,7 +1,4 @@
-"""Public Ed25519 keys that an app pins: their text, their ids, and whether one signed something.
-
-Only checking a signature needs a library, the extra `licclient[signed]`; it is imported then and not before.
-"""
+"""Ed25519 public keys that an app pins: their text and id, and checking a signature."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -19,17 +16,13 @@ PREFIX: Final = "ed25519:"
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A pinned key; `read_public_key` makes one of its text.
-
-    Attributes:
-        raw: Its 32 bytes.
-    """
+    """A pinned key of 32 bytes; `read_public_key` parses one."""
 
     raw: bytes
 
     @cached_property
     def text(self) -> str:
-        """What `read_public_key` reads."""
+        """As `read_public_key` parses it."""
         return PREFIX + _base64url(self.raw)
 
     @cached_property
@@ -39,8 +32,9 @@ class PublicKey:
         return _base64url(sha256(json.dumps(jwk, separators=(",", ":"), sort_keys=True).encode()).digest())
 
     def verify(self, signature: bytes, message: bytes) -> bool:
-        """Tell whether the private half of this key signed `message`; anything odd is False."""
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - 15 ms, and an extra
+        """Return whether the private half of this key signed `message`; raises nothing."""
+        # Imported here: an extra, and 15 ms that a start without pinned keys does not need.
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
 
         try:
@@ -51,19 +45,20 @@ class PublicKey:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Read a public key as the vendor's tools print it.
-
-    Args:
-        text: `ed25519:` and the 32 bytes in base64url without padding.
+    """Parse `ed25519:` and 32 bytes in base64url without padding.
 
     Raises:
         TypeError: Not a string.
-        ValueError: Anything else that is not such a key.
+        ValueError: Not such a key.
     """
     if not isinstance(text, str):
         raise TypeError(f"a public key is a string, not {type(text).__name__}")
-    raw = _unpadded(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else None
-    if raw is None or len(raw) != KEY_BYTES:
+    encoded = text.removeprefix(PREFIX)
+    try:
+        raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except ValueError:
+        raw = b""
+    if len(raw) != KEY_BYTES or text != PREFIX + _base64url(raw):  # one key has one text
         raise ValueError(
             f"a public key looks like {PREFIX} and 43 letters, digits, - and _, as licserver prints it"
         )
@@ -71,7 +66,7 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def demand_library(argument: str) -> None:
-    """Make sure, without loading it, that signatures can be checked at all.
+    """Check, without importing it, that the library for signatures is installed.
 
     Args:
         argument: The constructor's argument that needs it, for the message.
@@ -87,12 +82,3 @@ def demand_library(argument: str) -> None:
 
 def _base64url(raw: bytes) -> str:
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _unpadded(text: str) -> bytes | None:
-    """Read base64url without padding; None for what is not exactly how `_base64url` writes it."""
-    try:
-        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError:
-        return None
-    return raw if _base64url(raw) == text else None

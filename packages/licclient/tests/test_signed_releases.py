@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from stage.releases import ALICE, BOB, CONTENT, EVE, document, said, word
 
 from licclient import UntrustedResponseError
-from licclient._ed25519 import read_public_key
-from licclient._manifest import MAX_HEADER, is_at_least, judge_manifest, read_manifest
 from licclient._model import Manifest
+from licclient._signatures.public_keys import read_public_key
+from licclient._signatures.releases import MAX_HEADER, Highest, check_manifest, is_at_least, read_manifest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KEYS = [read_public_key(BOB.pin), read_public_key(ALICE.pin)]
@@ -27,16 +27,19 @@ UNREADABLE = "The manifest cannot be read."
 UNSIGNED = "No pinned key has signed the manifest."
 NOT_A_RELEASE = "What the vendor signed is not about a release."
 OTHER_VERSION = "The vendor signed another version than the service tells."
-STEP_BACK = "A higher version than this one was signed before."
+STEP_BACK = (
+    "The vendor signed a higher version before, {}, and has not signed this one since: the service shows an"
+    " old answer, or the vendor withdrew the higher one and must renew the signature of this one."
+)
 OVER = (
     "The vendor signed this version until 2027-05-20 10:00 UTC: the service shows an old answer, the vendor"
     " has not renewed it, or the clock of this computer is wrong."
 )
 
 
-def judged(header: str | None, *, highest: str | None = None, now: datetime = NOW) -> Manifest | str:
+def judged(header: str | None, *, highest: Highest | None = None, now: datetime = NOW) -> Manifest | str:
     """What becomes of notes 2.0 with this header: what was signed, or what is wrong."""
-    found = judge_manifest(header, "notes", "2.0", KEYS, highest, now)
+    found = check_manifest(header, "notes", "2.0", KEYS, highest, now)
     return str(found) if isinstance(found, UntrustedResponseError) else found
 
 
@@ -69,10 +72,16 @@ def test_what_a_pinned_key_signed_is_believed(header):
     assert judged(header) == SIGNED
 
 
-@pytest.mark.parametrize("highest", [None, "1.9", "2.0", "2.0.0", "2.0rc1"])
+@pytest.mark.parametrize("highest", ["1.9", "2.0", "2.0.0", "2.0rc1"])
 def test_what_is_no_step_back_is_taken(highest):
-    """The highest version that was ever signed, and nothing below it (D-68)."""
-    assert judged(word(document()), highest=highest) == SIGNED
+    """The highest version that was ever signed, whenever that was (D-68)."""
+    assert judged(word(document()), highest=Highest(highest, NOW)) == SIGNED
+
+
+def test_a_lower_version_signed_after_the_highest_one_is_taken():
+    """The vendor withdrew the higher one and renewed this one's signature (D-178)."""
+    before = SIGNED.published_at - timedelta(seconds=1)
+    assert judged(word(document()), highest=Highest("2.1", before)) == SIGNED
 
 
 def of_size(length: int) -> str:
@@ -158,9 +167,10 @@ def test_it_is_over_at_its_very_end():
 
 
 @pytest.mark.parametrize("highest", ["2.0.post1", "2.1", "10", "banana"])
-def test_a_step_back_is_not_taken(highest):
-    """Rollback; and a mark that cannot be read is above everything: nobody signed that."""
-    assert judged(word(document()), highest=highest) == STEP_BACK
+@pytest.mark.parametrize("signed_at", [None, SIGNED.published_at, NOW])
+def test_a_step_back_is_not_taken(highest, signed_at):
+    """An old version that was not signed again; a record that cannot be read is above everything."""
+    assert judged(word(document()), highest=Highest(highest, signed_at)) == STEP_BACK.format(highest)
 
 
 def test_versions_of_thousands_of_digits_are_no_versions():
@@ -172,7 +182,7 @@ def test_versions_of_thousands_of_digits_are_no_versions():
 @pytest.mark.parametrize("version", ["banana", ""])
 def test_a_version_that_cannot_be_compared_is_not_taken(version):
     """Remembered as the highest, a vendor's slip would lock customers out of all that comes after it."""
-    found = judge_manifest(word(document(version=version)), "notes", version, KEYS, None, NOW)
+    found = check_manifest(word(document(version=version)), "notes", version, KEYS, None, NOW)
     assert str(found) == "The vendor signed a version that cannot be compared with others."
 
 

@@ -1,0 +1,92 @@
+"""Pure: settings and a license key → the request to send (spec 4)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from licclient._model import Settings
+from licclient.errors import InvalidRequestError
+
+VERIFY_PATH: Final = "/api/v1/licenses/verify"
+UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
+
+MAX_VERIFY_BYTES: Final = 64 * 1024
+"""Longest response to a verify that is read: a real one has some hundred bytes."""
+
+MAX_UPDATE_BYTES: Final = 1024 * 1024
+"""Longest response to an update check that is read: a changelog can be long."""
+
+_JSON_HEADERS: Final = {"Accept": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to one of the two endpoints; what holds the license key is not in its repr."""
+
+    method: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str]
+    body: bytes | None = field(repr=False)
+    max_bytes: int
+    nonce: str | None = None
+    """What a signed response must repeat; None when no signature is requested."""
+
+
+def tidy_key(typed: str) -> str | InvalidRequestError:
+    """Remove white space from a typed key and convert it to upper case (D-02).
+
+    Its shape is for the server to judge. Return `InvalidRequestError` when nothing or no text is left.
+
+    Raises:
+        TypeError: Not a string.
+    """
+    if not isinstance(typed, str):
+        raise TypeError(f"a license key is a string, not {type(typed).__name__}")
+    key = "".join(typed.split()).upper()
+    if not key:
+        return InvalidRequestError({"license_key": ["The license key is empty."]})
+    if not is_text(key):
+        return InvalidRequestError({"license_key": ["The license key is not readable text."]})
+    return key
+
+
+def verify_call(settings: Settings, key: str, domain: str, ip: str) -> Call:
+    """Return a verify request (spec 4.1).
+
+    Args:
+        settings: Where to send it.
+        key: As from `tidy_key`.
+        domain: The app's domain, or the installation id (D-45).
+        ip: Our own address; the server checks its syntax only (D-05).
+    """
+    body = json.dumps({"license_key": key, "domain": domain, "ip": ip})
+    headers = {**_JSON_HEADERS, "Content-Type": "application/json"}
+    return Call("POST", settings.server + VERIFY_PATH, headers, body.encode(), MAX_VERIFY_BYTES)
+
+
+def update_call(settings: Settings, key: str, slug: str, version: str, domain: str) -> Call:
+    """Return an update check (spec 4.2); arguments as for `verify_call`."""
+    fields = {"license_key": key, "slug": slug, "current_version": version, "domain": domain}
+    url = f"{settings.server}{UPDATE_CHECK_PATH}?{urlencode(fields, quote_via=quote)}"
+    return Call("GET", url, _JSON_HEADERS, None, MAX_UPDATE_BYTES)
+
+
+def shown_ip(address: str) -> str:
+    """Return a socket's address as the `ip` of a verify: without a zone, `0.0.0.0` for none (D-45)."""
+    from ipaddress import ip_address  # noqa: PLC0415 - for a call only
+
+    try:
+        return str(ip_address(address.partition("%")[0]))
+    except ValueError:
+        return "0.0.0.0"  # noqa: S104 - "no address" on the wire; nothing is bound to it
+
+
+def is_text(value: str) -> bool:
+    """Return whether this can be written anywhere: JSON lets NUL and halves of surrogate pairs through."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value

@@ -1,0 +1,228 @@
+"""Signed releases: whether the vendor signed an update, until when, and whether it is a downgrade.
+
+A manifest is a JWS in the general JSON serialization (RFC 7515, 7.2.1), signed with Ed25519 (RFC 8037) and
+sent as one header in base64url. Its payload is parsed only after a pinned key was found to have signed it,
+and it alone describes the file (D-67). Not joserfc: it takes 0.2 s to import and would replace thirty lines.
+"""
+
+import json
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from licclient._model import Listing, Manifest, Settings, Update
+from licclient._records import Document, read_instant, record_name
+from licclient._signatures.public_keys import PublicKey
+from licclient._storage import Storage
+from licclient.errors import UntrustedResponseError
+
+TYPE: Final = "release-manifest+json"
+"""The `typ` of every signature: nothing else that such a key may have signed is taken for a manifest."""
+
+MAX_HEADER: Final = 8192
+"""Longest manifest that is read; a real one has less than a third of it. Bounds the signatures, too."""
+
+_BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_MAX_SIZE: Final = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Highest:
+    """The highest version that was found to be signed; older records have no `signed_at`."""
+
+    version: str
+    signed_at: datetime | None
+
+
+class SignedReleases:
+    """Requires that the vendor signed what can be downloaded, if release keys are pinned (D-67, D-68).
+
+    Args:
+        settings: Which keys are pinned, if any.
+        state: Where the highest version is remembered: one for each server and product, for all license keys.
+    """
+
+    def __init__(self, settings: Settings, state: Storage) -> None:
+        self._settings = settings
+        self._state = state
+
+    def check(self, listing: Listing, now: datetime) -> Listing | UntrustedResponseError:
+        """Check an offer that has arrived or was remembered, and remember its version if it is the highest.
+
+        Returns:
+            The listing, with what was signed if keys are pinned; or why it must not be offered.
+        """
+        if not self._settings.release_keys:
+            return listing
+        name = self._name(listing.slug)
+        known = self._state.load(name)
+        result = self._check(listing, now, known)
+
+        def remember(document: Document | None) -> Document | None:
+            nonlocal result
+            result = self._check(listing, now, document)
+            highest = read_highest(document)
+            if isinstance(result, UntrustedResponseError) or (highest and highest.version == result.version):
+                return document
+            return {"version": result.version, "signed_at": result.published_at.isoformat()}
+
+        if remember(known) is not known:  # mostly there is nothing to write, and no need to lock
+            self._state.change(name, remember)
+        return result if isinstance(result, UntrustedResponseError) else replace(listing, vouched=result)
+
+    def expected(self, update: Update, now: datetime) -> Manifest | None:
+        """Return what was signed about an update; None when that no longer holds, or no keys are pinned.
+
+        For a download, before which an app may have kept the update for days, or made it itself.
+        """
+        if not self._settings.release_keys:
+            return None
+        result = self._check(update, now, self._state.load(self._name(update.slug)))
+        return result if isinstance(result, Manifest) else None
+
+    def _check(
+        self, offer: Listing | Update, now: datetime, document: Document | None
+    ) -> Manifest | UntrustedResponseError:
+        keys, highest = self._settings.release_keys, read_highest(document)
+        return check_manifest(offer.manifest, offer.slug, offer.version, keys, highest, now)
+
+    def _name(self, slug: str) -> str:
+        return record_name("release", self._settings.server, slug)
+
+
+def read_highest(document: Document | None) -> Highest | None:
+    """Parse the record of the highest signed version; None when there is none, or it is damaged."""
+    match document:
+        case {"version": str(version), "signed_at": str(signed_at)}:
+            return Highest(version, read_instant(signed_at))
+        case {"version": str(version)}:
+            return Highest(version, None)
+        case _:
+            return None
+
+
+def check_manifest(
+    header: str | None,
+    slug: str,
+    version: str,
+    keys: Sequence[PublicKey],
+    highest: Highest | None,
+    now: datetime,
+) -> Manifest | UntrustedResponseError:
+    """Return what the vendor signed, or why a version must not be offered or downloaded.
+
+    Args:
+        header: As the response carried it, or None.
+        slug: The product that was asked for.
+        version: The version that the response offers.
+        keys: All that are pinned; one of them must have signed.
+        highest: The highest version that was found to be signed for this product.
+        now: Aware, UTC, by the clock of this computer.
+    """
+    manifest = read_manifest(header, keys)
+    if isinstance(manifest, UntrustedResponseError):
+        return manifest
+    if (manifest.slug, manifest.version) != (slug, version):
+        return UntrustedResponseError("The vendor signed another version than the service tells.")
+    if now >= manifest.expires_at:
+        until = f"{manifest.expires_at:%Y-%m-%d %H:%M} UTC"
+        return UntrustedResponseError(
+            f"The vendor signed this version until {until}: the service shows an old answer, the vendor has"
+            " not renewed it, or the clock of this computer is wrong."
+        )
+    if not is_at_least(version, version):
+        # Never offered (D-47); remembered as the highest, it would be above everything that comes later.
+        return UntrustedResponseError("The vendor signed a version that cannot be compared with others.")
+    if highest is not None and not is_at_least(version, highest.version) and not _is_later(manifest, highest):
+        return UntrustedResponseError(
+            f"The vendor signed a higher version before, {highest.version[:80]}, and has not signed this one"
+            " since: the service shows an old answer, or the vendor withdrew the higher one and must renew"
+            " the signature of this one."
+        )
+    return manifest
+
+
+def _is_later(manifest: Manifest, highest: Highest) -> bool:
+    """Return whether a version was signed after the highest one: so the vendor went back to it (D-68)."""
+    return highest.signed_at is not None and manifest.published_at > highest.signed_at
+
+
+def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | UntrustedResponseError:
+    """Return what a pinned key signed; arguments as for `check_manifest`."""
+    if header is None:
+        return UntrustedResponseError("The answer carries no manifest signed by the vendor.")
+    document = _object(_decode(header)) if len(header) <= MAX_HEADER else {}
+    match document:
+        case {"payload": str(payload), "signatures": list(signatures)}:
+            pass
+        case _:
+            return UntrustedResponseError("The manifest cannot be read.")
+    known = {key.id: key for key in keys}
+    for signature in signatures:
+        match signature:
+            case {"protected": str(protected), "signature": str(raw)}:
+                key = known.get(_key_id(protected))
+            case _:
+                continue
+        if key is not None and key.verify(_decode(raw), f"{protected}.{payload}".encode()):
+            return _parse_payload(payload)
+    return UntrustedResponseError("No pinned key has signed the manifest.")
+
+
+def is_at_least(version: str, other: str) -> bool:
+    """Compare two versions by PEP 440; False when either cannot be parsed."""
+    from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
+
+    try:
+        return Version(version) >= Version(other)
+    except ValueError:  # also Python's own, for a number of thousands of digits
+        return False
+
+
+def _key_id(protected: str) -> str:
+    """Return the id of the key that a signature names; empty for other kinds of signatures."""
+    match _object(_decode(protected)):
+        case {"alg": "EdDSA" | "Ed25519", "typ": typ, "kid": str(kid), **more} if typ == TYPE and not more:
+            return kid
+        case _:  # also extensions that would have to be understood (RFC 7515, 4.1.11)
+            return ""
+
+
+def _parse_payload(payload: str) -> Manifest | UntrustedResponseError:
+    match _object(_decode(payload)):
+        case {
+            "slug": str(slug),
+            "version": str(version),
+            "size": int(size),
+            "sha256": str(sha256),
+            "published_at": str(published),
+            "expires_at": str(expires),
+        } if type(size) is int and 0 <= size <= _MAX_SIZE and _SHA256.fullmatch(sha256):
+            published_at, expires_at = _instant(published), _instant(expires)
+            if published_at is not None and expires_at is not None:
+                return Manifest(slug, version, size, sha256, published_at, expires_at)
+    return UntrustedResponseError("What the vendor signed is not about a release.")
+
+
+def _instant(text: str) -> datetime | None:
+    return read_instant(text) if _INSTANT.fullmatch(text) else None
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _decode(text: str) -> bytes:
+    """Decode base64url without padding; return nothing for anything else."""
+    if not _BASE64URL.fullmatch(text) or len(text) % 4 == 1:
+        return b""
+    return urlsafe_b64decode(text + "==")  # superfluous padding is ignored
