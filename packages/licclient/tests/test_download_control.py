@@ -13,7 +13,7 @@ from stage.store import CONTENT
 from harness.standstill import Standstill
 from licclient import AsyncLicenseClient, DownloadCancelledError
 from licclient._bar import bar_line, progress_bar
-from licclient._fetch import PROGRESS_SECONDS
+from licclient._flows.downloads import PROGRESS_SECONDS
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from stage.scripts import digest
 from stage.store import CONTENT
 
 from licclient import UntrustedResponseError
-from licclient._download import open_job
+from licclient._part_file import open_part
 from licclient._protocol.responses import Head
 
 
@@ -57,13 +57,13 @@ async def test_a_part_that_is_too_long_is_dropped(client, store, folder, break_o
 
 
 def test_more_than_was_said_is_untrusted(folder):
-    """Whatever the HTTP library lets through, a job stops at the declared size, and keeps nothing."""
-    told = {"Content-Length": "4", "ETag": '"x"', "Repr-Digest": digest(b"1234")}
-    with open_job(folder, "part", "https://x.example", "notes", "key", "2.0") as job:
-        job.begin(Head(200, told))
-        job.write(b"1234")
+    """Whatever the HTTP library lets through, a part stops at the declared size, and keeps nothing."""
+    headers = {"Content-Length": "4", "ETag": '"x"', "Repr-Digest": digest(b"1234")}
+    with open_part(folder, "part", "notes") as part:
+        part.begin(Head(200, headers), "2.0")
+        part.write(b"1234")
         with pytest.raises(UntrustedResponseError):
-            job.write(b"5")
+            part.write(b"5")
         assert not [path for path in folder.iterdir() if path.suffix != ".lock"]
 
 
@@ -74,15 +74,12 @@ def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
         raise NotImplementedError
 
     monkeypatch.setattr("filelock.FileLock.acquire", unsupported)
-    told = {"Content-Length": "4", "Content-Disposition": "attachment; filename=a.txt"}
-    with (
-        open_job(folder, "part", "https://x.example", "notes", "key", "2.0") as one,
-        open_job(folder, "part", "https://x.example", "notes", "key", "2.0") as other,
-    ):
-        for job, content in ((one, b"1111"), (other, b"2222")):
-            job.begin(Head(200, told | {"Repr-Digest": digest(content)}))
-            job.write(content)
-            job.end()
+    headers = {"Content-Length": "4", "Content-Disposition": "attachment; filename=a.txt"}
+    with open_part(folder, "part", "notes") as one, open_part(folder, "part", "notes") as other:
+        for part, content in ((one, b"1111"), (other, b"2222")):
+            part.begin(Head(200, headers | {"Repr-Digest": digest(content)}), "2.0")
+            part.write(content)
+            part.end()
         one.finish()
         assert (folder / "a.txt").read_bytes() == b"1111"
         other.finish()

@@ -21,8 +21,8 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from licclient._download import Downloaded
     from licclient._explain import explain
+    from licclient._part_file import Downloaded
     from licclient._settings import ClientSettings
     from licclient._status import LicenseState, LicenseStatus
     from licclient._storage import Storage
@@ -66,7 +66,7 @@ __all__ = [
 _LATER = {
     "AsyncWorker": "_worker",
     "ClientSettings": "_settings",
-    "Downloaded": "_download",
+    "Downloaded": "_part_file",
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",

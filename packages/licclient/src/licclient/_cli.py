@@ -147,7 +147,7 @@ def _say_no_update(told: argparse.Namespace, client: LicenseClient) -> int:
 
 
 def _apply(told: argparse.Namespace) -> int:
-    from licclient._download import Downloaded  # noqa: PLC0415 - rarely needed
+    from licclient._part_file import Downloaded  # noqa: PLC0415 - rarely needed
     from licclient.install import Installation  # noqa: PLC0415 - as above
 
     file = Path(told.file)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import httpx
 
     from licclient._async_transport import AsyncTransport
-    from licclient._download import Downloaded
-    from licclient._fetch import Cancel, Progress
+    from licclient._flows.downloads import Cancel, Progress
+    from licclient._part_file import Downloaded
     from licclient._settings import ClientSettings
     from licclient._storage import Storage
     from licclient._transport import Transport
@@ -226,10 +226,12 @@ class LicenseClient(_Client, Life):
             ValueError: The client was made without `slug` or `version`, or `to` is blank.
         """
         from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
-        from licclient._fetch import fetch  # noqa: PLC0415 - most starts download nothing
+        from licclient._flows.downloads import download  # noqa: PLC0415 - most starts download nothing
 
         check_download(update, progress, cancel)
-        return fetch(self._steps, self._transport(), update, read_folder("to", to), progress, cancel)
+        is_cancelled = cancel.is_set if cancel is not None else lambda: False
+        flow = download(self._steps, update, read_folder("to", to), progress, is_cancelled)
+        return run(flow, self._transport, is_cancelled)
 
     def close(self) -> None:
         """Stop the worker, if there is one, and close what is open."""
@@ -299,9 +301,10 @@ class AsyncLicenseClient(_Client, AsyncLife):
         transport = self._transport()
 
         def work() -> "Downloaded":
-            from licclient._fetch import fetch  # noqa: PLC0415 - loads httpx
+            from licclient._flows.downloads import download  # noqa: PLC0415 - as above
 
-            return fetch(self._steps, transport.on_thread(), update, folder, tell, stop)
+            flow = download(self._steps, update, folder, tell, stop.is_set)
+            return run(flow, transport.on_thread, stop.is_set)
 
         return await run_apart(work, stop)
 

@@ -81,66 +81,6 @@ def nap(seconds: float, is_off: Callable[[], bool] | None = None) -> None:
         sleep(left if is_off is None else min(left, GLANCE_SECONDS))
 
 
-class Pipe:
-    """Bytes on their way from a thread that reads them to one that puts them down, never many at a time.
-
-    Args:
-        most: How many bytes may wait in it; who reads waits when there are more.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._pieces: list[bytes] = []
-        self._held = 0
-        self._ended = self._closed = False
-        self._problem: Exception | None = None
-        self._changed = threading.Condition()
-
-    def put(self, piece: bytes) -> bool:
-        """Hand in what was read; False when nobody wants any more."""
-        with self._changed:
-            while self._held >= self._most and not self._closed:
-                self._changed.wait()
-            self._pieces.append(piece)
-            self._held += len(piece)
-            self._changed.notify_all()
-            return not self._closed
-
-    def end(self, problem: Exception | None = None) -> None:
-        """Say that there is no more, or why there is no more."""
-        with self._changed:
-            self._ended, self._problem = True, problem
-            self._changed.notify_all()
-
-    def take(self, seconds: float) -> bytes | None:
-        """Wait for bytes and take all that are there.
-
-        Returns:
-            None at the end, and nothing (`b""`) when none came in time.
-
-        Raises:
-            Exception: What `end` was told; after everything that came before it.
-        """
-        with self._changed:
-            if not self._pieces and not self._ended:
-                self._changed.wait(seconds)
-            if self._pieces:
-                piece = b"".join(self._pieces)
-                self._pieces, self._held = [], 0
-                self._changed.notify_all()
-                return piece
-            if self._problem is not None:
-                raise self._problem
-            return None if self._ended else b""
-
-    def close(self) -> None:
-        """Want no more."""
-        with self._changed:
-            self._closed = True
-            self._pieces, self._held = [], 0
-            self._changed.notify_all()
-
-
 class Line:
     """The connection of one call, so that somebody else can cut it."""
 

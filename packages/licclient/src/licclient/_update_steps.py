@@ -1,11 +1,8 @@
 """What both clients do before and after an update check and a download."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
@@ -26,7 +23,6 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from licclient._download import Job
     from licclient._signatures.releases import SignedReleases
 
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
@@ -211,11 +207,9 @@ class UpdateSteps:
                 return found
             typed = found
         key = tidy_key(typed)
-        return (
-            key
-            if isinstance(key, InvalidRequestError)
-            else Asking(key, installation_domain(self._context), slug, version)
-        )
+        if isinstance(key, InvalidRequestError):
+            return key
+        return Asking(key, installation_domain(self._context), slug, version)
 
     def _activated_key(self) -> str | NotActivatedError | ServiceUnavailableError:
         found = self._context.activations.find()
@@ -225,8 +219,14 @@ class UpdateSteps:
             else self._context.activations.key_of(found) or ServiceUnavailableError(NO_KEY)
         )
 
-    def _key_for(self, update: Update) -> str:
-        """Return the key that an offer was made to; fetched now if the offer was shown without it (D-118)."""
+    def key_for(self, update: Update) -> str:
+        """Return the key that an offer was made to; fetched now if the offer was shown without it (D-118).
+
+        Raises:
+            NotActivatedError: The offer was remembered without its key, and that was forgotten meanwhile.
+            ServiceUnavailableError: The same, and its keyring does not return it.
+            InvalidRequestError: The update holds no key.
+        """
         key = update.license_key or self._activated_key()
         if isinstance(key, LicclientError):
             raise key
@@ -256,34 +256,22 @@ class UpdateSteps:
 
     # --- download -----------------------------------------------------------------------------
 
-    @contextmanager
-    def open_download(self, update: Update, to: Path) -> Generator["Job"]:
-        """Take up a download; its link is None when the offered one may have run out (D-48).
+    def offered_file(self, update: Update) -> tuple[str | None, Manifest | None]:
+        """Return the link of an offer, None if a fresh one is needed, and what the vendor signed.
 
         Raises:
-            NotActivatedError: The offer was remembered without its key, and that was forgotten meanwhile.
-            ServiceUnavailableError: The same, and its keyring does not give it.
-            InvalidRequestError: The update holds no key.
             ValueError: The client was built without `slug` or `version`.
-            OSError: The folder cannot be used.
         """
-        from licclient._download import open_job  # noqa: PLC0415 - most starts download nothing
-        from licclient._protocol.links import is_safe_link  # noqa: PLC0415 - as above
+        from licclient._protocol.links import is_safe_link  # noqa: PLC0415 - most starts download nothing
 
         self._installed()
-        link = update.download_url
-        if link is None or not (
-            is_link_good(update.offered_at, self._context.now()) and is_safe_link(link, self.settings)
-        ):
-            link = None
-        expected = self._releases.expected(update, self._context.now())
+        link, now = update.download_url, self._context.now()
+        if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", self.settings):
+            link = None  # D-48
+        expected = self._releases.expected(update, now)
         if self.settings.release_keys and expected is None:
             link = None  # a fresh one comes with a fresh manifest
-        part = record_name("download", self.settings.server, update.slug, update.version)
-        fallback_name = f"{update.slug}-{update.version}"
-        with open_job(to, part, link, fallback_name, self._key_for(update), update.version) as job:
-            job.take_up(expected, pinned=bool(self.settings.release_keys))
-            yield job
+        return link, expected
 
     def begin_link(self, update: Update) -> Asking:
         """Count an attempt, which is never too early here, and say what to ask for a fresh link (D-48).
@@ -292,7 +280,7 @@ class UpdateSteps:
             InvalidRequestError: The update holds no key.
         """
         _, installed = self._installed()
-        asking = Asking(self._key_for(update), installation_domain(self._context), update.slug, installed)
+        asking = Asking(self.key_for(update), installation_domain(self._context), update.slug, installed)
         self._claim(asking, force=True)
         return asking
 

@@ -13,9 +13,9 @@ in each runner.
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,6 +24,7 @@ from licclient._protocol.responses import Attempt
 
 if TYPE_CHECKING:
     from licclient._async_transport import AsyncTransport
+    from licclient._incoming import Incoming
     from licclient._transport import Transport
 
 R = TypeVar("R")
@@ -49,8 +50,26 @@ class Wait:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class OpenDownload:
+    """Request a file; the outcome is an `Incoming`. Only `run` does it, so a download is run on a thread."""
+
+    link: str = field(repr=False)
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Wait for the head or the next chunk of a file; the outcome is as from `Incoming.receive`."""
+
+    incoming: "Incoming"
+    seconds: float
+
+
 Operation = OwnAddress | Send | Wait
 Flow = Generator[Operation, Any, R]
+DownloadOperation = Operation | OpenDownload | Receive
+DownloadFlow = Generator[DownloadOperation, Any, R]
 
 
 def send_with_retries(call: Call, seconds: float) -> Flow[Attempt]:
@@ -73,7 +92,9 @@ def send_with_retries(call: Call, seconds: float) -> Flow[Attempt]:
 
 
 def run(
-    flow: Flow[R], open_transport: "Callable[[], Transport]", is_cancelled: Callable[[], bool] | None = None
+    flow: DownloadFlow[R],
+    open_transport: "Callable[[], Transport]",
+    is_cancelled: Callable[[], bool] | None = None,
 ) -> R:
     """Run a flow in this thread, and return or raise what it does.
 
@@ -98,6 +119,12 @@ def run(
                 case Wait(seconds):
                     _wait(seconds, is_cancelled)
                     outcome = None
+                case OpenDownload(link, headers):
+                    from licclient._incoming import Incoming  # noqa: PLC0415 - loads httpx
+
+                    outcome = Incoming(open_transport(), link, headers)
+                case Receive(incoming, seconds):
+                    outcome = incoming.receive(seconds, is_cancelled)
 
 
 def _wait(seconds: float, is_cancelled: Callable[[], bool] | None) -> None:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from licclient._download import Downloaded
 from licclient._model import Update
+from licclient._part_file import Downloaded
 from licclient._texts import amount, span
 from licclient.dialogs._view import (
     Action,

@@ -29,8 +29,8 @@ from licclient.dialogs._view import Action, View, colour_of, marked, split_mnemo
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
-    from licclient._download import Downloaded
     from licclient._model import License, Update
+    from licclient._part_file import Downloaded
     from licclient.errors import LicclientError
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]

@@ -39,7 +39,7 @@ from licclient.install._versions import (
 )
 
 if TYPE_CHECKING:
-    from licclient._download import Downloaded
+    from licclient._part_file import Downloaded
 
 LOCK_SECONDS: Final = 120.0
 """How long to wait for another process that is unpacking the same app."""
@@ -112,7 +112,7 @@ class Installation:
             TypeError: `downloaded` is no `Downloaded`, but a path, say.
             ValueError: `downloaded.version` is no version that PEP 440 can read.
         """
-        from licclient._download import Downloaded  # noqa: PLC0415 - a launcher applies nothing
+        from licclient._part_file import Downloaded  # noqa: PLC0415 - a launcher applies nothing
 
         if not isinstance(downloaded, Downloaded):
             raise TypeError(f"downloaded must be what download returned, not {type(downloaded).__name__}")

@@ -1,0 +1,207 @@
+"""Download an update: resume it, retry it, with fresh links, within a time limit (D-48, D-55).
+
+The flow runs in one thread, which hashes and writes; the response is received ahead in another (`Incoming`).
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from licclient._flows.runners import (
+    DownloadFlow,
+    DownloadOperation,
+    OpenDownload,
+    Receive,
+    Wait,
+    send_with_retries,
+)
+from licclient._model import Reason, Update
+from licclient._pace import MAX_RETRIES, Patience, Speed, retry_pause
+from licclient._part_file import Downloaded, PartFile, open_part
+from licclient._protocol.responses import Head, Reply, read_refusal
+from licclient._records import record_name
+from licclient.errors import DownloadCancelledError, LicenseRefusedError, ServiceUnavailableError
+
+if TYPE_CHECKING:
+    from licclient._incoming import Incoming
+    from licclient._update_steps import UpdateSteps
+
+MAX_TRIES: Final = 20
+"""How many requests there are at all: a server that cuts after every byte must not keep us forever."""
+
+PROGRESS_SECONDS: Final = 0.05
+"""How often progress is reported: more often than this nobody can see."""
+
+Progress = Callable[[int, int, float], object]
+"""Called with the bytes that are there, the bytes in all, and bytes a second."""
+
+_T = TypeVar("_T")
+
+
+class Cancel(Protocol):
+    """Something that the app can set to stop a download, such as a `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+        ...
+
+
+def download(
+    steps: "UpdateSteps",
+    update: Update,
+    folder: Path,
+    progress: Progress | None,
+    is_cancelled: Callable[[], bool],
+) -> DownloadFlow[Downloaded]:
+    """Download an update; arguments, result and errors are those of `LicenseClient.download`."""
+    link, expected = steps.offered_file(update)
+    key = steps.key_for(update)
+    settings = steps.settings
+    name = record_name("download", settings.server, update.slug, update.version)
+    with open_part(folder, name, f"{update.slug}-{update.version}") as part:
+        if expected is not None:
+            part.expect(expected)
+        elif not settings.release_keys:  # else nothing is resumed until it is known what was signed
+            part.resume()
+        return (yield from _Download(steps, update, key, part, link, progress, is_cancelled).run())
+
+
+class _Download:
+    """One download: its link and tries, its time limit, and its progress."""
+
+    def __init__(
+        self,
+        steps: "UpdateSteps",
+        update: Update,
+        key: str,
+        part: PartFile,
+        link: str | None,
+        progress: Progress | None,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        self._steps = steps
+        self._update = update
+        self._key = key
+        self._part = part
+        self._link = link
+        self._version = update.version
+        self._progress = progress
+        self._is_cancelled = is_cancelled
+        self._seconds = steps.settings.timeout.total_seconds()
+        self._patience = Patience(self._seconds, part.done)
+        self._speed = Speed(monotonic(), part.done)
+        self._reported_at = float("-inf")
+        self._tries = self._failures = 0
+        self._best = part.done
+        self._renewed_at: int | None = None
+
+    def run(self) -> DownloadFlow[Downloaded]:
+        """Try until the file is complete."""
+        while not self._part.is_complete:
+            if self._link is None:
+                yield from self._renew_link()
+                continue
+            try:
+                yield from self._try(self._link)
+            except ServiceUnavailableError as error:
+                pause = self._pause_after(error)
+                yield from self._timed(_perform(Wait(pause)))
+        self._report_progress()
+        return self._part.finish()
+
+    def _try(self, link: str) -> DownloadFlow[None]:
+        part = self._part
+        incoming: Incoming = yield OpenDownload(link, part.request_headers())
+        with incoming:
+            head = yield from self._receive(incoming, self._seconds)
+            if head.status in (403, 404):  # 404: withdrawn, a fresh link leads to another version (D-33)
+                self._drop_link(head)
+                return
+            part.begin(head, self._version)
+            self._patience.came(part.done)  # 0, if the server sends all of it once more
+            # Half of the time limit, so that a new connection has a chance in the other half.
+            while (chunk := (yield from self._receive(incoming, self._seconds / 2))) is not None:
+                part.write(chunk)
+                self._patience.came(part.done)
+                if monotonic() - self._reported_at >= PROGRESS_SECONDS:
+                    self._report_progress()
+            part.end()
+
+    def _receive(self, incoming: "Incoming", seconds: float) -> DownloadFlow[Any]:
+        """Return the head or the next chunk; None at the end.
+
+        Raises:
+            ServiceUnavailableError: It broke off, took longer than `seconds`, or used up the time limit.
+        """
+        received = yield from self._timed(_perform(Receive(incoming, min(seconds, self._patience.left))))
+        if isinstance(received, ServiceUnavailableError):
+            raise received
+        if received == b"":
+            raise ServiceUnavailableError("The download came to a standstill.")
+        return received
+
+    def _timed(self, flow: DownloadFlow[_T]) -> DownloadFlow[_T]:
+        """Count an operation's time as waiting for the service; check before and after it for a cancel."""
+        self._check_cancelled()
+        began = monotonic()
+        outcome = yield from flow
+        self._patience.waited(monotonic() - began)
+        self._check_cancelled()
+        return outcome
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled():
+            raise DownloadCancelledError("The download was cancelled.")
+
+    # --- links and tries ----------------------------------------------------------------------
+
+    def _renew_link(self) -> DownloadFlow[None]:
+        asking = self._steps.begin_link(self._update)
+        call = self._steps.check_call(asking)
+        seconds = min(self._seconds, self._patience.left)
+        attempt = yield from self._timed(send_with_retries(call, seconds))
+        fresh = self._steps.end_link(asking, call, attempt.result)
+        self._link, self._version = fresh.link, fresh.version
+        if fresh.expected is not None:
+            self._part.expect(fresh.expected)
+        self._speed = Speed(monotonic(), self._part.done)
+        self._best = max(self._best, self._part.done)
+
+    def _drop_link(self, head: Head) -> None:
+        """Request a fresh link after a refusal, once; again only if the last one brought more of the file."""
+        refusal = read_refusal(Reply(head.status, head.refusal), self._key)
+        if refusal is not None and refusal.reason is Reason.REVOKED:  # within the hour (D-31)
+            raise LicenseRefusedError(refusal.reason, refusal.message)
+        if self._renewed_at is not None and self._part.done <= self._renewed_at:
+            raise ServiceUnavailableError("The service does not accept its own download link.")
+        self._renewed_at, self._link = self._part.done, None
+
+    def _pause_after(self, error: ServiceUnavailableError) -> float:
+        """Return the seconds until the next try, or raise the error: the part stays for another day."""
+        done = self._part.done
+        self._tries += 1
+        self._failures = 0 if done > self._best else self._failures + 1
+        self._best = max(self._best, done)
+        if self._failures > MAX_RETRIES or self._tries >= MAX_TRIES:
+            raise error from None
+        if not self._failures and error.retry_after is None:
+            return 0.0
+        # The first failure in a row is no retry yet.
+        retry = max(self._failures - 1, 0)
+        pause = retry_pause(retry, error.retry_after, random.random(), self._patience.left)  # noqa: S311 - jitter
+        if pause is None:
+            raise error from None
+        return pause
+
+    def _report_progress(self) -> None:
+        now, done = monotonic(), self._part.done
+        speed = self._speed.at(now, done)
+        self._reported_at = now
+        if self._progress is not None:
+            self._progress(done, self._part.size or done, speed)
+
+
+def _perform(operation: DownloadOperation) -> DownloadFlow[Any]:
+    return (yield operation)

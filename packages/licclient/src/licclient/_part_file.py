@@ -1,0 +1,339 @@
+"""The part file of a download: it grows, is resumed by a later run, is verified, and gets the file's name.
+
+Beside the part lies a sealed note of what the service declared about the file, so that a later run, after a
+crash or a `kill`, requests only the rest. Both are locked while in use: a second download of the same file at
+the same time has a part of its own. `OSError` of the folder is for the app, and escapes.
+"""
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from licclient._model import Manifest
+from licclient._protocol.downloads import (
+    file_name,
+    read_content_range,
+    read_length,
+    read_sha256,
+    safe_name,
+    strong_etag,
+)
+from licclient._protocol.responses import Head, unusable_response
+from licclient._records import seal, unseal
+from licclient._storage import demand_room, read_private, replace_file
+from licclient.errors import ServiceUnavailableError, UntrustedResponseError
+
+_PARALLEL: Final = 8
+_HASH_BLOCK: Final = 1024 * 1024
+_PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """A file that arrived whole and was verified, under its final name. `open` takes it like a path.
+
+    Attributes:
+        path: Where it is.
+        size: In bytes.
+        sha256: Its digest, as lower-case hex: of the bytes as they were written.
+        version: The version that it is; higher than the one offered if that was replaced meanwhile (D-33).
+    """
+
+    path: Path
+    size: int
+    sha256: str
+    version: str
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What is known of the file; only with an entity tag can a later run request the rest."""
+
+    name: str
+    version: str
+    size: int
+    sha256: str
+    etag: str | None
+
+
+@contextmanager
+def open_part(folder: Path, name: str, fallback_name: str) -> Generator["PartFile"]:
+    """Lock a part file, and close it at the end; a part that is not complete stays.
+
+    Args:
+        folder: Where the file shall be; made if it is missing.
+        name: Of the part, as from `record_name`: the same for the same file.
+        fallback_name: The file's name if the service declares none.
+
+    Raises:
+        OSError: The folder cannot be used.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        part = PartFile(folder, _lock(folder, name, stack), fallback_name)
+        stack.callback(part.close)
+        yield part
+
+
+class PartFile:
+    """One file on its way to the disk.
+
+    Attributes:
+        done: Bytes that are on the disk.
+        is_complete: The whole file is there and verified.
+    """
+
+    def __init__(self, folder: Path, slot: str, fallback_name: str) -> None:
+        self._folder = folder
+        self._slot = slot
+        self._path = folder / f"{slot}.part"
+        self._note_path = folder / f"{slot}.note"
+        self._fallback_name = fallback_name
+        self._expected: Manifest | None = None
+        self._note: _Note | None = None
+        self._file: BinaryIO | None = None
+        self._hash = sha256()
+        self._is_resumed = False
+        self.is_complete = False
+        self.done = 0
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the whole file; None while unknown."""
+        return self._note.size if self._note else None
+
+    # --- what an earlier run left -------------------------------------------------------------
+
+    def expect(self, manifest: Manifest) -> None:
+        """Accept only the file that the vendor signed, and resume what an earlier run left of it."""
+        known, self._expected = self._expected, manifest
+        if known is None or (known.size, known.sha256) != (manifest.size, manifest.sha256):
+            self.resume()
+
+    def resume(self) -> None:
+        """Continue the part that an earlier run left, if it and its note belong together."""
+        self.close()
+        note = _read_note(self._slot, read_private(self._note_path))
+        if note is None or not self._is_expected(note.size, note.sha256) or not _is_our_file(self._path):
+            self._start_over()
+            return
+        self._note, self._hash, self.done = note, sha256(), 0
+        self._file = _open(self._path)
+        while block := self._file.read(_HASH_BLOCK):
+            self._hash.update(block)
+            self.done += len(block)
+        self._is_resumed = self.done > 0
+        if self.done > note.size:
+            self._start_over()
+        elif self.done == note.size:
+            self._verify()
+
+    def _is_expected(self, size: int | None, digest: str | None) -> bool:
+        """Return whether what is declared, if anything, agrees with what the vendor signed."""
+        signed = self._expected
+        return signed is None or (size in (None, signed.size) and digest in (None, signed.sha256))
+
+    def _start_over(self) -> None:
+        self.close()
+        for path in (self._note_path, self._path):
+            path.unlink(missing_ok=True)
+        self._note, self._hash, self.done = None, sha256(), 0
+        self._is_resumed = self.is_complete = False
+
+    # --- one response -------------------------------------------------------------------------
+
+    def request_headers(self) -> dict[str, str]:
+        """Return headers that request the rest, if the file is still the same (RFC 9110 13.1.5)."""
+        if self.done and self._note is not None and self._note.etag is not None:
+            return {"Range": f"bytes={self.done}-", "If-Range": self._note.etag}
+        return {}
+
+    def begin(self, head: Head, version: str) -> None:
+        """Prepare for the body of a response.
+
+        Args:
+            head: Of any status.
+            version: What the link was offered as.
+
+        Raises:
+            ServiceUnavailableError: It is no file, or not the part that was requested.
+            UntrustedResponseError: It is another file than the one that the vendor signed.
+            OSError: The disk has no room for it.
+        """
+        if head.status == 200:  # noqa: PLR2004 - HTTP's own numbers
+            self._begin_whole(head, version)
+        elif head.status == 206:  # noqa: PLR2004 - as above
+            self._begin_rest(head)
+        else:
+            if head.status == 416:  # noqa: PLR2004 - as above
+                self._start_over()
+            raise unusable_response(head.status, head.retry_after)
+
+    def _begin_whole(self, head: Head, version: str) -> None:
+        headers = head.headers
+        size, digest = read_length(headers.get("Content-Length")), read_sha256(headers.get("Repr-Digest"))
+        if not self._is_expected(size, digest):
+            self._start_over()
+            raise UntrustedResponseError("The service has another file than the one that the vendor signed.")
+        if self._expected is not None:
+            size, digest = self._expected.size, self._expected.sha256
+        if size is None or digest is None:
+            # Without the one nothing shows where it ends, without the other not that it is the file (D-55).
+            raise ServiceUnavailableError("The file came without its length or its digest.")
+        self._start_over()
+        demand_room(self._folder, size, "the download")
+        name = file_name(headers.get("Content-Disposition"), self._fallback_name)
+        self._note = _Note(name, version, size, digest, strong_etag(headers.get("ETag")))
+        self._file = _open(self._path, os.O_CREAT | os.O_EXCL)
+        if self._note.etag is not None:
+            self._note_path.write_bytes(seal(self._slot, asdict(self._note)))
+
+    def _begin_rest(self, head: Head) -> None:
+        headers, note = head.headers, self._note
+        if (
+            note is None
+            or strong_etag(headers.get("ETag")) not in (None, note.etag)
+            or read_sha256(headers.get("Repr-Digest")) not in (None, note.sha256)
+            or read_content_range(headers.get("Content-Range")) != (self.done, note.size - 1, note.size)
+        ):
+            self._start_over()
+            raise ServiceUnavailableError("The service sent another part of the file than was asked for.")
+        demand_room(self._folder, note.size - self.done, "the rest of the download")
+
+    def write(self, chunk: bytes) -> None:
+        """Append the next bytes.
+
+        Raises:
+            UntrustedResponseError: More came than was declared; the part is gone.
+            OSError: The disk is full, for one; the part stays.
+        """
+        if self._file is None or self.done + len(chunk) > (self.size or 0):
+            self._start_over()
+            raise UntrustedResponseError("The file is longer than the service said.")
+        self._file.write(chunk)
+        self._file.flush()  # what came survives a kill
+        self._hash.update(chunk)
+        self.done += len(chunk)
+
+    def end(self) -> None:
+        """Verify the file at the end of a response.
+
+        Raises:
+            ServiceUnavailableError: The end came too early; the part stays.
+            UntrustedResponseError: The digest is wrong; the part is gone.
+        """
+        if self.done < (self.size or 0):
+            raise ServiceUnavailableError("The download was cut off.")
+        self._verify()
+
+    def _verify(self) -> None:
+        if self._note is not None and self._note.sha256 == self._hash.hexdigest():
+            self.is_complete = True
+            return
+        was_resumed = self._is_resumed
+        self._start_over()
+        # What an earlier run left may have been damaged on this disk: fetch all of it once more.
+        if not was_resumed:
+            raise UntrustedResponseError(
+                "The file is not the one that the service promised: its digest differs."
+            )
+
+    def finish(self) -> Downloaded:
+        """Give the verified file its name, over an older one of that name.
+
+        Raises:
+            OSError: It cannot have it, such as when a folder has that name.
+        """
+        if self._file is None or self._note is None:
+            raise ValueError("only a complete file gets its name")
+        os.fsync(self._file.fileno())
+        _make_readable(self._path, self._folder)
+        self.close()
+        target = self._folder / self._note.name
+        replace_file(self._path, target)
+        self._note_path.unlink(missing_ok=True)
+        return Downloaded(target, self.done, self._hash.hexdigest(), self._note.version)
+
+    def close(self) -> None:
+        """Close the part; it stays where it is."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _lock(folder: Path, name: str, stack: ExitStack) -> str:
+    """Return a name of a part that nobody else uses until the stack ends."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only downloads need it
+
+    for number in range(_PARALLEL):
+        slot = f".licclient-{name}-{number}"
+        path = folder / f"{slot}.lock"
+        # Not bound to a thread: a flow may be advanced by one after the other.
+        lock = FileLock(path, timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            continue
+        except (OSError, NotImplementedError):
+            break  # no locks here; if the folder cannot be written at all, opening the part raises
+        stack.callback(_unlock, lock, path)
+        return slot
+    return f".licclient-{name}-{os.urandom(8).hex()}"
+
+
+def _unlock(lock: Any, path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()  # while it is held: whoever waits for it then finds it gone, and makes a new one
+    with suppress(OSError):
+        lock.release()
+    if os.name == "nt":
+        with suppress(OSError):
+            path.unlink()  # Windows removes no open file, and here nobody loses a lock by it
+
+
+def _read_note(slot: str, raw: bytes | None) -> _Note | None:
+    match unseal(slot, raw or b""):
+        case {
+            "name": str(name),
+            "version": str(version),
+            "size": int(size),
+            "sha256": str(digest),
+            "etag": str(etag),
+        }:
+            return _Note(safe_name(name), version, size, digest, etag)
+        case _:
+            return None
+
+
+def _open(path: Path, flags: int = 0) -> BinaryIO:
+    """Open a part; a new one is private, so that nobody else can write into what is being verified."""
+    return open(os.open(path, _PART_FLAGS | flags, 0o600), "r+b")  # noqa: PTH123 - a descriptor, for its flags
+
+
+def _is_our_file(path: Path) -> bool:
+    """Return whether this is a plain file with one name, that nobody else can change."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        return False
+    return os.name == "nt" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+
+
+def _make_readable(part: Path, folder: Path) -> None:
+    """Make a verified file as readable as its folder."""
+    if os.name != "nt":
+        with suppress(OSError):  # a stick, or a share, without modes
+            part.chmod(0o600 | (folder.stat().st_mode & 0o044))
