@@ -76,6 +76,29 @@ def test_the_last_one_is_gone_back_to(root, lay):
     assert not second.folder.exists()
 
 
+async def test_a_version_that_was_rolled_back_is_offered_only_on_request(
+    root, lay, client, service, key, clock, monkeypatch
+):
+    """Not by itself, from the server or from memory; but on request, when newer, or when applied again."""
+    installation, second = Installation(root), lay("2.0")
+    first = installation.apply(lay("1.0"))
+    installation.apply(second)
+    installation.roll_back()
+    monkeypatch.setattr("sys.argv", [str(first.folder / "photo-lab")])
+    service.offers("2.0.0")
+    assert await client.check_for_update(key) is None
+    assert "rolled back" in client.client.last_update_check.message
+    assert (await client.check_for_update(key, force=True)).version == "2.0.0"
+    assert await client.check_for_update(key) is None
+    service.offers("2.1")
+    assert (await client.check_for_update(key, force=True)).version == "2.1"
+    assert (await client.check_for_update(key)).version == "2.1"
+    installation.apply(second)
+    service.offers("2.0")
+    clock.move(hours=14)
+    assert (await client.check_for_update(key)).version == "2.0"
+
+
 def test_nothing_to_go_back_to_when_it_is_gone(root, lay):
     """A version whose folder somebody deleted is not made current."""
     installation = Installation(root)

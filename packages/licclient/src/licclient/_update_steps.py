@@ -50,6 +50,15 @@ def _found(update: Update) -> UpdateCheck:
     return UpdateCheck(update, f"Version {update.version} is available.")
 
 
+def _unasked(update: Update) -> UpdateCheck:
+    """Return what a check that nobody asked for found: not a version that was rolled back (D-179)."""
+    from licclient._rolled_back import is_rolled_back  # noqa: PLC0415 - most starts offer nothing
+
+    if is_rolled_back(update.version):
+        return _none(f"Version {update.version} was rolled back here, so it is offered only on request.")
+    return _found(update)
+
+
 def _none(message: str) -> UpdateCheck:
     return UpdateCheck(None, message)
 
@@ -75,6 +84,8 @@ class Asking:
     domain: str
     slug: str
     installed: str
+    is_forced: bool = True
+    """Whether somebody asked for this check, or a download needs it."""
 
 
 class UpdateSteps:
@@ -105,7 +116,7 @@ class UpdateSteps:
         if known is None:
             if force:
                 self._context.activations.ask_again()
-            asking = self._asking_updates(typed)
+            asking = self._asking_updates(typed, force=force)
             if isinstance(asking, LicclientError):
                 return _failed(asking)
             if self._claim(asking, force=force):
@@ -154,7 +165,7 @@ class UpdateSteps:
             listing = self._releases.check(last.listing, self._context.now())
             if isinstance(listing, LicclientError):
                 return _failed(listing)
-            return _found(_update(listing, key or "", None))
+            return _unasked(_update(listing, key or "", None))
         if last is not None and not last.answered:
             return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
         return _none("No newer version was offered when it was last asked for.")
@@ -176,7 +187,8 @@ class UpdateSteps:
             return _none("The support period is over, so no newer version is offered.")
         if not is_offer(answer, asking.installed):
             return _not_newer(asking.installed)
-        return _found(_update(answer, asking.key, self._context.now()))
+        update = _update(answer, asking.key, self._context.now())
+        return _found(update) if asking.is_forced else _unasked(update)
 
     def _read_check(
         self, asking: Asking, call: Call, reply: Reply | ServiceUnavailableError
@@ -199,7 +211,7 @@ class UpdateSteps:
         self._context.storage.change(check_name(self._context, asking.key, asking.slug), remember)
         return answer
 
-    def _asking_updates(self, typed: str | None) -> Asking | LicclientError:
+    def _asking_updates(self, typed: str | None, *, force: bool) -> Asking | LicclientError:
         slug, version = self._installed()
         if typed is None:
             found = self._activated_key()
@@ -209,7 +221,7 @@ class UpdateSteps:
         key = tidy_key(typed)
         if isinstance(key, InvalidRequestError):
             return key
-        return Asking(key, installation_domain(self._context), slug, version)
+        return Asking(key, installation_domain(self._context), slug, version, force)
 
     def _activated_key(self) -> str | NotActivatedError | ServiceUnavailableError:
         found = self._context.activations.find()

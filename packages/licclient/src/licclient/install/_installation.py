@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._arguments import read_folder
+from licclient._rolled_back import ROLLED_BACK, VERSIONS, read_rolled_back
 from licclient._storage import FOLDER_PAUSES, read_private, replace_file
 from licclient.install._versions import (
     DISCARDED,
     DRAFT,
     POINTER,
-    VERSIONS,
     Pointer,
     applied,
     folder_name,
@@ -125,12 +125,16 @@ class Installation:
             if before is None or before.current != name:
                 after = applied(before, name)
                 self._point(after)
+                with suppress(OSError):  # the version is current, whatever is noted about it
+                    self._note_rolled_back(version_of(name), is_rolled_back=False)
                 # Without a pointer before, nobody knows which versions are needed: the next update will.
                 self._clean_up(after if before is not None else None)
             return Installed(version_of(name), self._versions / name)
 
     def roll_back(self) -> Installed | None:
         """Make the version before the current one again; it runs from the next start on.
+
+        The version that was current is offered to this app only on request (D-179).
 
         Returns:
             The version that is current now; None when there is none to go back to, and nothing has changed.
@@ -144,7 +148,8 @@ class Installation:
             before = self._pointer()
             after = None if before is None else rolled_back(before)
             found = None if after is None else self._installed(after.current)
-            if after is not None and found is not None:
+            if before is not None and after is not None and found is not None:
+                self._note_rolled_back(version_of(before.current), is_rolled_back=True)
                 self._point(after)
             return found
 
@@ -195,12 +200,23 @@ class Installation:
 
     def _point(self, pointer: Pointer) -> None:
         """Switch: the one step that changes which version is current."""
-        draft = self._folder / f"{POINTER}.draft"
+        self._write(POINTER, write_pointer(pointer))
+
+    def _note_rolled_back(self, version: str, *, is_rolled_back: bool) -> None:
+        """Add a version to those that are offered only on request, or remove it."""
+        before = read_rolled_back(self._folder)
+        after = [one for one in before if one != version] + [version] * is_rolled_back
+        if after != before:
+            self._write(ROLLED_BACK, "".join(f"{one}\n" for one in after).encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Replace a file of the folder atomically and durably."""
+        draft = self._folder / f"{name}.draft"
         with draft.open("wb") as file:
-            file.write(write_pointer(pointer))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        replace_file(draft, self._folder / POINTER)
+        replace_file(draft, self._folder / name)
         _sync(self._folder)
 
     def _installed(self, name: str) -> Installed | None:

@@ -12,9 +12,6 @@ from typing import Final
 POINTER: Final = "current.txt"
 """The pointer's file, in the installation's folder."""
 
-VERSIONS: Final = "versions"
-"""The folder with a folder for each version."""
-
 DRAFT: Final = ".incoming-"
 """How a folder is called while it is being filled."""
 
