@@ -15,11 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def _commands(printed: str) -> dict[str, list[str]]:
-    """The commands that the demo prints, by what they are for."""
-    pattern = r"^  (?P<what>\S.*?) {2,}(?P<command>\S*licclient .*)$"
-    return {
-        found["what"]: shlex.split(found["command"]) for found in re.finditer(pattern, printed, re.MULTILINE)
-    }
+    """The commands of the client that the demo prints, each under a comment that says what it is for."""
+    found = re.findall(r"^# (\S.*)\n(\S*licclient .*)$", printed, re.MULTILINE)
+    return {what.partition(" (")[0]: shlex.split(command) for what, command in found}
 
 
 def test_the_printed_commands_work_as_pasted(tmp_path: Path) -> None:
@@ -31,7 +29,7 @@ def test_the_printed_commands_work_as_pasted(tmp_path: Path) -> None:
             "a valid license",
             "an expired one",
             "a revoked one",
-            "is there an update for 1.0.0",
+            "is there an update for version 1.0.0?",
             "download it",
         }
         valid = run(commands["a valid license"], home, cwd=ROOT)
@@ -42,12 +40,15 @@ def test_the_printed_commands_work_as_pasted(tmp_path: Path) -> None:
         )
         revoked = run(commands["a revoked one"], home, cwd=ROOT)
         assert (revoked.returncode, "revoked" in revoked.stdout + revoked.stderr) == (1, True), revoked
-        update = run(commands["is there an update for 1.0.0"], home, cwd=ROOT)
+        update = run(commands["is there an update for version 1.0.0?"], home, cwd=ROOT)
         assert (update.returncode, "1.1.0" in update.stdout) == (0, True), update
         download = commands["download it"]
         assert download[-2:] == ["--to", "."]
         got = run([*download[:-1], str(tmp_path / "downloads")], home, cwd=ROOT)
         assert got.returncode == 0, got
+    for line in printed.partition("A store of your own")[2].splitlines()[2:-2]:
+        done = run([*shlex.split(line), *(["--help"] if line.endswith("serve") else [])], home, cwd=ROOT)
+        assert done.returncode == 0, done
     (file,) = (tmp_path / "downloads").iterdir()
     assert hashlib.sha256(file.read_bytes()).hexdigest() in got.stdout
     with zipfile.ZipFile(file) as archive:

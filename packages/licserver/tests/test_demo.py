@@ -1,9 +1,15 @@
 """`licserver demo`: a store to play with that leaves nothing behind."""
 
+import json
 import re
 import signal
+import socket
+from contextlib import suppress
 
+import aiohttp
 import pytest
+
+from harness.console import Browser
 
 
 @pytest.fixture
@@ -18,9 +24,11 @@ def temporary(tmp_path):
 def demo(program, temporary):
     """Start the demo with these variables; gives the process and what it printed."""
 
-    def start(**variables: str):
+    def start(*arguments: str, **variables: str):
         environ = {name: value for name, value in program.environ.items() if name != "LICSERVER_DATA_DIR"}
-        return program.start("demo", "--port", "0", env={**environ, "TMPDIR": str(temporary), **variables})
+        return program.start(
+            "demo", *(arguments or ("--port", "0")), env={**environ, "TMPDIR": str(temporary), **variables}
+        )
 
     return start
 
@@ -75,3 +83,29 @@ def test_a_demo_serves_its_keys_and_leaves_nothing_behind(demo, temporary, tmp_p
         assert process.wait(20) == 0
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "own").exists()
+
+
+def test_without_a_port_the_demo_takes_another_one_where_its_own_is_taken(demo):
+    """Whoever asks for a port gets that one or an error."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody else has it, which is as good
+            taken.bind(("127.0.0.1", 8080))
+            taken.listen()
+        with demo("--json") as process:
+            assert not json.loads(process.stdout.readline())["listening"].endswith(":8080")
+        with demo("--port", "8080") as process:
+            assert process.wait(20) != 0
+
+
+async def test_the_demo_has_a_console_with_some_weeks_of_life(demo):
+    """`/` leads to it, the printed user signs in, and there is something to find."""
+    with demo("--port", "0", "--json") as process:
+        told = json.loads(process.stdout.readline())
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+            browser = Browser(session, told["listening"])
+            await browser.get("/")
+            assert browser.path.startswith("/console/sign-in")
+            await browser.sign_in(told["user"], told["password"])
+            assert (browser.path, "Verify calls" in browser.text) == ("/console", True)
+            assert "anna.brown@example.com" in await browser.get("/console/licenses?q=anna.brown")

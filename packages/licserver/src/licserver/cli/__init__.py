@@ -34,7 +34,7 @@ All commands work while the server runs, and take effect at its next response.
 
 _COMMANDS: Final = {  # name → module and function in this package, and help
     "serve": ("serve:serve", "Answer verify, update check and download."),
-    "demo": ("serve:demo", "Serve a throwaway installation with sample data."),
+    "demo": ("demo:demo", "Serve a throwaway installation with sample data."),
     "product": ("products:product_group", "Add, list, change and rename products."),
     "release": ("products:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licenses:license_group", "Issue license keys, and change what they allow."),

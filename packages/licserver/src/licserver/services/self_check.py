@@ -118,7 +118,7 @@ def check_installation(settings: Settings, now: datetime, *, reach: bool) -> Ite
     Returns:
         Findings, as they are made.
     """
-    yield from _check_settings(settings)
+    yield from check_settings(settings)
     yield from _check_folder(settings)
     vault = None
     try:
@@ -149,7 +149,8 @@ def _odd(about: str, said: str, advice: str) -> Finding:
     return Finding(about, Level.WARNING, said, advice)
 
 
-def _check_settings(settings: Settings) -> Iterator[Finding]:
+def check_settings(settings: Settings) -> Iterator[Finding]:
+    """Say what of the settings is unsafe for customers."""
     url = settings.base_url
     if url is None:
         yield _odd(

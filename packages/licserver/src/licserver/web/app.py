@@ -113,13 +113,18 @@ def _create_root(settings: Settings, meter: Meter | None) -> web.Application:
 
 
 def _add_vendors_side(app: web.Application, services: Services, clock: Clock) -> None:
-    """Add the admin API and the console as sub-applications."""
+    """Add the admin API and the console as sub-applications; `/` leads to the console."""
     threads = WorkerThreads()
     app[FAILURES] = failures = FailureReport(services, threads)
     app.on_cleanup.append(failures.close)
     app.add_subapp(ADMIN_ROOT, create_admin_api(services, app[LIMITS], failures, threads))
     app.add_subapp("/console", create_console(services, clock, failures, threads))
+    add_route(app, "/", get(_to_console))
     app.on_cleanup.append(threads.close)
+
+
+async def _to_console(_request: web.Request) -> web.StreamResponse:
+    return web.Response(status=302, headers={hdrs.LOCATION: "/console"})
 
 
 async def _close_queries(app: web.Application) -> AsyncIterator[None]:
