@@ -16,14 +16,6 @@ from licserver.settings import load_settings
 
 # `licserver.web` is imported by the commands, because aiohttp would double the time of all others.
 
-port_option = click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="Port; 0 lets the system choose.",
-)
-
 
 def bind(host: str, port: int) -> list[socket.socket]:
     """Open a listening socket for each address of a host; errors name what cannot be used."""
@@ -39,7 +31,9 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@port_option
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any."
+)
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
 @json_option
 @data_dir_option
