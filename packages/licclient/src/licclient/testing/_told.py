@@ -26,7 +26,7 @@ class Misbehaviour(StrEnum):
     WRONG_FILE = "wrong_file"
     """Downloads bring other bytes than were promised; everything else works."""
     UNSIGNED = "unsigned"
-    """Nothing is signed: to an app that pins keys, nothing of it can be trusted; everything else works."""
+    """Nothing is signed; to an app that pins keys, nothing of it can be trusted; everything else works."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def license_group() -> None:
     "allowed",
     multiple=True,
     metavar="ENTRY",
-    help="A domain, *.domain, IP or network that takes no slot.",
+    help="A domain, `*.domain`, IP or network that takes no slot.",
 )
 @click.option(
     "--email", "customer_email", metavar="ADDRESS", help="The customer's address, to find licenses."
@@ -202,7 +202,7 @@ def deactivate(services: Services, printer: Printer, key: str, domain_or_ip: str
 @entry_argument
 @services_command
 def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
-    """Allow ENTRY, a domain, *.domain, IP or network, to use the key without a slot."""
+    """Allow ENTRY, a domain, `*.domain`, IP or network, to use the key without a slot."""
     _print_changed(services, printer, services.licenses.allow(key, entry), "changed")
 
 
