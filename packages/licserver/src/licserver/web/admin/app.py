@@ -6,7 +6,7 @@ A request passes the middlewares of `web.middlewares`, then `_authenticate`, the
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -55,8 +55,8 @@ def create_admin_api(
     app[ENDPOINT] = ADMIN
     api = _AdminApi(services, limits, failures, threads)
     routes: dict[str, dict[str, Handler]] = {}
-    for operation in OPERATIONS:
-        handler = api.authenticated(operation.scope, api.running(operation))
+    for operation, run in OPERATIONS.items():
+        handler = api.authenticated(operation.scope, api.running(operation, run))
         routes.setdefault(operation.path, {})[operation.method] = handler
     routes[RELEASES]["POST"] = api.authenticated(Scope.WRITE, api.publish)
     for path, handlers in routes.items():
@@ -104,17 +104,17 @@ class _AdminApi:
             raise ApiError(403, "This token may only read.", _INSUFFICIENT)
         return token
 
-    def running(self, operation: Operation) -> Authenticated:
+    def running(self, operation: Operation, run: Callable[[Call], Any]) -> Authenticated:
         """Make the handler of an operation that takes JSON or nothing."""
 
-        async def run(request: web.Request, token: Token) -> web.StreamResponse:
+        async def handle(request: web.Request, token: Token) -> web.StreamResponse:
             query = operation.query.model_validate_strings(_read_query(request), strict=True)
             raw = await read_body(request, MAX_BODY, self._services.settings.body_timeout)
             body = None if operation.body is None else operation.body.model_validate_json(raw or b"{}")
             path = dict(request.match_info)
 
             def run_operation(tx: Services, _: None) -> BaseModel:
-                return operation.response.model_validate(operation.run(Call(tx, path, query, body)))
+                return operation.response.model_validate(run(Call(tx, path, query, body)))
 
             key = _idempotency_key(request, token, raw) if operation.creates else None
             status = 201 if operation.creates else 200
@@ -122,7 +122,7 @@ class _AdminApi:
             response = await self._threads.run(_run, services, key, status, lambda: None, run_operation)
             return send_content(response.status, response.body)
 
-        return run
+        return handle
 
     async def publish(self, request: web.Request, token: Token) -> web.StreamResponse:
         """Publish an uploaded file as a version."""

@@ -1,6 +1,8 @@
 """The admin API's OpenAPI document, generated from its operations."""
 
+import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
@@ -11,7 +13,6 @@ from licserver.web.admin.operations import OPERATIONS, Operation
 from licserver.web.middlewares import ADMIN_ROOT
 
 _REF: Final = "#/components/schemas/{model}"
-_PAGE: Final = re.compile(r"Page_(.*)_")  # pydantic's name for a generic model
 _ERRORS: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "503")
 _PROBLEM: Final = {
     "description": "Problem details (RFC 9457).",
@@ -55,9 +56,9 @@ def describe() -> dict[str, Any]:
     """Generate the document; a test compares it with `docs/openapi-admin.json`."""
     components, names = _schemas()
     paths: dict[str, Any] = {}
-    for operation in OPERATIONS:
+    for operation, run in OPERATIONS.items():
         described = paths.setdefault(ADMIN_ROOT + operation.path, {})
-        described[operation.method.lower()] = _describe(operation, names)
+        described[operation.method.lower()] = _describe(operation, run, names)
     paths[ADMIN_ROOT + RELEASES]["post"] = _describe_publishing(names)
     return {
         "openapi": "3.1.0",
@@ -89,22 +90,18 @@ def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
     modes: dict[Any, Any] = {one.response: "serialization" for one in OPERATIONS}
     modes |= {one.body: "validation" for one in OPERATIONS if one.body is not None}
     made, whole = models_json_schema(list(modes.items()), ref_template=_REF)
-    renamed = {old: _PAGE.sub(r"PageOf\1", old) for old in whole["$defs"]}
-
-    def rename(value: Any) -> Any:
-        if isinstance(value, dict):
-            named = {name: rename(one) for name, one in value.items()}
-            if "$ref" in named:
-                named["$ref"] = _REF.format(model=renamed[named["$ref"].rpartition("/")[2]])
-            return named
-        return [rename(one) for one in value] if isinstance(value, list) else value
-
-    components = {renamed[old]: rename(schema) for old, schema in whole["$defs"].items()}
-    return components, {model: renamed[ref["$ref"].rpartition("/")[2]] for (model, _), ref in made.items()}
+    names = {model: _rename_pages(ref["$ref"].rpartition("/")[2]) for (model, _), ref in made.items()}
+    described: dict[str, Any] = json.loads(_rename_pages(json.dumps(whole["$defs"])))
+    return described, names
 
 
-def _describe(operation: Operation, names: dict[Any, str]) -> dict[str, Any]:
-    described = _outline(operation.run.__name__, operation.run.__doc__ or "", operation.path)
+def _rename_pages(text: str) -> str:
+    """Replace pydantic's names for generic models."""
+    return re.sub(r"\bPage_(\w+)_\b", r"PageOf\1", text)
+
+
+def _describe(operation: Operation, run: Callable[..., Any], names: dict[Any, str]) -> dict[str, Any]:
+    described = _outline(run.__name__, run.__doc__ or "", operation.path)
     described["parameters"] += _query_of(operation.query)
     if operation.scope is not operation.scope.READ:
         described["description"] = "Requires a token with the scope `write`."

@@ -1,4 +1,4 @@
-"""The operations of the admin API, each a function of a `Call`, with its route, scope and models beside it.
+"""The operations of the admin API: functions of a `Call`, with route, scope and models beside each.
 
 `app` authenticates and parses a request, and runs the operation on a thread; `openapi` describes it.
 """
@@ -38,12 +38,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation.
+    """The route of an operation, and a decorator that adds the function to `OPERATIONS`.
 
     Args:
         scope: Required of the token.
-        run: Runs on a thread; its name and docstring are part of the OpenAPI document.
-        response: The model of the response, which is read from what `run` returns.
+        response: The model of the response, which is read from what the function returns.
         body: The model of the JSON body; None without one.
         creates: Whether it returns 201 and takes an ``Idempotency-Key``.
     """
@@ -51,34 +50,18 @@ class Operation:
     method: str
     path: str
     scope: Scope
-    run: Callable[[Call], Any]
     response: type[BaseModel]
-    query: type[schemas.RequestModel]
-    body: type[schemas.RequestModel] | None
-    creates: bool
+    query: type[schemas.RequestModel] = schemas.Nothing
+    body: type[schemas.RequestModel] | None = None
+    creates: bool = False
 
-
-OPERATIONS: Final[list[Operation]] = []
-"""All operations of this module."""
-
-
-def operation(
-    method: str,
-    path: str,
-    scope: Scope,
-    response: type[BaseModel],
-    *,
-    query: type[schemas.RequestModel] = schemas.Nothing,
-    body: type[schemas.RequestModel] | None = None,
-    creates: bool = False,
-) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
-    """Register a function as an operation; arguments as `Operation`."""
-
-    def register(run: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        OPERATIONS.append(Operation(method, path, scope, run, response, query, body, creates))
+    def __call__(self, run: Callable[[Call], Any]) -> Callable[[Call], Any]:
+        """Add a function, which runs on a thread; name and docstring are part of the OpenAPI document."""
+        OPERATIONS[self] = run
         return run
 
-    return register
+
+OPERATIONS: Final[dict[Operation, Callable[[Call], Any]]] = {}
 
 
 def _sent(body: BaseModel) -> dict[str, Any]:
@@ -89,14 +72,14 @@ def _sent(body: BaseModel) -> dict[str, Any]:
 # --- products and releases --------------------------------------------------------------------
 
 
-@operation("GET", "/products", READ, schemas.Page[schemas.Product], query=schemas.Paging)
+@Operation("GET", "/products", READ, schemas.Page[schemas.Product], query=schemas.Paging)
 def list_products(call: Call) -> Page[Product]:
     """All products, by slug."""
     products = call.services.products.list_all()
     return page_of(products, lambda one: one.slug, call.query.cursor, call.query.limit)
 
 
-@operation("POST", "/products", WRITE, schemas.Product, body=schemas.NewProduct, creates=True)
+@Operation("POST", "/products", WRITE, schemas.Product, body=schemas.NewProduct, creates=True)
 def add_product(call: Call) -> Product:
     """Add a product."""
     new = call.body
@@ -105,13 +88,13 @@ def add_product(call: Call) -> Product:
     )
 
 
-@operation("GET", "/products/{slug}", READ, schemas.Product)
+@Operation("GET", "/products/{slug}", READ, schemas.Product)
 def get_product(call: Call) -> Product:
     """One product."""
     return call.services.products.get(call.path["slug"])
 
 
-@operation("PATCH", "/products/{slug}", WRITE, schemas.Product, body=schemas.ProductChange)
+@Operation("PATCH", "/products/{slug}", WRITE, schemas.Product, body=schemas.ProductChange)
 def change_product(call: Call) -> Product:
     """Change a product."""
     wanted = _sent(call.body)
@@ -123,20 +106,20 @@ def change_product(call: Call) -> Product:
     )
 
 
-@operation("GET", "/products/{slug}/releases", READ, schemas.Page[schemas.Release], query=schemas.Paging)
+@Operation("GET", "/products/{slug}/releases", READ, schemas.Page[schemas.Release], query=schemas.Paging)
 def list_releases(call: Call) -> Page[Release]:
     """A product's releases, the latest first."""
     releases = call.services.releases.list_all(call.path["slug"])[::-1]
     return page_of(releases, lambda one: one.version, call.query.cursor, call.query.limit)
 
 
-@operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release)
+@Operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release)
 def get_release(call: Call) -> Release:
     """One release."""
     return call.services.releases.get(call.path["slug"], call.path["version"])
 
 
-@operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE, schemas.Release)
+@Operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE, schemas.Release)
 def withdraw_release(call: Call) -> Release:
     """Withdraw a release; download links to it stop working."""
     return call.services.releases.withdraw(call.path["slug"], call.path["version"])
@@ -147,7 +130,7 @@ def withdraw_release(call: Call) -> Release:
 Licenses = schemas.Page[schemas.License]
 
 
-@operation("GET", "/licenses", READ, Licenses, query=schemas.LicenseQuery)
+@Operation("GET", "/licenses", READ, Licenses, query=schemas.LicenseQuery)
 def list_licenses(call: Call) -> Page[Any]:
     """Licenses, filtered and searched."""
     query = call.query
@@ -159,7 +142,7 @@ def list_licenses(call: Call) -> Page[Any]:
     return _shown_page(call, call.services.licenses.search(which, query.cursor, query.limit))
 
 
-@operation("POST", "/licenses", WRITE, schemas.IssuedLicense, body=schemas.NewLicense, creates=True)
+@Operation("POST", "/licenses", WRITE, schemas.IssuedLicense, body=schemas.NewLicense, creates=True)
 def issue_license(call: Call) -> dict[str, Any]:
     """Issue a license; the response has its key."""
     given = call.body.model_dump(exclude={"product", "subscription"})
@@ -168,55 +151,55 @@ def issue_license(call: Call) -> dict[str, Any]:
     return {"license_key": key, **_shown(call, license_)}
 
 
-@operation("POST", "/licenses/lookup", READ, schemas.License, body=schemas.LicenseKey)
+@Operation("POST", "/licenses/lookup", READ, schemas.License, body=schemas.LicenseKey)
 def look_up_license(call: Call) -> dict[str, Any]:
     """The license of a whole key."""
     return _shown(call, call.services.licenses.get(call.body.license_key))
 
 
-@operation("GET", "/licenses/{id}", READ, schemas.License)
+@Operation("GET", "/licenses/{id}", READ, schemas.License)
 def get_license(call: Call) -> dict[str, Any]:
     """One license."""
     return _shown(call, call.services.licenses.get(call.license_id))
 
 
-@operation("PATCH", "/licenses/{id}", WRITE, schemas.License, body=schemas.LicenseChange)
+@Operation("PATCH", "/licenses/{id}", WRITE, schemas.License, body=schemas.LicenseChange)
 def change_license(call: Call) -> dict[str, Any]:
     """Change the terms of a license."""
     return _shown(call, call.services.licenses.change(call.license_id, **_sent(call.body)))
 
 
-@operation("POST", "/licenses/{id}/revoke", WRITE, schemas.License, body=schemas.Reason)
+@Operation("POST", "/licenses/{id}/revoke", WRITE, schemas.License, body=schemas.Reason)
 def revoke_license(call: Call) -> dict[str, Any]:
     """Revoke a license."""
     return _shown(call, call.services.licenses.revoke(call.license_id, call.body.reason))
 
 
-@operation("POST", "/licenses/{id}/reinstate", WRITE, schemas.License)
+@Operation("POST", "/licenses/{id}/reinstate", WRITE, schemas.License)
 def reinstate_license(call: Call) -> dict[str, Any]:
     """Reinstate a revoked license."""
     return _shown(call, call.services.licenses.reinstate(call.license_id))
 
 
-@operation("POST", "/licenses/{id}/reveal", WRITE, schemas.RevealedKey)
+@Operation("POST", "/licenses/{id}/reveal", WRITE, schemas.RevealedKey)
 def reveal_license_key(call: Call) -> dict[str, Any]:
     """A license's whole key; recorded in the audit log."""
     return {"license_key": call.services.licenses.reveal(call.license_id)}
 
 
-@operation("GET", "/licenses/{id}/activations", READ, schemas.Page[schemas.Activation], query=schemas.Paging)
+@Operation("GET", "/licenses/{id}/activations", READ, schemas.Page[schemas.Activation], query=schemas.Paging)
 def list_activations(call: Call) -> Page[Any]:
     """A license's activations, by domain."""
     return call.services.licenses.list_activations(call.license_id, call.query.cursor, call.query.limit)
 
 
-@operation("POST", "/licenses/{id}/deactivate", WRITE, schemas.FreedSlots, body=schemas.EnvironmentRequest)
+@Operation("POST", "/licenses/{id}/deactivate", WRITE, schemas.FreedSlots, body=schemas.EnvironmentRequest)
 def free_slots(call: Call) -> dict[str, Any]:
     """Free the slots of a domain or an address."""
     return {"freed": call.services.licenses.deactivate(call.license_id, call.body.environment)}
 
 
-@operation("GET", "/products/{slug}/releases/{version}/licenses", READ, Licenses, query=schemas.Paging)
+@Operation("GET", "/products/{slug}/releases/{version}/licenses", READ, Licenses, query=schemas.Paging)
 def list_downloaders(call: Call) -> Page[Any]:
     """Who may still download a release."""
     slug, version = call.path["slug"], call.path["version"]
@@ -241,33 +224,33 @@ def _shown_page(call: Call, found: Page[IssuedLicense]) -> Page[Any]:
 # --- subscriptions and audit log --------------------------------------------------------------
 
 
-@operation("GET", "/subscriptions", READ, schemas.Page[schemas.Subscription], query=schemas.Paging)
+@Operation("GET", "/subscriptions", READ, schemas.Page[schemas.Subscription], query=schemas.Paging)
 def list_subscriptions(call: Call) -> Page[Any]:
     """Subscriptions of licenses, by id."""
     return call.services.subscriptions.list_page(call.query.cursor, call.query.limit)
 
 
-@operation("GET", "/subscriptions/{id}", READ, schemas.Subscription)
+@Operation("GET", "/subscriptions/{id}", READ, schemas.Subscription)
 def get_subscription(call: Call) -> Any:
     """One subscription."""
     return call.services.subscriptions.get(call.path["id"])
 
 
-@operation("POST", "/subscriptions/{id}/end", WRITE, schemas.Subscription, body=schemas.InstantRequest)
+@Operation("POST", "/subscriptions/{id}/end", WRITE, schemas.Subscription, body=schemas.InstantRequest)
 def end_subscription(call: Call) -> Any:
     """End a subscription, now or at an instant."""
     call.services.subscriptions.end(call.path["id"], call.body.at)
     return get_subscription(call)
 
 
-@operation("POST", "/subscriptions/{id}/resume", WRITE, schemas.Subscription)
+@Operation("POST", "/subscriptions/{id}/resume", WRITE, schemas.Subscription)
 def resume_subscription(call: Call) -> Any:
     """Resume a subscription that was ended."""
     call.services.subscriptions.resume(call.path["id"])
     return get_subscription(call)
 
 
-@operation("GET", "/audit", READ, schemas.Page[schemas.AuditLine], query=schemas.AuditQuery)
+@Operation("GET", "/audit", READ, schemas.Page[schemas.AuditLine], query=schemas.AuditQuery)
 def list_audit(call: Call) -> Page[Any]:
     """The audit log, the newest entry first."""
     query = call.query
