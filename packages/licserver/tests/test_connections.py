@@ -148,12 +148,9 @@ async def test_who_reads_slowly_gets_all(make_world, open_site):
 async def test_who_was_not_paused_may_be_resumed():
     """Over TLS asyncio copies a file part by part, and resumes us after a pause that it took upon itself."""
     loop = asyncio.get_running_loop()
-    times = {
-        "header_timeout": 1.0,
-        "send_timeout": 1.0,
-        "held": connections.OpenConnections(StandaloneSettings()),
-    }
-    connection = connections.ConnectionServer(web.Server(None, loop=loop), loop, times)()
+    settings = StandaloneSettings()
+    held = connections.OpenConnections(settings)
+    connection = connections.Connection(web.Server(None, loop=loop), settings, held, loop=loop)
     connection.resume_writing()
     connection.pause_writing()
     connection.resume_writing()

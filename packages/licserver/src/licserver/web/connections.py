@@ -79,30 +79,13 @@ class Connection(web.RequestHandler):
     """A client's connection. aiohttp itself closes one without a request for `IDLE_TIMEOUT`.
 
     What is added costs a timer a connection, and a microsecond a request.
-
-    Args:
-        server: aiohttp's.
-        held: Counts the connection.
-        header_timeout: Seconds from the connection to the end of the first request's head.
-        send_timeout: Seconds in which a client must read some of what waits to be sent.
-        is_https: Whether clients reach the server by https.
     """
 
-    def __init__(
-        self,
-        server: web.Server,
-        *,
-        held: "OpenConnections",
-        header_timeout: float,
-        send_timeout: float,
-        is_https: bool = False,
-        **more: Any,
-    ) -> None:
+    def __init__(self, server: web.Server, settings: Settings, held: "OpenConnections", **more: Any) -> None:
         super().__init__(server, **more)
-        self._held, self._is_https = held, is_https
+        self._settings, self._held, self._is_https = settings, held, settings.is_https
         self._head_size = 0
         self._client: str | None = None
-        self._header_timeout, self._send_timeout = header_timeout, send_timeout
         self._first_head: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -113,7 +96,7 @@ class Connection(web.RequestHandler):
         if self._client is None:
             self.force_close()
             return
-        self._first_head = self._loop.call_later(self._header_timeout, self._close_without_request)
+        self._first_head = self._loop.call_later(self._settings.header_timeout, self._close_without_request)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Cancel the timers."""
@@ -155,7 +138,7 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         """Start the timer for a client that does not read."""
         super().pause_writing()
-        self._stalled = self._loop.call_later(self._send_timeout, self._abort)
+        self._stalled = self._loop.call_later(self._settings.send_timeout, self._abort)
 
     def resume_writing(self) -> None:
         """Cancel the timer."""
@@ -363,9 +346,7 @@ class Runner(web.AppRunner):
         super().__init__(app, shutdown_timeout=shutdown_timeout)
         self._held = held or OpenConnections(settings)
         self._arguments = {
-            "header_timeout": settings.header_timeout,
-            "send_timeout": settings.send_timeout,
-            "is_https": settings.is_https,
+            "settings": settings,
             "keepalive_timeout": IDLE_TIMEOUT,
             "lingering_time": 0,  # it would parse; `Connection.finish_response` discards
             "auto_decompress": False,  # a compressed body is refused (D-153)

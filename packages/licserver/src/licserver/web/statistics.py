@@ -46,12 +46,14 @@ _LABELS: Final = {
     VerifyRefusal.REVOKED: "revoked",
     VerifyRefusal.EXPIRED: "expired",
     VerifyRefusal.ENVIRONMENT: "slots full",
+    True: "valid",
+    False: "valid",
 }
+"""By refusal; a valid verdict by whether it took a slot."""
 
 OTHER: Final = "other"  # versions that were never published here
 
-_Verdicts = dict[VerifyRefusal | bool, int]
-"""Counts by refusal; those of valid verdicts by whether they took a slot."""
+_Verdicts = Counter[VerifyRefusal | bool]
 _Versions = dict[tuple[str, str], int]
 _Seen = dict[Lookup, EnvironmentPolicy]
 
@@ -63,7 +65,7 @@ class StatisticsCounter:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
-        self._verdicts: _Verdicts = dict.fromkeys((*VerifyRefusal, True, False), 0)
+        self._verdicts: _Verdicts = Counter()
         self._seen: _Seen = {}
         self._versions: _Versions = {}
         self._thread = ThreadPoolExecutor(1, "statistics")
@@ -93,7 +95,8 @@ class StatisticsCounter:
 
     async def flush(self) -> None:
         """Write the counts; keep them while the database is away."""
-        counts, versions, seen = self._take()
+        counts, versions, seen = self._verdicts, self._versions, self._seen
+        self._verdicts, self._versions, self._seen = Counter(), {}, {}
         if not (counts or versions or seen):
             return
         loop, now = asyncio.get_running_loop(), self._clock()
@@ -105,19 +108,8 @@ class StatisticsCounter:
         except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
             _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
 
-    def _take(self) -> tuple[_Verdicts, _Versions, _Seen]:
-        taken = (
-            {verdict: count for verdict, count in self._verdicts.items() if count},
-            self._versions,
-            self._seen,
-        )
-        self._verdicts = dict.fromkeys(self._verdicts, 0)
-        self._versions, self._seen = {}, {}
-        return taken
-
     def _put_back(self, counts: _Verdicts, versions: _Versions, seen: _Seen) -> None:
-        for verdict, count in counts.items():
-            self._verdicts[verdict] += count
+        self._verdicts.update(counts)
         for version, count in versions.items():
             if version in self._versions or len(self._versions) < MAX_VERSIONS:
                 self._versions[version] = self._versions.get(version, 0) + count
@@ -139,7 +131,7 @@ class StatisticsCounter:
         """Name the counts as the database does; versions that were never published are `OTHER`."""
         named = Counter[CountKey]()
         for verdict, count in counts.items():
-            named[CountKey("verify", "", _label(verdict))] += count
+            named[CountKey("verify", "", _LABELS[verdict])] += count
             if verdict is True:
                 named[CountKey("activation", "", "")] += count
         published = published_versions(self._database, {slug for slug, _ in versions})
@@ -166,7 +158,3 @@ class StatisticsCounter:
 
 
 STATISTICS = web.AppKey("statistics", StatisticsCounter)
-
-
-def _label(verdict: VerifyRefusal | bool) -> str:
-    return _LABELS[verdict] if isinstance(verdict, VerifyRefusal) else "valid"
