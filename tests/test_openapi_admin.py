@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openapi_core import OpenAPI
 
-from licserver.web.admin.openapi import describe
+from licserver.web.admin.app import describe_api
 
 FILE = Path(__file__).parents[1] / "docs/openapi-admin.json"
 
@@ -17,15 +17,15 @@ FILE = Path(__file__).parents[1] / "docs/openapi-admin.json"
 def test_the_document_describes_every_operation() -> None:
     """Paths, parameters, bodies and answers are those of the code, and it is sound."""
     if os.environ.get("LICENSING_WRITE_OPENAPI"):
-        FILE.write_text(json.dumps(describe(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        FILE.write_text(json.dumps(describe_api(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     document = json.loads(FILE.read_text(encoding="utf-8"))
-    assert document == describe()
+    assert document == describe_api()
     OpenAPI.from_dict(document)
 
 
 def test_a_change_has_no_defaults() -> None:
     """A program made of the document would send them: `slots: null` gives a license any number of slots."""
-    schemas = describe()["components"]["schemas"]
+    schemas = describe_api()["components"]["schemas"]
     for name in ("LicenseChange", "ProductChange"):
         assert schemas[name]["properties"]
         assert not [field for field, one in schemas[name]["properties"].items() if "default" in one]

@@ -12,7 +12,7 @@ from harness.engines import postgresql_only
 ASK = """
 import os, sys
 os.getloadavg = lambda: (float(sys.argv[1]) * os.cpu_count(), 0, 0)
-from licserver.cli.transfer import in_background
+from licserver.cli.installation import in_background
 
 def rank():
     return os.sched_getscheduler(0), os.nice(0)

@@ -42,15 +42,15 @@ _COMMANDS: Final = {  # name → module and function in this package, and help
     "secret": ("access:secret_group", "List and rotate the secrets that sign download links."),
     "signing-key": ("access:signing_key_group", "Manage the keys that sign responses, for apps to pin."),
     "user": ("access:user_group", "Add and remove console users."),
-    "backup": ("transfer:backup", "Write database, secrets and files to one file."),
-    "restore": ("transfer:restore", "Create an installation from a backup."),
-    "import": ("transfer:import_", "Import licenses from a file."),
-    "export": ("transfer:export", "Export all licenses to a file."),
-    "sweep": ("transfer:sweep", "Delete what is older than the settings allow."),
-    "check": ("database:check", "Check the installation, with advice."),
+    "backup": ("installation:backup", "Write database, secrets and files to one file."),
+    "restore": ("installation:restore", "Create an installation from a backup."),
+    "import": ("installation:import_", "Import licenses from a file."),
+    "export": ("installation:export", "Export all licenses to a file."),
+    "sweep": ("installation:sweep", "Delete what is older than the settings allow."),
+    "check": ("installation:check", "Check the installation, with advice."),
     "token": ("access:token_group", "Manage tokens of the admin API."),
     "audit": ("access:audit", "Show who changed what."),
-    "db": ("database:database_group", "Create, upgrade, check and count the database."),
+    "db": ("installation:database_group", "Create, upgrade, check and count the database."),
 }
 
 

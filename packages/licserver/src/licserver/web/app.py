@@ -14,7 +14,7 @@ from licserver.settings import Settings
 from licserver.web.admin.app import create_admin_api
 from licserver.web.console.app import create_console
 from licserver.web.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
-from licserver.web.metrics import METER, Meter
+from licserver.web.metrics import METER, STATISTICS, Meter, StatisticsCounter
 from licserver.web.middlewares import (
     ADMIN_ROOT,
     DRAIN,
@@ -32,7 +32,6 @@ from licserver.web.middlewares import (
 from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
 from licserver.web.rate_limits import LIMITS, ClientAddresses, Limits
 from licserver.web.responses import HSTS
-from licserver.web.statistics import STATISTICS, StatisticsCounter
 from licserver.web.worker_threads import WorkerThreads
 
 

@@ -47,6 +47,7 @@ from licserver.protocol.response_signatures import (
 from licserver.security.key_vault import KeyVault
 from licserver.security.rotation import LinkSecrets
 from licserver.settings import Settings
+from licserver.web.metrics import StatisticsCounter
 from licserver.web.middlewares import DRAIN
 from licserver.web.rate_limits import ClientAddresses, Limits
 from licserver.web.responses import (
@@ -57,7 +58,6 @@ from licserver.web.responses import (
     send_continue,
     send_unavailable,
 )
-from licserver.web.statistics import StatisticsCounter
 
 _TOO_MANY: Final = 429
 _READY_TIMEOUT: Final = 1.5  # seconds in which the database must answer
