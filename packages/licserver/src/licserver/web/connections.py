@@ -90,7 +90,7 @@ class Connection(web.RequestHandler):
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first request, unless the connection is one too many (D-163)."""
+        """Wait for the first request, unless the connection is one too many."""
         super().connection_made(transport)
         self._client = self._held.add(self, transport)
         if self._client is None:
@@ -163,7 +163,7 @@ class Connection(web.RequestHandler):
     async def _finish_early(
         self, sending: Coroutine[Any, Any, tuple[web.StreamResponse, bool]], resp: web.StreamResponse
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a response, discard what still comes within bounds, without parsing it, and close (D-153)."""
+        """Send a response, discard what still comes within bounds, without parsing it, and close."""
         if isinstance(resp, web.StreamResponse):
             resp.force_close()
         sent = await sending
@@ -349,7 +349,7 @@ class Runner(web.AppRunner):
             "settings": settings,
             "keepalive_timeout": IDLE_TIMEOUT,
             "lingering_time": 0,  # it would parse; `Connection.finish_response` discards
-            "auto_decompress": False,  # a compressed body is refused (D-153)
+            "auto_decompress": False,  # a compressed body is refused
             "max_headers": _MAX_HEADERS,
             "max_line_size": MAX_FIELD,
             "max_field_size": MAX_FIELD,
@@ -363,7 +363,7 @@ class Runner(web.AppRunner):
         asyncio.get_running_loop().set_exception_handler(self._held.handle_loop_error)
 
     def _reg_site(self, site: web.BaseSite) -> None:
-        """Accept few connections at a time: asyncio accepts a whole backlog (D-163)."""
+        """Accept few connections at a time: asyncio accepts a whole backlog."""
         super()._reg_site(site)
         sock = getattr(site, "_sock", None)  # of `SockSite`: ours and gunicorn's
         if sock is not None:

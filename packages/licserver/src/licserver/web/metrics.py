@@ -268,7 +268,7 @@ class Snapshot:
 
 
 # --- statistics: counted in memory, and written every few seconds -----------------------------
-# No request waits for it; a killed process loses its last seconds (D-99).
+# No request waits for it; a killed process loses its last seconds.
 
 FLUSH_SECONDS: Final = 10.0  # the greatest age of a number in a chart
 MAX_SEEN: Final = 20_000  # environments between two flushes; more are written the next day

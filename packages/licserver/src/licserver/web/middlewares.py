@@ -83,7 +83,7 @@ def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Mid
 
 
 def _check_limits(request: web.Request, limits: Limits) -> None:
-    """Refuse a client that calls too often (D-71), before anything else is done for it."""
+    """Refuse a client that calls too often, before anything else is done for it."""
     if delay := limits.flood_delay(request):
         raise ApiError(429, headers={"Retry-After": str(delay)})
     if hdrs.CONTENT_ENCODING in request.headers:

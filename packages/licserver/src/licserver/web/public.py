@@ -1,6 +1,6 @@
 """The public endpoints: `protocol.public_api` parses and formats, `domain.decisions` decides.
 
-Verify and update check are signed for requests that ask for it (D-60). A file is sent whole or in part: from
+Verify and update check are signed for requests that ask for it. A file is sent whole or in part: from
 the disk, from a bucket, or by redirect.
 """
 
@@ -106,7 +106,7 @@ class AnswerSigner:
     async def _sign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         wanted = self._read_wanted(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
-        # Nothing to sign, or nothing that can be signed: as if there were no such header (D-61).
+        # Nothing to sign, or nothing that can be signed: as if there were no such header.
         if wanted is None or not 0 < len(digest) <= MAX_FIELD or not request.raw_path.isascii():
             return await handler(request)
         # Before the handler: a request that contradicts its digest must not take a slot.
@@ -122,7 +122,7 @@ class AnswerSigner:
         response = await handler(request)
         if not isinstance(response, WholeResponse):
             raise TypeError("only a WholeResponse can be signed")
-        if response.status == _TOO_MANY:  # no verdict (D-70)
+        if response.status == _TOO_MANY:  # no verdict
             return response
         response.headers.update(
             sign_response(
@@ -167,7 +167,7 @@ class PublicEndpoints:
         if decisions.is_license_key(key):
             lookup = Lookup(self.vault.license_id(key), environment)
             verdict = decide(await self.queries.find_license(lookup))
-            if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record (D-08)
+            if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
                 self.callers.look_for_a_proxy(request)
                 verdict = await self.queries.activate(ActivationRequest(lookup, decide, now))
         else:
@@ -205,7 +205,7 @@ class PublicEndpoints:
         return send(response)
 
     async def read_body(self, request: web.Request) -> bytes:
-        """Read the body (D-11), which can be read once; `keep_body` lets others read it again."""
+        """Read the body, which can be read once; `keep_body` lets others read it again."""
         content = request.content
         if not content.is_eof() or content.at_eof():
             return await self.keep_body(request)
@@ -215,7 +215,7 @@ class PublicEndpoints:
         return body
 
     async def keep_body(self, request: web.Request) -> bytes:
-        """Read the body within the time limit (D-11), and keep it for further reads."""
+        """Read the body within the time limit, and keep it for further reads."""
         await send_continue(request)
         try:
             async with asyncio.timeout(self.settings.body_timeout):
@@ -224,7 +224,7 @@ class PublicEndpoints:
             raise web.HTTPRequestTimeout from None
 
     def base_url(self, request: web.Request) -> str:
-        """Return the public address: the setting, or without one what the request names (D-30)."""
+        """Return the public address: the setting, or without one what the request names."""
         if self.settings.base_url:
             return self.settings.base_url
         if _HOST.fullmatch(request.host) is None:
@@ -232,7 +232,7 @@ class PublicEndpoints:
         return f"{request.scheme}://{request.host}"
 
     async def update_download(self, request: web.Request) -> web.StreamResponse:
-        """Respond to a signed link with the file, or with a redirect to it (D-30 … D-34)."""
+        """Respond to a signed link with the file, or with a redirect to it."""
         verdict = await self._evaluate_link(request)
         if isinstance(verdict, DownloadRefusal):
             return await self._refuse(request, verdict)
@@ -246,7 +246,7 @@ class PublicEndpoints:
             return send_unavailable("file")
 
     async def update_manifest(self, request: web.Request) -> web.StreamResponse:
-        """Respond to a signed link with the signed manifest of its release (D-67)."""
+        """Respond to a signed link with the signed manifest of its release."""
         verdict = await self._evaluate_link(request)
         if isinstance(verdict, DownloadRefusal):
             return await self._refuse(request, verdict)
@@ -307,7 +307,7 @@ def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, 
 async def _send_file(request: web.Request, file: BinaryIO, span: Span, timeout: float) -> None:  # noqa: ASYNC109
     """Have the kernel copy the bytes; asyncio falls back to small reads where it cannot.
 
-    A client that is gone or does not read (D-72), and a disk that fails half way, are a
+    A client that is gone or does not read, and a disk that fails half way, are a
     `ConnectionResetError`: the headers are sent by then, so that only a broken connection can report it.
     """
     transport = request.transport

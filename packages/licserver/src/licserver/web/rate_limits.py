@@ -21,7 +21,7 @@ from licserver.web.responses import send, send_too_many
 
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none
 ONE_CUSTOMER: Final = 64
-"""Leading bits of IPv6 that are counted together: a client with one address of a /64 has them all (D-70)."""
+"""Leading bits of IPv6 that are counted together: a client with one address of a /64 has them all."""
 
 _REMEMBERED: Final = 65_536
 _REMEMBERED_BEHIND_PROXIES: Final = 16_384

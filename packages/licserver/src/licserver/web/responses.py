@@ -283,7 +283,7 @@ async def expect(request: web.Request) -> web.StreamResponse | None:
 
 
 async def send_continue(request: web.Request) -> None:
-    """Send ``100 Continue`` if the client waits for it; call this before the body is read (D-153)."""
+    """Send ``100 Continue`` if the client waits for it; call this before the body is read."""
     if hdrs.EXPECT not in request.headers or request.version < HttpVersion11 or request.content.is_eof():
         return
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")

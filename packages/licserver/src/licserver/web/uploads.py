@@ -21,7 +21,7 @@ from licserver.web.responses import ApiError, TooLargeError, send_continue
 from licserver.web.worker_threads import WorkerThreads
 
 MAX_FIELDS: Final = 1 << 20  # bytes of all fields together, without the file
-_MAX_OVERHEAD: Final = 64 << 10  # bytes outside of parts and in their headers (D-153)
+_MAX_OVERHEAD: Final = 64 << 10  # bytes outside of parts and in their headers
 _MAX_BOUNDARY: Final = 70  # characters (RFC 2046, 5.1.1)
 _MAX_CONTENT_TYPE: Final = 512  # characters of the ``Content-Type`` that names the boundary
 _READ_SIZE: Final = 64 << 10  # bytes parsed at a time; the event loop serves others in between

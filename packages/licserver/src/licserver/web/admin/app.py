@@ -98,7 +98,7 @@ class _AdminApi:
         if token is None:
             if not await self._limits.may_miss(request):
                 raise ApiError(429, headers={hdrs.RETRY_AFTER: str(MISS_DELAY)})
-            if is_bearer:  # logged by its name if it has expired or was revoked (D-168)
+            if is_bearer:  # logged by its name if it has expired or was revoked
                 name = await self._threads.run(self._services.tokens.find_refused_name, text.strip())
                 self._failures.add(TOKEN_REFUSED, name, self._limits.address(request))
             raise ApiError(401, "Missing or invalid bearer token.", _BEARER)
@@ -163,7 +163,7 @@ def _run(
     prepare: Callable[[], Prepared],
     operation: Callable[[Services, Prepared], BaseModel],
 ) -> Response:
-    """Run an operation; with an idempotency key once, and replay its response (D-93)."""
+    """Run an operation; with an idempotency key once, and replay its response."""
 
     def respond(tx: Services, prepared: Prepared) -> Response:
         return Response(status, operation(tx, prepared).model_dump_json().encode())

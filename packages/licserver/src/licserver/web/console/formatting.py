@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 from licserver.domain.decisions import is_support_over, license_state
@@ -125,7 +125,7 @@ def _until(license_: IssuedLicense, now: datetime) -> str:
 
 
 def describe_updates(license_: IssuedLicense, product: Product, now: datetime) -> str:
-    """Describe whether the holder gets updates (spec 4.2, D-25)."""
+    """Describe whether the holder gets updates."""
     if license_state(license_, now) is not LicenseState.ACTIVE:
         return "no: the license is not valid"
     if is_support_over(product, license_, now):
@@ -195,14 +195,15 @@ class Field(NamedTuple):
     Args:
         name: Of the input.
         term: The field of `LicenseTerms`.
-        kind: Of the input: a case of the macro `field` in `parts.html`, and a key of `_PARSERS`.
+        kind: Of the input, which the macro `field` in `parts.html` draws, and `_PARSERS` reads: a number of
+            slots, a date, or text (one line for an address, several for a note).
         in_issue: Whether the form that issues a license has it.
     """
 
     name: str
     term: str
     label: str
-    kind: str
+    kind: Literal["slots", "date", "email", "lines"]
     in_issue: bool = True
 
 

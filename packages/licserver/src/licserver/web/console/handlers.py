@@ -69,7 +69,7 @@ class Console:
     # --- sessions -----------------------------------------------------------------------------
 
     async def find_session(self, request: web.Request) -> SignedIn | None:
-        """Return the session of a request's cookie, also one that still needs something (D-167)."""
+        """Return the session of a request's cookie, also one that still needs something."""
         token = self.token(request)
         session = None if token is None else await self.threads.run(self._services.logins.authenticate, token)
         if session is not None:
@@ -138,7 +138,7 @@ class Console:
         """Make the handler of a form on a page; the page is shown again if the form cannot be carried out.
 
         A form that is not of this session is not carried out, but what was typed into it is kept: the page
-        may have been open for longer than its session was valid (D-130).
+        may have been open for longer than its session was valid.
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -161,7 +161,7 @@ class Console:
         return handle
 
     def upload(self, show: Show, take: Take) -> Handler:
-        """Make the handler of a form with a file: session and token are checked before it is read (D-154)."""
+        """Make the handler of a form with a file: session and token are checked before it is read."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             user, headers, host = await self._find_user(request), request.headers, request.host

@@ -1,4 +1,4 @@
-"""Sign-in, sign-out, password and second factor (D-167), and the limits of attempts (D-97, D-165)."""
+"""Sign-in, sign-out, password and second factor, and the limits of attempts (D-97)."""
 
 import asyncio
 import contextlib

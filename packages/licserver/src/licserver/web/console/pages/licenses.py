@@ -73,7 +73,7 @@ def search(context: PageContext) -> Page:
 
 
 def find(context: PageContext) -> Redirect:
-    """Redirect to the license of a whole key, or to the list of all that match (D-94)."""
+    """Redirect to the license of a whole key, or to the list of all that match."""
     typed = {name: context.from_form(name) for name in _SEARCHED}
     key = typed["q"].upper()
     if is_license_key(key):

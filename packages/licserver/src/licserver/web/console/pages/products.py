@@ -18,7 +18,7 @@ POLICIES: Final = {
     EnvironmentPolicy.STRICT: "domain and IP address",
     EnvironmentPolicy.EITHER: "domain or IP address",
 }
-"""What identifies a machine (D-03)."""
+"""What identifies a machine."""
 
 
 def show_all(context: PageContext) -> Page:
@@ -159,7 +159,7 @@ def export_holders(context: PageContext) -> Csv:
 
 
 def _render_changelog(text: str) -> Markup:
-    """Render a changelog as apps should: as plain text, or as sanitized HTML (D-65)."""
+    """Render a changelog as apps should: as plain text, or as sanitized HTML."""
     if not is_html(text):
         return Markup("<pre>{}</pre>").format(text)
     # Again: not all that is in the database has come through `publish`.
