@@ -166,11 +166,7 @@ _FIRST: Final = (
 )
 _ALIASES: Final = {"subscription_id": "subscription"}
 _NAMES: Final = [_ALIASES.get(field.name, field.name) for field in fields(LicenseRow)]
-FIELDS: Final = (
-    *_FIRST,
-    *(name for name in _NAMES if name not in {*_FIRST, "activations"}),
-    "activations",
-)
+FIELDS: Final = (*_FIRST, *(name for name in _NAMES if name not in {*_FIRST, "activations"}), "activations")
 _ROW: Final = TypeAdapter(LicenseRow)
 
 

@@ -272,10 +272,7 @@ def _around_link(name: str, slug: str, release: Release) -> tuple[bytes, bytes]:
         "requires": None,
         "tested": None,
     }
-    return (
-        _JSON_WRITER.encode(before).encode()[:-1] + b",",
-        _JSON_WRITER.encode(after).encode()[1:],
-    )
+    return (_JSON_WRITER.encode(before).encode()[:-1] + b",", _JSON_WRITER.encode(after).encode()[1:])
 
 
 def invalid_update_response(invalid: InvalidRequest) -> ApiResponse:

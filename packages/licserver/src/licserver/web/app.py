@@ -136,9 +136,7 @@ async def _close_limits(app: web.Application) -> AsyncIterator[None]:
     await app[LIMITS].close()
 
 
-def _set_common_headers(
-    settings: Settings,
-) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+def _set_common_headers(settings: Settings) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """Make the signal for responses that aiohttp writes; `connections` does it for all others."""
 
     async def set_headers(_request: web.Request, response: web.StreamResponse) -> None:

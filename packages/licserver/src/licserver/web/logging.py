@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -159,14 +159,6 @@ def make_formatter(log_format: LogFormat, text: str = TEXT, dates: str | None = 
     return JsonFormatter() if log_format is LogFormat.JSON else MaskingFormatter(text, dates)
 
 
-class _Uncaught(Protocol):
-    """The argument of Python's hooks for uncaught exceptions."""
-
-    @property
-    def exc_value(self) -> BaseException | None:
-        """The exception."""
-
-
 def set_up_logging(log_format: LogFormat = LogFormat.TEXT) -> None:
     """Log to standard error, also warnings and uncaught exceptions of threads and destructors.
 
@@ -180,7 +172,7 @@ def set_up_logging(log_format: LogFormat = LogFormat.TEXT) -> None:
     threading.excepthook = sys.unraisablehook = _log_uncaught
 
 
-def _log_uncaught(uncaught: _Uncaught) -> None:
+def _log_uncaught(uncaught: Any) -> None:
     _log.error("uncaught exception", exc_info=uncaught.exc_value)
 
 

@@ -126,12 +126,7 @@ class AnswerSigner:
             return response
         response.headers.update(
             sign_response(
-                wanted,
-                signed_request,
-                response.status,
-                CONTENT_TYPE,
-                response.content,
-                self._clock(),
+                wanted, signed_request, response.status, CONTENT_TYPE, response.content, self._clock()
             )
         )
         return response

@@ -255,11 +255,7 @@ def describe_api() -> dict[str, Any]:
             "responses": {"Problem": _PROBLEM},
             "schemas": {**components, "Problem": _PROBLEM_SHAPE},
             "securitySchemes": {
-                "token": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "From `licserver token create`.",
-                }
+                "token": {"type": "http", "scheme": "bearer", "description": "From `licserver token create`."}
             },
         },
     }

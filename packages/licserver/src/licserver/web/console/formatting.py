@@ -46,6 +46,11 @@ def file_size(count: int) -> str:
     raise AssertionError
 
 
+def day(value: date | None) -> str:
+    """Format a date."""
+    return "–" if value is None else f"{value.day} {value:%B %Y}"
+
+
 def ago(instant: datetime, now: datetime) -> str:
     """Format how long ago an instant was, rounded."""
     seconds = (now - instant).total_seconds()
@@ -100,7 +105,7 @@ def _expired(license_: IssuedLicense, now: datetime) -> StatusLabel:
     if ended is not None and now >= ended:
         sentence = f"Expired. Its subscription ended {_on(ended)}."
         return StatusLabel("expired", "bad", "subscription ended", sentence)
-    return StatusLabel("expired", "bad", _on(last), f"Expired. Its last day was {_written(last)}.")
+    return StatusLabel("expired", "bad", _on(last), f"Expired. Its last day was {day(last)}.")
 
 
 def _active(license_: IssuedLicense, now: datetime) -> StatusLabel:
@@ -120,7 +125,7 @@ def _until(license_: IssuedLicense, now: datetime) -> str:
     if license_.expires_on is not None:
         left = (license_.expires_on - now.date()).days
         soon = "" if left > 60 else ", today" if left == 0 else f", {_count(left, 'day')} left"  # noqa: PLR2004 - two months
-        return f"until {_written(license_.expires_on)}{soon}"
+        return f"until {day(license_.expires_on)}{soon}"
     return "without an expiry date"
 
 
@@ -133,12 +138,8 @@ def describe_updates(license_: IssuedLicense, product: Product, now: datetime) -
     return "yes" if product.latest else "yes, but no version is published"
 
 
-def _written(day: date | None) -> str:
-    return "" if day is None else f"{day.day} {day:%B %Y}"
-
-
 def _on(when: date | None) -> str:
-    return "" if when is None else f"on {_written(when)}"
+    return "" if when is None else f"on {day(when)}"
 
 
 def _count(value: int, what: str) -> str:

@@ -6,7 +6,7 @@ Templates escape everything and fail on a name that they do not know.
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -110,7 +110,7 @@ class Templates:
             auto_reload=False,
         )
         templates.filters.update(
-            day=_day,
+            day=formatting.day,
             moment=_moment,
             stamp=lambda when: when.isoformat(),
             number=formatting.number,
@@ -126,10 +126,6 @@ class Templates:
     def render(self, template: str, **context: Any) -> bytes:
         """Render a page."""
         return self._templates.get_template(template).render(context).encode()
-
-
-def _day(value: date | None) -> str:
-    return "–" if value is None else f"{value.day} {value:%B %Y}"
 
 
 def _moment(value: datetime | None) -> str:

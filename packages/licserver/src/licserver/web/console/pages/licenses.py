@@ -19,15 +19,7 @@ from licserver.web.console.formatting import (
     parse_day,
     parse_terms,
 )
-from licserver.web.console.pages import (
-    Csv,
-    Page,
-    PageContext,
-    Redirect,
-    Reply,
-    in_pages,
-    with_query,
-)
+from licserver.web.console.pages import Csv, Page, PageContext, Redirect, Reply, in_pages, with_query
 from licserver.web.console.pages.audit import describe_entry
 
 _SHOWN: Final = 50
