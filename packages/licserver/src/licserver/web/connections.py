@@ -81,9 +81,17 @@ class Connection(web.RequestHandler):
     What is added costs a timer a connection, and a microsecond a request.
     """
 
-    def __init__(self, server: web.Server, settings: Settings, held: "OpenConnections", **more: Any) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        settings: Settings,
+        held: "OpenConnections",
+        *,
+        is_https: bool = False,
+        **more: Any,
+    ) -> None:
         super().__init__(server, **more)
-        self._settings, self._held, self._is_https = settings, held, settings.is_https
+        self._settings, self._held, self._is_https = settings, held, is_https
         self._head_size = 0
         self._client: str | None = None
         self._first_head: asyncio.TimerHandle | None = None
@@ -347,6 +355,7 @@ class Runner(web.AppRunner):
         self._held = held or OpenConnections(settings)
         self._arguments = {
             "settings": settings,
+            "is_https": settings.is_https,
             "keepalive_timeout": IDLE_TIMEOUT,
             "lingering_time": 0,  # it would parse; `Connection.finish_response` discards
             "auto_decompress": False,  # a compressed body is refused
