@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from licserver.errors import InvalidInputError
-from licserver.protocol.ed25519_keys import PrivateKey, PublicKey
+from licserver.protocol.ed25519_keys import PrivateKey, from_base64url, to_base64url
 
 RFC_8037_SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
 RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
@@ -27,16 +27,6 @@ def test_a_key_has_the_id_that_rfc_8037_computes_for_its_example():
     assert key.public.id == RFC_8037_THUMBPRINT
 
 
-def test_what_one_half_signs_the_other_half_knows():
-    """A signature fits its key and its message, and no other of either."""
-    key = PrivateKey.generate()
-    signature = key.sign(b"message")
-    assert key.public.verify(signature, b"message")
-    assert not key.public.verify(signature, b"massage")
-    assert not key.public.verify(signature[:-1], b"message")
-    assert not PrivateKey.generate().public.verify(signature, b"message")
-
-
 def test_two_libraries_make_the_same_signature():
     """What libsodium signs is what OpenSSL signs, and RFC 8032 has it too (7.1, TEST 1)."""
     theirs = ed25519.Ed25519PrivateKey.from_private_bytes(RFC_8037_SEED).sign(b"")
@@ -44,31 +34,15 @@ def test_two_libraries_make_the_same_signature():
     assert theirs.hex().startswith("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155")
 
 
-def test_a_public_key_survives_its_text():
-    """What is printed for apps to pin reads back as the same key."""
-    public = PrivateKey.generate().public
-    assert PublicKey.from_text(public.text) == public
-
-
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "ed25519:",
-        RFC_8037_X,
-        f"ed25519:{RFC_8037_X}=",
-        f"ed25519:{RFC_8037_X[:-1]}",
-        f"ED25519:{RFC_8037_X}",
-        f"ed25519:{RFC_8037_X[:-1]}p",
-        f"ed25519:{RFC_8037_X}AAAA",
-        "ed25519:é" + RFC_8037_X[1:],
-    ],
+    [f"{RFC_8037_X}=", RFC_8037_X[:-2], f"{RFC_8037_X[:-1]}p", f"{RFC_8037_X}AAAA=", "é" + RFC_8037_X[1:]],
 )
-def test_other_text_is_no_public_key(text):
-    """One key has one text: padding, cut ends, stray bits and other alphabets are refused."""
-    with pytest.raises(InvalidInputError) as refused:
-        PublicKey.from_text(text)
-    assert str(refused.value) == "the public key must look like ed25519: and 43 letters, digits, - and _"
+def test_the_same_bytes_have_one_text(text):
+    """Padding, cut ends, stray bits and other alphabets are refused."""
+    assert to_base64url(from_base64url(RFC_8037_X)) == RFC_8037_X
+    with pytest.raises(ValueError):  # noqa: PT011 - some have no message
+        from_base64url(text)
 
 
 def test_a_private_key_survives_pem():
@@ -81,7 +55,7 @@ def test_a_private_key_survives_pem():
 def test_openssls_own_file_is_read():
     """The command that the error message tells writes a file that we read."""
     made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True, check=True)
-    assert PrivateKey.from_pem(made.stdout, "key.pem").public.verify
+    assert PrivateKey.from_pem(made.stdout, "key.pem").public.id
 
 
 def _other_files() -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Ed25519 keys: generate, parse, format, sign and verify. Pure.
+"""Ed25519 keys: generate, parse, format and sign. Pure.
 
 No `repr` and no message contains anything of a private key. A key's id is its RFC 7638 thumbprint, which
 everybody can compute from the public key.
@@ -7,15 +7,13 @@ everybody can compute from the public key.
 import json
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
 
-from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
-from nacl.exceptions import BadSignatureError
+from nacl.bindings import crypto_sign, crypto_sign_seed_keypair
 
 from licserver.errors import InvalidInputError
 
@@ -43,16 +41,6 @@ class PublicKey:
 
     raw: bytes
 
-    @classmethod
-    def from_text(cls, text: str, source: str = "the public key") -> Self:
-        """Parse ``ed25519:`` and base64url."""
-        if text.startswith(PUBLIC_PREFIX):
-            with suppress(ValueError):
-                raw = from_base64url(text.removeprefix(PUBLIC_PREFIX))
-                if len(raw) == KEY_BYTES:
-                    return cls(raw)
-        raise InvalidInputError(f"{source} must look like {PUBLIC_PREFIX} and 43 letters, digits, - and _")
-
     @cached_property
     def text(self) -> str:
         """The text that apps pin."""
@@ -63,16 +51,6 @@ class PublicKey:
         """The RFC 7638 thumbprint of the key as a JWK (RFC 8037)."""
         jwk = {"crv": "Ed25519", "kty": "OKP", "x": to_base64url(self.raw)}
         return to_base64url(sha256(json.dumps(jwk, separators=(",", ":"), sort_keys=True).encode()).digest())
-
-    def verify(self, signature: bytes, message: bytes) -> bool:
-        """Return whether the private key has signed `message`."""
-        if len(signature) != SIGNATURE_BYTES:  # libsodium takes signature and message as one
-            return False
-        try:
-            crypto_sign_open(signature + message, self.raw)
-        except BadSignatureError:
-            return False
-        return True
 
 
 @dataclass(frozen=True)
