@@ -5,12 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import urllib.error
-import urllib.request
 from datetime import UTC, datetime
 
 import pytest
 
+from harness.fetching import fetch, verify
 from licserver.domain.decisions import is_license_key
 
 FULL = "/dev/full"
@@ -97,26 +96,11 @@ def test_a_long_issue_shows_its_progress_beside_the_keys(program):
     assert "issued 20001 keys" in done.stderr
 
 
-def call(request: str | urllib.request.Request) -> tuple[int, dict[str, object]]:
-    """Send a request to our own server."""
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - our own server
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            return refusal.code, json.load(refusal)
-
-
-def verify(address: str, key: str, domain: str = "a.example") -> tuple[int, dict[str, object]]:
-    """Call verify."""
-    body = json.dumps({"license_key": key, "domain": domain, "ip": "::1"}).encode()
-    return call(urllib.request.Request(f"{address}/api/v1/licenses/verify", body))  # noqa: S310 - our own server
-
-
 def check(address: str, key: str) -> tuple[int, dict[str, object]]:
     """Call update-check."""
     query = f"license_key={key}&slug=app&current_version=1&domain=a"
-    return call(f"{address}/api/v1/update-check?{query}")
+    status, answer = fetch(f"{address}/api/v1/update-check?{query}")
+    return status, json.loads(answer)
 
 
 def test_a_running_server_sees_every_change_at_its_next_request(cli, program, tmp_path):

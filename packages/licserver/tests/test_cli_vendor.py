@@ -1,12 +1,11 @@
 """The commands of the vendor's side: tokens, changes, searches, the audit log."""
 
 import getpass
-import http.client
 import json
-from urllib.parse import urlsplit
 
 import pytest
 
+from harness.fetching import fetch
 from licserver.domain.decisions import mask_key
 
 
@@ -74,18 +73,6 @@ def test_subscriptions_are_ended_and_resumed(cli):
     assert "no license is linked" in cli("subscription", "resume", "t", expect=2)
 
 
-def fetch(url, headers=None):
-    """The status and the body."""
-    parts = urlsplit(url)
-    link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
-    try:
-        link.request("GET", parts.path, headers=headers or {})
-        answer = link.getresponse()
-        return answer.status, answer.read()
-    finally:
-        link.close()
-
-
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_admin_api_has_an_address_of_its_own(cli, program, workers):
     """It is printed, it serves the admin API, and the public address does not."""
@@ -97,7 +84,7 @@ def test_the_admin_api_has_an_address_of_its_own(cli, program, workers):
         assert line.startswith("admin API on http://127.0.0.1:")
         admin = line.removeprefix("admin API on ").strip()
         path, headers = "/admin/api/v1/products", {"Authorization": f"Bearer {text}"}
-        status, body = fetch(admin + path, headers)
+        status, body = fetch(admin + path, headers=headers)
         assert (status, [one["slug"] for one in json.loads(body)["items"]]) == (200, ["app"])
-        assert fetch(public + path, headers)[0] == 404
+        assert fetch(public + path, headers=headers)[0] == 404
         assert fetch(admin + "/api/v1/update-check")[0] == 404

@@ -128,12 +128,6 @@ def test_signing_in_leads_nowhere_else(path):
     assert sessions.own_path(path) == "/console"
 
 
-def test_signing_in_leads_back():
-    """A page of the console with its search is remembered."""
-    path = "/console/licenses?q=a%40b.example&product=app"
-    assert sessions.own_path(path) == path
-
-
 def test_cookies():
     """Over https the cookie is bound to the host; scripts see neither, and a strange value is none."""
     assert sessions.write_cookie(TOKEN, is_https=True, seconds=60) == (

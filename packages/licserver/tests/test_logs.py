@@ -3,12 +3,11 @@
 import io
 import json
 import logging
-import urllib.error
-import urllib.request
 
 import pytest
 
 from harness.engines import sqlite_only
+from harness.fetching import fetch
 from licserver.errors import ArtifactsError, StoreUnavailableError
 from licserver.settings import LogFormat
 from licserver.web.logging import HEADER, make_formatter
@@ -120,10 +119,7 @@ def test_json_lines_from_the_first_to_the_last(program, workers):
     }
     with program.serve("--workers", workers) as (process, address):
         headers = {"X-Forwarded-For": "198.51.100.7", HEADER: "from-the-proxy"}
-        request = urllib.request.Request(f"{address}/nothing?secret=1", headers=headers)  # noqa: S310
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=10)  # noqa: S310
-        refused.value.close()
+        assert fetch(f"{address}/nothing?secret=1", headers=headers)[0] == 404
         process.terminate()
         _, printed = process.communicate(timeout=30)
     (line,) = [line for line in map(json.loads, printed.splitlines()) if line["logger"] == "licserver.access"]

@@ -1,32 +1,23 @@
 """What Prometheus is told (D-101): counts by verdict and status, of all workers; nobody's key or domain."""
 
-import json
 import os
 import re
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from licserver.web.metrics import BUCKETS, Meters, Snapshot
+from harness.fetching import fetch
+from licserver.web.metrics import Meters, Snapshot
 from licserver.web.server import bind
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
 
 
-def fetch(url: str, body: object = None) -> str:
-    """Ask, whatever the status."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-            return str(answer.read().decode())
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.read().decode()
+def text_of(url: str) -> str:
+    """Return the body at an address."""
+    return fetch(url)[1].decode()
 
 
 def read(text: str) -> dict[tuple[str, ...], float]:
@@ -54,10 +45,10 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
         fetch(f"{address}/api/v1/licenses/verify", {})
         fetch(f"{address}/wp-login.php?{key}")
         deadline = time.monotonic() + 30
-        while read(fetch(f"http://127.0.0.1:{port}/metrics"))["licserver_workers",] < int(workers):
+        while read(text_of(f"http://127.0.0.1:{port}/metrics"))["licserver_workers",] < int(workers):
             assert time.monotonic() < deadline  # the first one answers while others still start
-        texts = [fetch(f"http://127.0.0.1:{port}/metrics") for _ in range(5)]
-        assert "not_found" in fetch(f"{address}/metrics")  # customers are not told
+        texts = [text_of(f"http://127.0.0.1:{port}/metrics") for _ in range(5)]
+        assert "not_found" in text_of(f"{address}/metrics")  # customers are not told
     assert any(
         read(text)["licserver_database_up",] == 1 for text in texts
     )  # one may be slow on a busy machine
@@ -88,7 +79,7 @@ def test_the_vendors_side_is_counted_as_well(program, own_address):
         fetch(f"{admin}/console/sign-in")
         fetch(f"{admin}/nowhere")
         fetch(f"{admin}/healthz", {})
-        found = read(fetch(f"http://127.0.0.1:{port}/metrics"))
+        found = read(text_of(f"http://127.0.0.1:{port}/metrics"))
     assert found["licserver_requests_total", "admin", "401"] == 1
     assert found["licserver_requests_total", "console", "200"] == 1
     assert found["licserver_requests_total", "other", "404"] == 1
@@ -122,23 +113,6 @@ def test_a_worker_that_dies_takes_no_count_along():
     assert meters.totals()["verifies", "valid", ""] == 12
     assert meters._cells[0] == 12  # both in one block
     meters.close()
-
-
-async def test_a_request_is_counted_once_in_each_metric():
-    """A request has one status, one bucket of durations, and its time; an unusual status is "other"."""
-    meters = Meters()
-
-    async def handler(request):
-        return type("Answer", (), {"status": 418})()
-
-    await meters.claim().measuring("/nowhere", handler)(None)
-    totals = meters.totals()
-    microseconds = totals.pop(("microseconds", "other", ""))
-    assert 0 <= microseconds < 60_000_000
-    (status, bucket) = (name for name, count in totals.items() if count)
-    assert status == ("requests", "other", "other")
-    assert bucket[:2] == ("durations", "other")
-    assert bucket[2] in BUCKETS
 
 
 def test_an_address_that_is_taken_is_reported(bare_cli, monkeypatch):

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines import sqlite_only
+from harness.fetching import fetch
 from licserver.domain.decisions import generate_license_key, is_license_key, mask_key
 from licserver.protocol.downloads import LinkSecret
 from licserver.protocol.public_api import parse_update_check, parse_verify
@@ -264,28 +265,17 @@ def test_what_the_server_prints_shows_no_key(program, workers):
     (key,) = program.stock()
     program.environ["LICSERVER_ACCESS_LOG"] = "true"
     with program.serve("--workers", workers) as (process, address):
+        headers = {"User-Agent": key, "Referer": f"http://x/?{key}", "X-Forwarded-For": key}  # often logged
         for path in (
             f"/api/v1/update-check?license_key={key}&slug=app&current_version=1&domain=x",
             f"/{key}",
             f"/{key.replace('-', '%2D')}?x={key}",
             f"/api/v1/update-download?{key}",
         ):
-            fetch(address + path, key)
+            fetch(address + path, headers=headers)
         process.terminate()
         _, printed = process.communicate(timeout=30)
     assert printed.count("GET /") == 4
     assert mask_key(key) in printed
     assert key not in printed
     assert key.replace("-", "%2D") not in printed
-
-
-def fetch(url, key):
-    """Ask for an address, with the key in every header that is often logged."""
-    import urllib.error  # noqa: PLC0415 - for this story only
-    import urllib.request  # noqa: PLC0415 - the same
-
-    headers = {"User-Agent": key, "Referer": f"http://x/?{key}", "X-Forwarded-For": key}
-    try:
-        urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10).close()  # noqa: S310
-    except urllib.error.HTTPError as refused:
-        refused.close()

@@ -3,12 +3,12 @@
 import json
 import os
 import time
-import urllib.request
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import pytest
 
+from harness.fetching import fetch
 from licserver.security.rotation import LOOK_EVERY, rotate
 from licserver.settings import Settings
 
@@ -53,12 +53,8 @@ def test_workers_take_a_new_secret_up_while_customers_download(program, tmp_path
     query = {"license_key": key, "slug": "app"}
     query |= {"current_version": "0", "domain": "a.example"}
 
-    def get(address):
-        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - our own
-            return answer.read()
-
     def link(url):
-        told = json.loads(get(f"{url}/api/v1/update-check?{urlencode(query)}"))
+        told = json.loads(fetch(f"{url}/api/v1/update-check?{urlencode(query)}")[1])
         return told["download_url"]
 
     with program.serve("--workers", "2") as (_, url):
@@ -72,5 +68,5 @@ def test_workers_take_a_new_secret_up_while_customers_download(program, tmp_path
             found = link(url)
             signed_by_the_new_one += f"key={new.id}" in found
             for address in (found, old):
-                assert get(address) == b"content"
+                assert fetch(address)[1] == b"content"
             assert time.monotonic() < deadline

@@ -1,17 +1,15 @@
 """Worker processes that die, or cannot begin: the others go on, and they come back (D-125)."""
 
-import json
 import os
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from harness.engines import own_engine
+from harness.fetching import verify
 from licserver.database import migrate
 from licserver.database.engine import connect
 
@@ -45,16 +43,6 @@ def read_until(process, words):
     return "".join(lines)
 
 
-def status_of(url, key):
-    """What a verify call is answered."""
-    body = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
-    try:
-        with urllib.request.urlopen(f"{url}/api/v1/licenses/verify", body, timeout=LONG) as answer:  # noqa: S310
-            return answer.status
-    except urllib.error.HTTPError as refusal:
-        return refusal.code
-
-
 def wait_for_both(process, address, key):
     """Wait until two workers answer: while one stands still, the other does."""
 
@@ -62,7 +50,7 @@ def wait_for_both(process, address, key):
         try:
             for still in (found := workers(process)):
                 os.kill(still, signal.SIGSTOP)
-                assert status_of(address, key) == 200
+                assert verify(address, key)[0] == 200
                 os.kill(still, signal.SIGCONT)
         except ProcessLookupError:  # it could not begin, and its successor is tried next
             return False
@@ -91,9 +79,9 @@ def test_a_worker_that_dies_while_the_database_is_away_comes_back_with_it(progra
         own_postgres.stop()
         os.kill(min(workers(process)), signal.SIGKILL)
         told = read_until(process, "a worker waits for the database")
-        assert status_of(address, key) == 503  # the other one answers
+        assert verify(address, key)[0] == 503  # the other one answers
         own_postgres.start()
-        wait_for(lambda: {status_of(address, key) for _ in range(8)} == {200})
+        wait_for(lambda: {verify(address, key)[0] for _ in range(8)} == {200})
         assert process.poll() is None
         assert "Traceback" not in told
         process.terminate()
@@ -111,11 +99,11 @@ def test_sighup_keeps_the_running_processes_when_fresh_ones_could_not_begin(prog
         process.send_signal(signal.SIGHUP)
         assert "Traceback" not in read_until(process, "the running processes go on")
         assert workers(process) == old
-        assert status_of(address, key) == 200
+        assert verify(address, key)[0] == 200
         away.rename(path)
         process.send_signal(signal.SIGHUP)
         wait_for(lambda: len(workers(process)) == 2 and workers(process).isdisjoint(old))
-        assert status_of(address, key) == 200
+        assert verify(address, key)[0] == 200
 
 
 def test_a_worker_that_cannot_begin_is_tried_again_and_told_to_end_ends(program):
@@ -128,7 +116,7 @@ def test_a_worker_that_cannot_begin_is_tried_again_and_told_to_end_ends(program)
             path.rename(away)
             os.kill(min(workers(process)), signal.SIGKILL)
             assert "Traceback" not in read_until(process, "a worker cannot start")
-            assert status_of(address, key) == 200
+            assert verify(address, key)[0] == 200
             if is_put_back:
                 away.rename(path)
         process.terminate()
