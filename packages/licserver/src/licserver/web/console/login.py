@@ -24,7 +24,7 @@ from licserver.web.console.responses import redirect
 from licserver.web.console.sessions import Form
 from licserver.web.logging import FailureReport
 from licserver.web.rate_limits import ClientAddresses
-from licserver.web.responses import to_sentence
+from licserver.web.responses import ApiError, to_sentence
 
 R = TypeVar("R")
 
@@ -32,7 +32,8 @@ ACCOUNT: Final = f"{sessions.HOME}/account"
 CODE: Final = f"{SIGN_IN}/code"
 SECOND_FACTOR: Final = f"{ACCOUNT}/second-factor"
 
-WRONG_PASSWORD: Final = "This is not your password."
+_WRONG_NAME: Final = "This name and password do not match."
+_WRONG_PASSWORD: Final = "This is not your password."
 _NO_COOKIE: Final = (
     "This page came by http, and the server is set up for https (LICSERVER_BASE_URL), so your browser would "
     "not stay signed in. Open the console by https, or through a tunnel at http://localhost."
@@ -42,19 +43,6 @@ _QUEUE: Final = 20
 """Attempts that may wait for a thread that hashes: two seconds of work."""
 _SHARE: Final = 5
 """Of them, those of one network."""
-
-
-class LoginError(Exception):
-    """An attempt failed.
-
-    Args:
-        status: 401 for a wrong password or code, 429 for too many attempts, 422 for input that is refused.
-        message: A sentence for the user.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
 
 
 class Login:
@@ -87,15 +75,12 @@ class Login:
         goal, name, password = form.get("next", ""), form.get("name", ""), form.get("password", "")
         if sessions.loses_cookies(request.headers, self._console.settings.base_url):
             return await self._sign_in_page(request, 403, goal, _NO_COOKIE, name)
-
-        def compare(_is_known: bool) -> SignedIn | None:
-            return self._services.logins.sign_in(name, password, self.address(request))
-
+        logins, address = self._services.logins, self.address(request)
         try:
             session = await self.attempt(
-                request, name, compare, SIGN_IN_FAILED, "This name and password do not match."
+                request, name, lambda _: logins.sign_in(name, password, address), wrong=_WRONG_NAME
             )
-        except LoginError as error:
+        except ApiError as error:
             return await self._sign_in_page(request, error.status, goal, error.message, name)
         await self._end_session(request)  # of the user who was signed in before
         # Not known yet whether the user must enrol: the next page finds out.
@@ -125,24 +110,17 @@ class Login:
 
     async def change_password(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
         """Change one's own password, which ends all other sessions."""
+        old, new = form.get("old", ""), form.get("new", "")
+        logins = self._services.acting_as(Actor(ActorKind.USER, user.name)).logins
         try:
-            session = await self._change_password(request, user, form)
-        except LoginError as error:
+            if new != form.get("again", ""):
+                raise ApiError(422, "The new password was not typed the same twice.")  # noqa: TRY301 - shown as others are
+            session = await self.attempt(request, user.name, lambda _: logins.change_password(user, old, new))
+        except ApiError as error:
             context = self._console.context(request, user)._replace(problem=error.message)
             return await self._console.show(request, overview.show_account, context)
         cookie = self.cookie(request, session.token)
         return redirect(request, f"{ACCOUNT}?done=password", **{"Set-Cookie": cookie})
-
-    async def _change_password(self, request: web.Request, user: SignedIn, form: Form) -> SignedIn:
-        old, new = form.get("old", ""), form.get("new", "")
-        if new != form.get("again", ""):
-            raise LoginError(422, "The new password was not typed the same twice.")
-        services = self._services.acting_as(Actor(ActorKind.USER, user.name))
-
-        def compare(_is_known: bool) -> SignedIn | None:
-            return services.logins.change_password(user, old, new)
-
-        return await self.attempt(request, user.name, compare, SIGN_IN_FAILED, WRONG_PASSWORD)
 
     # --- shared with the second factor --------------------------------------------------------
 
@@ -151,7 +129,12 @@ class Login:
         return self._clients.find(request).counted
 
     async def attempt(
-        self, request: web.Request, name: str, compare: Callable[[bool], R | None], failure: str, wrong: str
+        self,
+        request: web.Request,
+        name: str,
+        compare: Callable[[bool], R | None],
+        failure: str = SIGN_IN_FAILED,
+        wrong: str = _WRONG_PASSWORD,
     ) -> R:
         """Count an attempt and compare a password or code, both on one thread; report a failure.
 
@@ -165,7 +148,7 @@ class Login:
             wrong: The message of a failure.
 
         Raises:
-            LoginError: if it fails or is refused.
+            ApiError: 401 if it fails, 429 after too many attempts, 422 for input that is refused.
         """
         address, logins, threads = self.address(request), self._services.logins, self._console.threads
         is_known = await threads.run(logins.is_known_address, address, name)
@@ -179,15 +162,15 @@ class Login:
             result = await self._queues[is_known].run(provider_network(address), count_and_compare)
         except _TooManyAttemptsError:
             self._failures.add(SIGN_IN_THROTTLED, None, address)
-            raise LoginError(429, "Too many attempts. Wait a minute, and try again.") from None
+            raise ApiError(429, "Too many attempts. Wait a minute, and try again.") from None
         except InvalidInputError as invalid:
-            raise LoginError(422, to_sentence(invalid)) from None
+            raise ApiError(422, to_sentence(invalid)) from None
         if result:
             return result
         with contextlib.suppress(Exception):  # the caller gets the same page, whatever becomes of the report
             # The name only if it is a user's: a password may have been typed in its place.
             self._failures.add(failure, await threads.run(logins.find_name, name), address)
-        raise LoginError(401, wrong)
+        raise ApiError(401, wrong)
 
     def cookie(self, request: web.Request, token: str) -> str:
         """Write the session's cookie; an empty token removes it."""
@@ -261,7 +244,7 @@ class SecondFactor:
 
         try:
             new = await self._login.attempt(request, session.name, compare, CODE_FAILED, _WRONG_CODE)
-        except LoginError as error:
+        except ApiError as error:
             status = 401 if error.status == 401 else 429  # noqa: PLR2004 - 422: too many wrong codes
             return await self._console.render("sign_in_code.html", status, session, error.message, goal=goal)
         return self._redirect(request, sessions.own_path(goal), new)
@@ -272,13 +255,12 @@ class SecondFactor:
 
     async def begin(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
         """Draw a secret, after the password."""
-
-        def compare(_is_known: bool) -> bool:
-            return self._factors.begin_enrolment(session, form.get("password", ""))
-
+        password = form.get("password", "")
         try:
-            await self._login.attempt(request, session.name, compare, SIGN_IN_FAILED, WRONG_PASSWORD)
-        except LoginError as error:
+            await self._login.attempt(
+                request, session.name, lambda _: self._factors.begin_enrolment(session, password)
+            )
+        except ApiError as error:
             return await self._page(session, error)
         return redirect(request, SECOND_FACTOR)
 
@@ -288,9 +270,9 @@ class SecondFactor:
         try:
             done = await self._console.threads.run(confirm, session, code)
         except InvalidInputError as invalid:
-            return await self._page(session, LoginError(422, to_sentence(invalid)))
+            return await self._page(session, ApiError(422, to_sentence(invalid)))
         if done is None:
-            return await self._page(session, LoginError(422, _WRONG_CODE))
+            return await self._page(session, ApiError(422, _WRONG_CODE))
         page = await self._console.render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
         page.headers["Set-Cookie"] = self._login.cookie(request, done.who.token)
         return page
@@ -304,14 +286,14 @@ class SecondFactor:
 
         try:
             session = await self._login.attempt(request, user.name, compare, CODE_FAILED, _WRONG_EITHER)
-        except LoginError as error:
+        except ApiError as error:
             return await self._page(user, error)
         return self._redirect(request, f"{ACCOUNT}?done=second-factor-off", session)
 
     def _redirect(self, request: web.Request, path: str, session: SignedIn) -> web.StreamResponse:
         return redirect(request, path, **{"Set-Cookie": self._login.cookie(request, session.token)})
 
-    async def _page(self, session: SignedIn, error: LoginError | None = None) -> web.Response:
+    async def _page(self, session: SignedIn, error: ApiError | None = None) -> web.Response:
         status, problem = 200, None
         if error is not None:
             status, problem = 429 if error.status == 429 else 422, error.message  # noqa: PLR2004
