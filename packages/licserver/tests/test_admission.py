@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from licserver.database.hot_path import connections
+from licserver.database.hot_path import driver
 from licserver.database.hot_path.batcher import PublicQueries
-from licserver.database.hot_path.connections import SqliteConnection
+from licserver.database.hot_path.driver import SqliteConnection
 from licserver.database.hot_path.store import BatchStore
 from licserver.domain.decisions import Valid
 from licserver.errors import StoreUnavailableError
@@ -103,8 +103,8 @@ async def test_closing_waits_for_an_activation(world, hold):
 
 def test_the_log_is_kept_short(world, monkeypatch):
     """Every so many commits the log is written to the file, and begins anew."""
-    monkeypatch.setattr(connections, "_CHECK_LOG_EVERY", 10)
-    monkeypatch.setattr(connections, "_LONGEST_LOG", 10)
+    monkeypatch.setattr(driver, "_CHECK_LOG_EVERY", 10)
+    monkeypatch.setattr(driver, "_LONGEST_LOG", 10)
     log = world.services.settings.data_dir / "licserver.sqlite3-wal"
     key, store, sizes = world.key(slots=None), BatchStore(world.services.database), []
     for number in range(60):
@@ -116,12 +116,12 @@ def test_the_log_is_kept_short(world, monkeypatch):
 
 def test_a_log_that_cannot_be_shortened_refuses_nothing(world, monkeypatch):
     """The log may grow for a while; slots are granted all the same, and the next one tries again."""
-    monkeypatch.setattr(connections, "_CHECK_LOG_EVERY", 1)
+    monkeypatch.setattr(driver, "_CHECK_LOG_EVERY", 1)
     tries = []
 
     def fail(connection):
         tries.append(connection)
-        raise connections.sqlite3.OperationalError("disk I/O error")
+        raise driver.sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(SqliteConnection, "_shorten_log", fail)
     key, store = world.key(slots=5), BatchStore(world.services.database)

@@ -8,8 +8,15 @@ import pytest
 
 from harness import engines
 from harness.engines import postgresql_only, sqlite_only
-from licserver.database.hot_path import statements
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup, UpdateQuery
+from licserver.database.hot_path.store import (
+    LICENSES,
+    LOCKS,
+    LOOKUPS,
+    ActivationRequest,
+    BatchStore,
+    Lookup,
+    UpdateQuery,
+)
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
@@ -280,7 +287,7 @@ def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, en
     asks = [(world.services.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
 
     def explain(connection):
-        for table, width in ((statements.LOOKUPS, 3), (statements.LOCKS, 1), (statements.LICENSES, 1)):
+        for table, width in ((LOOKUPS, 3), (LOCKS, 1), (LICENSES, 1)):
             sql, _ = table._statement(connection.dialect, len(asks))
             values = [value for ask in asks for value in ask[:width]]
             cursor = connection.connection.cursor()

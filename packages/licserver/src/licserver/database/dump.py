@@ -34,8 +34,8 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from licserver.database.engine import Database
+from licserver.database.hot_path.driver import RowWriter
 from licserver.database.migrate import make_config
-from licserver.database.repositories.base import BulkWriter
 from licserver.database.repositories.retention import WATCHED
 from licserver.database.schema import HEAD, alembic_version, read_version
 from licserver.database.tables import facts, failed_logins, metadata, products, releases, sessions, tries
@@ -110,7 +110,7 @@ class Loading:
         present.reflect(connection, only=[layout.name for layout in layouts])
         self._connection = connection
         self._layouts = {layout.name: layout for layout in layouts}
-        self._writers = {layout.name: BulkWriter(_ordered(present, layout)) for layout in layouts}
+        self._writers = {layout.name: RowWriter(_ordered(present, layout)) for layout in layouts}
 
     def add(self, name: str, piece: bytes) -> int:
         """Write a piece of a table; return its number of rows.

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SAWarning, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
 
-from licserver.database.hot_path import greenlet_bridge
-from licserver.database.hot_path.connections import (
+from licserver.database.hot_path.driver import (
     RUN_LIMIT,
     KeptConnection,
     RemoteEngine,
     SqliteConnection,
-    begin_immediate,
+    is_in_loop,
+    translated_errors,
 )
-from licserver.errors import SettingsError, StoreUnavailableError
+from licserver.errors import SettingsError
 
 if TYPE_CHECKING:
     from licserver.database.postgres import CircuitBreaker
@@ -30,6 +30,7 @@ WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
 """Seconds that a service waits for another writer of a SQLite file; the hot path waits `RUN_LIMIT`."""
 
+_LOCK_INTERVAL: Final = 0.003
 _POSTGRESQL: Final = "postgresql"
 
 
@@ -87,7 +88,7 @@ def _connect_postgresql(url: URL) -> "Database":
     try:
         from licserver.database.postgres import create_breaker, is_retryable  # noqa: PLC0415 - an extra, and slow
 
-        greenlet_bridge.is_running()  # needs greenlet, which an older installation of the extra may lack
+        is_in_loop()  # needs greenlet, which an older installation of the extra may lack
     except ImportError:
         raise SettingsError(
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
@@ -108,7 +109,7 @@ def _connect_postgresql(url: URL) -> "Database":
     # A PostgreSQL server accepts a hundred connections by default, from all processes.
     engine, breaker = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
     hot_engine, hot_breaker = create(hot=True, poolclass=NullPool)
-    remote = RemoteEngine(is_retryable, hot_breaker.open, connect=greenlet_bridge.run_blocking)
+    remote = RemoteEngine(is_retryable, hot_breaker.open)
     return Database(engine, hot_engine, remote, (breaker.close, hot_breaker.close))
 
 
@@ -147,25 +148,37 @@ def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "facts" not in tables:
         return  # another program's database, which will be refused: leave it unchanged
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
+    _retry(patience, 0.01, lambda: connection.execute("PRAGMA journal_mode = WAL"))
 
 
 def _begin_sqlite(patience: float, connection: Connection) -> None:
-    # A writing transaction takes the lock at once. A deferred one would read first and fail with "locked"
-    # when it writes, and two of them could see the same free slot.
-    if connection.get_execution_options().get(WRITES, False):
-        begin_immediate(connection, patience, usual=patience)
-    else:
+    if not connection.get_execution_options().get(WRITES, False):
         connection.exec_driver_sql("BEGIN")
+        return
+    # A writing transaction takes the lock at once. A deferred one would read first and fail with "locked"
+    # when it writes, and two of them could see the same free slot. SQLite's own waiting tries ten times a
+    # second in the end, and beside busy writers fails for seconds (D-129).
+    driver: Any = connection.connection.driver_connection
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        _retry(patience, _LOCK_INTERVAL, lambda: driver.execute("BEGIN IMMEDIATE"))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+
+
+def _retry(patience: float, interval: float, work: Callable[[], object]) -> None:
+    """Call a function until SQLite is not busy any more, for some seconds."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            work()
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > deadline:
+                raise
+            time.sleep(interval)
+        else:
+            return
 
 
 def stop_throttling(connection: Connection) -> None:
@@ -214,16 +227,16 @@ class Database:
     def reader(self) -> KeptConnection:
         """Return a kept connection that commits each statement."""
         hot = self._hot.execution_options(isolation_level="AUTOCOMMIT")
-        return KeptConnection(hot, self._translated_errors, self._remote)
+        return KeptConnection(hot, self._remote)
 
     def writer(self) -> KeptConnection:
         """Return a kept connection whose every run is a writing transaction."""
         hot = self._hot.execution_options(**{WRITES: True})
-        return KeptConnection(hot, self._translated_errors, self._remote, writes=True)
+        return KeptConnection(hot, self._remote, writes=True)
 
     def sqlite_writer(self) -> SqliteConnection:
         """Return a kept connection to a SQLite file whose transactions are done in steps."""
-        return SqliteConnection(self._hot.execution_options(**{WRITES: True}), self._translated_errors)
+        return SqliteConnection(self._hot.execution_options(**{WRITES: True}))
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -232,7 +245,7 @@ class Database:
         Raises:
             StoreUnavailableError: when the database fails.
         """
-        with self._translated_errors(), self.engine.connect() as connection:
+        with translated_errors(self.engine), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -243,7 +256,7 @@ class Database:
             StoreUnavailableError: when the database fails.
         """
         with (
-            self._translated_errors(),
+            translated_errors(self.engine),
             self.engine.connect().execution_options(**{WRITES: True}) as connection,
             connection.begin(),
         ):
@@ -298,7 +311,7 @@ class Database:
     @contextlib.contextmanager
     def _unpooled(self, *, is_throttled: bool = False, **options: Any) -> Iterator[Connection]:
         """Open a connection that waits for an answer without limit, and close it afterwards."""
-        with self._translated_errors(), self.engine.connect().execution_options(**options) as connection:
+        with translated_errors(self.engine), self.engine.connect().execution_options(**options) as connection:
             try:
                 if self.is_remote:
                     driver: Any = connection.connection.driver_connection
@@ -313,27 +326,3 @@ class Database:
         self.engine.dispose()
         for close in self._closers:
             close()
-
-    @contextlib.contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        """Raise errors of SQLAlchemy and the driver as `StoreUnavailableError`, without SQL and values."""
-        try:
-            yield
-        except DBAPIError as error:
-            raise _unavailable(error.orig) from None
-        except self.engine.dialect.loaded_dbapi.Error as error:
-            raise _unavailable(error) from None
-        except UnicodeError:  # the driver's, before anything was sent; its message quotes the text
-            raise StoreUnavailableError("the database failed: it cannot store a text that was sent") from None
-        except SQLAlchemyError as error:
-            raise StoreUnavailableError(f"the database failed: {type(error).__name__}") from None
-
-
-def _unavailable(error: BaseException | None) -> StoreUnavailableError:
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return StoreUnavailableError(
-            f"the database file is damaged or no SQLite database ({error}); stop the server, and restore a "
-            "backup: licserver restore FILE --force"
-        )
-    first_line = str(error).partition("\n")[0]  # further lines of PostgreSQL quote values
-    return StoreUnavailableError(f"the database failed: {first_line}")

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg.waiting import wait_async
 
-from licserver.database.hot_path import greenlet_bridge
+from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT, is_in_loop, wait_in_loop
 
 CONNECT_LIMIT: Final = 1.5
 """Seconds to wait for a connection; with what follows, a client has its response within two."""
@@ -36,8 +36,8 @@ _SETTINGS: Final = {
     "lock_timeout": "5s",
 }
 _HOT_SETTINGS: Final = {
-    "statement_timeout": "1500ms",
-    "lock_timeout": "1200ms",
+    "statement_timeout": f"{RUN_LIMIT * 1000:.0f}ms",
+    "lock_timeout": f"{LOCK_LIMIT * 1000:.0f}ms",
     # A machine that dies between lock and commit must not hold the license for hours.
     "idle_in_transaction_session_timeout": "5s",
     # Every hot statement finds its rows by an index. A plan from when the tables were small would read all
@@ -75,8 +75,8 @@ class LimitedConnection(psycopg.Connection[Any]):
     def wait(self, gen: Any, *arguments: Any, **more: Any) -> Any:
         """Wait as psycopg does, within the limits; in a greenlet the event loop waits."""
         waits = self._limited(gen)
-        if greenlet_bridge.is_running():
-            return greenlet_bridge.wait_for(wait_async(waits, self.pgconn.socket, _CLOCK_INTERVAL))
+        if is_in_loop():
+            return wait_in_loop(wait_async(waits, self.pgconn.socket, _CLOCK_INTERVAL))
         if not self.is_throttled:
             return super().wait(waits, *arguments, **more)
         self._pause()

@@ -25,10 +25,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import WRITES, Database, stop_throttling
-from licserver.database.hot_path.statements import Row
-from licserver.database.repositories.base import BulkWriter
-from licserver.database.repositories.licenses import IMPORT_LOCK
-from licserver.database.rows import license_row
+from licserver.database.hot_path.driver import Row, RowWriter
+from licserver.database.repositories.licenses import IMPORT_LOCK, license_row
 from licserver.database.tables import activations, license_words, licenses
 from licserver.domain.records import IssuedLicense
 from licserver.errors import ConflictError
@@ -73,7 +71,7 @@ _INSERTS: Final = {
     _activations: _insert_statement(_activations, activations),
     _words: _insert_statement(_words, license_words),
 }
-_WRITERS: Final = {one: BulkWriter(one) for one in (_licenses, _activations, _words)}
+_WRITERS: Final = {one: RowWriter(one) for one in (_licenses, _activations, _words)}
 
 
 class Staging:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from licserver.database.hot_path import greenlet_bridge
+from licserver.database.hot_path.driver import LOCK_LIMIT, run_in_loop
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup, UpdateQuery
 from licserver.domain.decisions import VerifyVerdict
 from licserver.domain.records import LicenseSnapshot, Product, Release
@@ -21,9 +21,6 @@ from licserver.protocol.downloads import LinkSubject
 
 MAX_BATCH: Final = 256
 """Requests of one statement; bounds its length, and how long the last one waits."""
-
-LOCK_LIMIT: Final = 1.2
-"""Seconds that an activation waits for another transaction to release its license."""
 
 LOCK_PAUSE: Final = 0.02
 """Seconds between two attempts to lock a license."""
@@ -139,9 +136,9 @@ class PublicQueries:
         self._activations: Batcher[ActivationRequest, VerifyVerdict]
         self._thread: ThreadPoolExecutor | None = None
         if store.is_remote:
-            self._lookups = Batcher(partial(greenlet_bridge.run, store.find_licenses))
-            self._updates = Batcher(partial(greenlet_bridge.run, store.find_updates))
-            self._activations = Batcher(partial(greenlet_bridge.run, store.activate))
+            self._lookups = Batcher(partial(run_in_loop, store.find_licenses))
+            self._updates = Batcher(partial(run_in_loop, store.find_updates))
+            self._activations = Batcher(partial(run_in_loop, store.activate))
         else:
             # In the event loop: a read of a local file never waits for a lock.
             self._lookups = Batcher(store.find_licenses)

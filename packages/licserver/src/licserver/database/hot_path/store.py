@@ -1,21 +1,36 @@
 """What the public endpoints need of the database, in batches: lookups, activations, update checks.
 
-No license rule is here: an activation request brings its decision as a function.
+No license rule is here: SQL selects the rows worth loading, and an activation request brings its decision.
 """
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, literal_column, select
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Connection,
+    Integer,
+    LargeBinary,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    column,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+)
 
 from licserver.database.engine import Database
-from licserver.database.hot_path import statements
-from licserver.database.hot_path.connections import KeptConnection
-from licserver.database.hot_path.statements import Row
-from licserver.database.rows import newest_manifest, read_release, split_entries
-from licserver.database.tables import manifests, releases
+from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, RowWriter
+from licserver.database.repositories.products import newest_manifest, read_release
+from licserver.database.tables import activations, licenses, manifests, products, releases
 from licserver.domain.decisions import Valid, VerifyVerdict
 from licserver.domain.records import (
     Environment,
@@ -26,6 +41,125 @@ from licserver.domain.records import (
     Release,
 )
 from licserver.errors import LicenseLockedError
+
+_LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
+    licenses.c.id,
+    licenses.c.product_id,
+    licenses.c.product_name,
+    products.c.environment_policy,
+    licenses.c.expires_on,
+    licenses.c.lifetime,
+    licenses.c.revoked_at,
+    licenses.c.slots,
+    licenses.c.allowed,
+    licenses.c.subscription_ended_at,
+    licenses.c.support_until,
+]
+
+
+def _number(value: int) -> ColumnElement[int]:
+    """Write a number into the statement itself: a batched statement takes no other parameters."""
+    return literal_column(str(value), Integer)
+
+
+def _lookups(requested: CTE) -> Select[Any]:
+    """Each license with its number of activations, and what of the environment they match.
+
+    Most environments are known as a pair, and then only that and its day are looked up. Otherwise the last
+    column is four times the number of activations, plus two if the domain matches, plus one if the address
+    does; what the product's policy ignores (`environments.is_known`), or no limit is compared with, is not
+    looked up. Domains are found by the table's key; for addresses a license's activations are read.
+    """
+    pair, other = activations.alias("pair"), activations.alias("other")
+    of_license = select(literal_column("1", Integer)).where(other.c.license_id == licenses.c.id)
+    # Not EXISTS: for a batch PostgreSQL may answer that by reading all activations into a hash.
+    one = of_license.limit(_number(1)).offset(_number(0))
+    domain = one.where(other.c.domain == requested.c.domain).scalar_subquery()
+    ip = func.coalesce(one.where(other.c.ip == requested.c.ip).scalar_subquery(), _number(0))
+    held = of_license.with_only_columns(func.count()).scalar_subquery()
+    is_strict, is_either = (
+        products.c.environment_policy == literal_column(f"'{policy.value}'", Text)
+        for policy in (EnvironmentPolicy.STRICT, EnvironmentPolicy.EITHER)
+    )
+    is_allowed = licenses.c.allowed != literal_column("''", Text)  # the owner may have allowed the domain
+    match = case(
+        (domain.is_not(None), _number(2) + case((is_strict, ip), else_=_number(0))),
+        (or_(is_either, and_(is_strict, is_allowed)), ip),
+        else_=_number(0),
+    )
+    day = func.substr(cast(pair.c.last_seen_at, Text), _number(1), _number(10))
+    # With EITHER, another environment may have updated this pair, but not all activations that this one
+    # matches.
+    seen_on = case((is_either, null()), else_=day)
+    count = case((licenses.c.slots.is_not(None), held * _number(4)), else_=_number(0))
+    return (
+        select(
+            requested.c.n,
+            *_LICENSE_COLUMNS,
+            seen_on,
+            case((pair.c.license_id.is_not(None), _number(3)), else_=count + match),
+        )
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+        .outerjoin(
+            pair,
+            and_(
+                pair.c.license_id == licenses.c.id,
+                pair.c.domain == requested.c.domain,
+                pair.c.ip == requested.c.ip,
+            ),
+        )
+    )
+
+
+def _locks(requested: CTE) -> Select[Any]:
+    """Lock the licenses that no other transaction has locked; only these are in the result."""
+    return (
+        select(requested.c.n, licenses.c.id)
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
+        .with_for_update(of=licenses, skip_locked=True)
+    )
+
+
+def _updates(requested: CTE) -> Select[Any]:
+    """Each license, and the product of the slug beside it."""
+    named = products.alias("named")
+    return (
+        select(
+            requested.c.n,
+            *_LICENSE_COLUMNS,
+            named.c.id,
+            named.c.name,
+            named.c.environment_policy,
+            named.c.has_support_policy,
+            named.c.latest_release_id,
+            named.c.latest_manifest_id,
+        )
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+        .outerjoin(named, named.c.slug == requested.c.slug)
+    )
+
+
+def _licenses(requested: CTE) -> Select[Any]:
+    """Each license alone."""
+    return (
+        select(requested.c.n, *_LICENSE_COLUMNS)
+        .select_from(requested)
+        .join(licenses, licenses.c.id == requested.c.id)
+        .join(products, products.c.id == licenses.c.product_id)
+    )
+
+
+_ID: Final = column("id", LargeBinary)
+LOOKUPS: Final = BatchedQuery([_ID, column("domain", Text), column("ip", Text)], _lookups)
+LOCKS: Final = BatchedQuery([_ID], _locks)
+UPDATES: Final = BatchedQuery([_ID, column("slug", Text)], _updates)
+LICENSES: Final = BatchedQuery([_ID], _licenses)
+ACTIVATIONS: Final = RowWriter(activations, leaving={"last_seen_at"})
 
 
 class Lookup(NamedTuple):
@@ -65,7 +199,7 @@ class BatchStore:
     """Reads and activates licenses, a batch at a time; its methods raise `StoreUnavailableError`."""
 
     def __init__(self, database: Database) -> None:
-        for query in (statements.LOOKUPS, statements.UPDATES, statements.LOCKS):
+        for query in (LOOKUPS, UPDATES, LOCKS):
             query.compile(database.engine.dialect)
         self.is_remote: Final = database.is_remote
         self._releases: dict[_LatestIds, Release] = {}
@@ -109,7 +243,7 @@ class BatchStore:
         if self.is_remote:
             # A statement of its own: what a statement reads beside the rows that it locks may be older
             # than the lock.
-            rows = statements.LOCKS.rows(connection, [(lookup.license_id,) for lookup in lookups])
+            rows = LOCKS.rows(connection, [(lookup.license_id,) for lookup in lookups])
             locked = {license_id for _, license_id in rows}
         for request, license_ in zip(requests, find_licenses(connection, lookups), strict=True):
             if license_ is not None and locked is not None and license_.id not in locked:
@@ -124,7 +258,7 @@ class BatchStore:
             if isinstance(verdict, Valid) and verdict.takes_slot:
                 granted.add(request)
         if granted.rows:
-            statements.ACTIVATIONS.write(connection, granted.rows)
+            ACTIVATIONS.write(connection, granted.rows)
         return verdicts
 
     def find_updates(
@@ -137,7 +271,7 @@ class BatchStore:
             return found
 
         def load(connection: Connection) -> list[Row]:
-            return statements.UPDATES.rows(connection, [(one.license_id, one.slug) for _, one in numbered])
+            return UPDATES.rows(connection, [(one.license_id, one.slug) for _, one in numbered])
 
         rows = self._read(self._update_reader, load)
         latest = self._load_releases({row[-2:] for row in rows if row[-2] is not None})
@@ -152,7 +286,7 @@ class BatchStore:
         """Load the license and the release of a download link."""
 
         def load(connection: Connection) -> tuple[list[Row], Release | None]:
-            rows = statements.LICENSES.rows(connection, [(license_id,)])
+            rows = LICENSES.rows(connection, [(license_id,)])
             query = select(releases, newest_manifest().label("manifest")).where(releases.c.id == release_id)
             found = connection.execute(query).first()
             return rows, None if found is None else read_release(found)
@@ -206,7 +340,7 @@ def find_licenses(connection: Connection, lookups: Sequence[Lookup]) -> list[Lic
     """Load licenses as their environments see them, in the order of the lookups."""
     found: list[LicenseSnapshot | None] = [None] * len(lookups)
     requests = [(license_id, *environment) for license_id, environment in lookups]
-    for row in statements.LOOKUPS.rows(connection, requests):
+    for row in LOOKUPS.rows(connection, requests):
         day, count_and_match = row[-2:]
         seen_on = None if day is None else date.fromisoformat(day)
         found[row[0]] = _read_license(row, count_and_match >> 2, _MATCHES[count_and_match & 3], seen_on)
@@ -228,27 +362,29 @@ _NO_MATCH: Final = EnvironmentMatch()
 def _read_license(
     row: Row, slots_used: int = 0, activated: EnvironmentMatch = _NO_MATCH, seen_on: date | None = None
 ) -> LicenseSnapshot:
-    """Read the license from a row that begins with a number and `statements._LICENSE_COLUMNS`."""
+    """Read the license from a row that begins with a number and `_LICENSE_COLUMNS`."""
+    _, license_id, product_id, product_name, policy, expires_on, lifetime, *more = row
+    revoked_at, slots, allowed, subscription_ended_at, support_until = more[:5]
     return LicenseSnapshot(
-        row[1],
-        row[2],
-        row[3],
-        _POLICIES[row[4]],
-        row[5],
-        bool(row[6]),
-        row[7],
-        row[8],
+        license_id,
+        product_id,
+        product_name,
+        _POLICIES[policy],
+        expires_on,
+        bool(lifetime),
+        revoked_at,
+        slots,
         slots_used,
-        split_entries(row[9]),
+        tuple(allowed.split("\n")) if allowed else (),
         activated,
-        row[10],
-        row[11],
+        subscription_ended_at,
+        support_until,
         seen_on,
     )
 
 
 def _read_product(row: Row, slug: str, latest: dict[_LatestIds, Release]) -> Product | None:
-    """Read the product from the end of a row of `statements.UPDATES`."""
+    """Read the product from the end of a row of `UPDATES`."""
     product_id, name, policy, has_support_policy, release_id, _ = row[-6:]
     if product_id is None:
         return None

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, tuple_, update
 
-from licserver.database.repositories.base import BulkWriter, Repository
-from licserver.database.rows import join_entries, license_row, read_license
+from licserver.database.hot_path.driver import RowWriter
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.records import Environment, IssuedLicense
 from licserver.domain.text import extract_words
@@ -44,8 +44,8 @@ class Subscription(NamedTuple):
 _PAGE: Final = 1_000
 
 # A million may be issued at once; SQLAlchemy Core would take half of that time.
-_LICENSES = BulkWriter(licenses)
-_WORDS = BulkWriter(license_words)
+_LICENSES = RowWriter(licenses)
+_WORDS = RowWriter(license_words)
 _STORED: Final = select(licenses, products.c.slug.label("product_slug")).join(
     products, products.c.id == licenses.c.product_id
 )
@@ -81,13 +81,13 @@ class LicenseRepository(Repository):
             if locked:
                 lock_licenses(connection, licenses.c.id == license_id)
             row = connection.execute(_SELECT.where(licenses.c.id == license_id)).first()
-        return None if row is None else read_license(row)
+        return None if row is None else _read_license(row)
 
     def find_all(self, ids: Sequence[bytes]) -> list[IssuedLicense]:
         """Load licenses, in the order asked; what is not there is left out."""
         with self._reading() as connection:
             rows = connection.execute(_SELECT.where(licenses.c.id.in_(ids)))
-            found = {row.id: read_license(row) for row in rows}
+            found = {row.id: _read_license(row) for row in rows}
         return [found[one] for one in ids if one in found]
 
     def list_all(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
@@ -97,7 +97,7 @@ class LicenseRepository(Repository):
             statement = statement.where(licenses.c.product_id == product_id)
         with self._reading() as connection:
             for row in connection.execution_options(yield_per=1000).execute(statement):
-                yield read_license(row)
+                yield _read_license(row)
 
     def list_with_activations(
         self, product_id: int | None
@@ -119,7 +119,7 @@ class LicenseRepository(Repository):
                     for license_id, rows in groupby(connection.execute(of_page), attrgetter("license_id"))
                 }
                 for row in page:
-                    yield read_license(row), taken.get(row.id, [])
+                    yield _read_license(row), taken.get(row.id, [])
 
     def list_activations(self, license_id: bytes) -> list[tuple[Environment, datetime]]:
         """Load a license's activations with the instants at which they took their slots."""
@@ -197,7 +197,7 @@ class LicenseRepository(Repository):
             **changes: New values of its fields.
         """
         if "allowed" in changes:
-            changes["allowed"] = join_entries(changes["allowed"])
+            changes["allowed"] = "\n".join(changes["allowed"])
         with self._writing() as connection:
             connection.execute(update(licenses).where(licenses.c.id == before.id).values(**changes))
             old = {*_word_rows(before.id, before.customer_email, before.note)}
@@ -282,3 +282,20 @@ def _read_activation(row: Row[Any]) -> Activation:
 
 def _word_rows(license_id: bytes, email: str | None, note: str | None) -> list[tuple[str, bytes]]:
     return [(word, license_id) for word in extract_words(email, note)] if email or note else []
+
+
+_ROW: Final = attrgetter(*licenses.columns.keys())
+_ALLOWED: Final = licenses.columns.keys().index("allowed")
+
+
+def license_row(license_: IssuedLicense) -> tuple[Any, ...]:
+    """Return the row of a license, in the order of the table's columns."""
+    row = list(_ROW(license_))
+    row[_ALLOWED] = "\n".join(license_.allowed)
+    return tuple(row)
+
+
+def _read_license(row: Row[Any]) -> IssuedLicense:
+    values = row._asdict()
+    values["allowed"] = tuple(filter(None, values["allowed"].split("\n")))
+    return IssuedLicense(**values)

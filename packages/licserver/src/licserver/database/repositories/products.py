@@ -3,10 +3,9 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, ScalarSelect, Select, func, insert, select, update
 
 from licserver.database.repositories.base import Repository
-from licserver.database.rows import newest_manifest, read_product, read_release
 from licserver.database.tables import manifests, products, releases
 from licserver.domain.decisions import latest
 from licserver.domain.records import Artifact, EnvironmentPolicy, Product, Release
@@ -154,4 +153,42 @@ def _choose_latest(connection: Connection, product_id: int) -> None:
         update(products)
         .where(products.c.id == product_id)
         .values(latest_release_id=None if chosen is None else chosen.id, latest_manifest_id=manifest_id)
+    )
+
+
+def newest_manifest() -> ScalarSelect[Any]:
+    """The manifest of a release that is selected: of all its documents the newest."""
+    of_it = select(manifests.c.document).where(manifests.c.release_id == releases.c.id)
+    return of_it.order_by(manifests.c.id.desc()).limit(1).scalar_subquery()
+
+
+def read_release(row: Row[Any]) -> Release:
+    """Read a row of `releases` into the record."""
+    columns = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for access by column
+    return Release(
+        id=columns[releases.c.id],
+        product_id=columns[releases.c.product_id],
+        version=columns[releases.c.version],
+        changelog=columns[releases.c.changelog],
+        published_at=columns[releases.c.published_at],
+        artifact=Artifact(
+            file_name=columns[releases.c.file_name],
+            size=columns[releases.c.size],
+            sha256=columns[releases.c.sha256],
+        ),
+        withdrawn_at=columns[releases.c.withdrawn_at],
+        manifest=columns.get("manifest"),  # only where it was asked for
+    )
+
+
+def read_product(row: Row[Any]) -> Product:
+    """Read a row of `products`, joined with its latest release, into the record."""
+    columns = row._mapping  # noqa: SLF001 - as above
+    return Product(
+        id=columns[products.c.id],
+        slug=columns[products.c.slug],
+        name=columns[products.c.name],
+        policy=EnvironmentPolicy(columns[products.c.environment_policy]),
+        has_support_policy=columns[products.c.has_support_policy],
+        latest=None if columns[releases.c.id] is None else read_release(row),
     )

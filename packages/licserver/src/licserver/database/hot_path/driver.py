@@ -1,0 +1,382 @@
+"""What goes around SQLAlchemy: kept connections, the driver's own cursor, waiting in the event loop.
+
+SQLAlchemy Core writes each statement, once for each size of batch; run by Core, a known verify takes 3.2
+times as many instructions. A checkout from its pool costs more than the statement: with it a batch of eight
+lookups takes 276 us instead of 63 on SQLite, 325 instead of 163 on PostgreSQL. There the event loop waits: a
+lookup takes 28 us of the server's processor, on a thread 40, with SQLAlchemy's `AsyncEngine` 42.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import (
+    CTE,
+    Boolean,
+    ColumnClause,
+    Connection,
+    Dialect,
+    Engine,
+    Integer,
+    Select,
+    Table,
+    bindparam,
+    column,
+    insert,
+    literal_column,
+    values,
+)
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.util.concurrency import await_, greenlet_spawn, in_greenlet
+
+from licserver.errors import StoreUnavailableError
+
+RUN_LIMIT: Final = 1.5
+"""Seconds until a run fails; a client has its response within two."""
+
+LOCK_LIMIT: Final = 1.2
+"""Seconds that an activation waits for another transaction to release its license."""
+
+_LEAST_LIMIT: Final = 0.4
+_LAST_RETRY_BEFORE: Final = 1.0
+_TRIES: Final = 3
+
+_CHECK_LOG_EVERY: Final = 100
+_LONGEST_LOG: Final = 16_000
+"""Pages. Where several processes read all the time, SQLite never restarts the write-ahead log by itself."""
+
+_CAN_WATCH: Final = sys.platform != "win32"
+"""Whether the event loop can watch sockets that others opened; that of Windows cannot."""
+
+Result = TypeVar("Result")
+Row = tuple[Any, ...]
+
+
+# --- waiting in the event loop ----------------------------------------------------------------
+
+
+async def run_in_loop(work: Callable[..., Result], *arguments: Any) -> Result:
+    """Run synchronous code on a greenlet: where PostgreSQL's driver would block, the event loop goes on.
+
+    Other tasks run while it waits: its connection and its locks must not be shared with them.
+    """
+    if not _CAN_WATCH:
+        return await asyncio.to_thread(work, *arguments)
+    return await greenlet_spawn(work, *arguments)
+
+
+def is_in_loop() -> bool:
+    """Return whether the caller runs by `run_in_loop`, so that it can `wait_in_loop`."""
+    return _CAN_WATCH and bool(in_greenlet())
+
+
+def wait_in_loop(awaitable: Awaitable[Result]) -> Result:
+    """Await, from code that `run_in_loop` runs."""
+    return await_(awaitable)
+
+
+def run_blocking(work: Callable[[], Result]) -> Result:
+    """Run what blocks: on a thread if the caller runs by `run_in_loop`."""
+    return wait_in_loop(asyncio.to_thread(work)) if is_in_loop() else work()
+
+
+# --- connections ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def translated_errors(engine: Engine) -> Iterator[None]:
+    """Raise errors of SQLAlchemy and the driver as `StoreUnavailableError`, without SQL and values."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _unavailable(error.orig) from None
+    except engine.dialect.loaded_dbapi.Error as error:
+        raise _unavailable(error) from None
+    except UnicodeError:  # the driver's, before anything was sent; its message quotes the text
+        raise StoreUnavailableError("the database failed: it cannot store a text that was sent") from None
+    except SQLAlchemyError as error:
+        raise StoreUnavailableError(f"the database failed: {type(error).__name__}") from None
+
+
+def _unavailable(error: BaseException | None) -> StoreUnavailableError:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return StoreUnavailableError(
+            f"the database file is damaged or no SQLite database ({error}); stop the server, and restore a "
+            "backup: licserver restore FILE --force"
+        )
+    first_line = str(error).partition("\n")[0]  # further lines of PostgreSQL quote values
+    return StoreUnavailableError(f"the database failed: {first_line}")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEngine:
+    """What differs for a database on another machine.
+
+    Args:
+        is_retryable: Whether the same transaction may succeed at once on a new connection.
+        open_breaker: Called with a failure that took all the time, so that other requests fail at once.
+    """
+
+    is_retryable: Callable[[BaseException | None], bool]
+    open_breaker: Callable[[BaseException], None]
+
+
+class KeptConnection:
+    """Runs one function after another on its own connection. Thread-safe; in the event loop it has one user.
+
+    Args:
+        engine: Where to connect, at first use and after a failure.
+        remote: For a database on another machine; without it nothing is retried.
+        writes: Whether each run is a transaction; otherwise each statement is.
+    """
+
+    def __init__(self, engine: Engine, remote: RemoteEngine | None = None, *, writes: bool = False) -> None:
+        self._engine = engine
+        self._remote = remote
+        self._writes = writes
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """Call a function with the connection, and again with a new one if the old one had died.
+
+        Args:
+            work: May be called again even after a commit whose outcome is unknown: it must decide anew.
+
+        Raises:
+            StoreUnavailableError: when the database fails, or does not answer within `RUN_LIMIT`.
+        """
+        with self._lock, translated_errors(self._engine):
+            began = time.monotonic()
+            for _ in range(_TRIES - 1):
+                try:
+                    return self._try(work, began)
+                except Exception as error:
+                    if not self._may_retry(error, began):
+                        raise
+            return self._try(work, began)
+
+    def _try(self, work: Callable[[Connection], Result], began: float) -> Result:
+        try:
+            connection = self._connect(began)
+            if not self._writes:
+                result = work(connection)
+                if connection.in_transaction():  # or later reads would see the same state
+                    connection.rollback()
+                return result
+            with connection.begin():
+                return work(connection)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _connect(self, began: float) -> Connection:
+        if self._connection is None:
+            connect = self._engine.connect
+            self._connection = connect() if self._remote is None else run_blocking(connect)
+        if self._remote is not None:
+            driver: Any = self._connection.connection.driver_connection
+            driver.deadline = max(began + RUN_LIMIT, time.monotonic() + _LEAST_LIMIT)
+        return self._connection
+
+    def _may_retry(self, error: Exception, began: float) -> bool:
+        if self._remote is None:
+            return False
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        took = time.monotonic() - began
+        if self._remote.is_retryable(cause):
+            return took < _LAST_RETRY_BEFORE
+        if took >= RUN_LIMIT:
+            self._remote.open_breaker(error if cause is None else cause)
+        return False
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                connection.invalidate()
+                connection.close()
+
+
+class SqliteConnection(KeptConnection):
+    """A connection for transactions on a thread, which the event loop reads from between them."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, writes=True)
+        self._runs = 0
+
+    def read(self, work: Callable[[Connection], Result], otherwise: KeptConnection) -> Result:
+        """Call a function that only reads; with another connection while a transaction is open on this one.
+
+        A commit empties the page caches of all other connections: reading from them costs a new environment
+        a quarter more.
+        """
+        if not self._lock.acquire(blocking=False):
+            return otherwise.run(work)
+        try:
+            with translated_errors(self._engine):
+                return work(self._connect(time.monotonic()))
+        except BaseException:
+            self._drop()
+            raise
+        finally:
+            self._lock.release()
+
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """Call a function within a transaction, and now and then keep the log short."""
+        result = super().run(work)
+        self._runs += 1
+        if self._runs % _CHECK_LOG_EVERY == 0:
+            with self._lock, contextlib.suppress(sqlite3.Error):  # the next time
+                self._shorten_log()
+        return result
+
+    def _shorten_log(self) -> None:
+        driver: Any = self._connect(time.monotonic()).connection.driver_connection
+        _, pages, _ = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages > _LONGEST_LOG:
+            driver.execute("PRAGMA wal_checkpoint(RESTART)")  # waits for readers, and other writers for it
+
+
+# --- statements -------------------------------------------------------------------------------
+
+_Processors = list[tuple[int, Callable[[Any], Any]]]
+"""Positions in a row, with what converts the value there."""
+
+_COMPILED_AT_START: Final = (1, 2, 4, 8, 16, 32)
+"""Sizes of batches; compiling one takes 3 to 30 ms, in the event loop."""
+
+_COPY_FROM: Final = 500
+"""Rows from which on PostgreSQL's COPY is faster than INSERT; many take half the time."""
+
+
+class BatchedQuery:
+    """A SELECT joined to a table ``requested``, whose column ``n`` numbers the requests.
+
+    Args:
+        columns: The other columns of ``requested``, typed.
+        build: Builds the SELECT from ``requested``; its first column must be ``n``.
+    """
+
+    def __init__(self, columns: Sequence[ColumnClause[Any]], build: Callable[[CTE], Select[Any]]) -> None:
+        self._columns: Final = columns
+        self._build: Final = build
+        self._compiled: Final[dict[tuple[str, int], tuple[str, _Processors]]] = {}
+
+    def rows(self, connection: Connection, requests: Sequence[Row]) -> list[Row]:
+        """Run the statement for a batch of at least one request, each with the values of `columns`.
+
+        Returns:
+            The rows in any order; each begins with the number of its request.
+        """
+        count = len(requests)
+        size = 1 << (count - 1).bit_length()  # few sizes: few statements to compile and prepare
+        sql, processors = self._statement(connection.dialect, size)
+        parameters = list(chain.from_iterable(requests))
+        parameters += requests[-1] * (size - count)  # the last one again, under unused numbers
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(sql, parameters)
+            rows = list(cursor.fetchall())
+        finally:
+            cursor.close()
+        if size > count:
+            rows = [row for row in rows if row[0] < count]
+        return [_convert(row, processors) for row in rows] if processors else rows
+
+    def compile(self, dialect: Dialect) -> None:
+        """Compile the statements of the usual sizes."""
+        for size in _COMPILED_AT_START:
+            self._statement(dialect, size)
+
+    def _statement(self, dialect: Dialect, size: int) -> tuple[str, _Processors]:
+        key = (dialect.name, size)
+        if key not in self._compiled:
+            numbered = [
+                (
+                    literal_column(str(row), Integer),
+                    *(bindparam(f"{one.name}_{row}", type_=one.type) for one in self._columns),
+                )
+                for row in range(size)
+            ]
+            requested = values(column("n", Integer), *self._columns, name="requested").data(numbered)
+            statement = self._build(requested.cte("requested"))
+            compiled = statement.compile(dialect=dialect)
+            wanted = [f"{one.name}_{row}" for row in range(size) for one in self._columns]
+            if list(compiled.positiontup or ()) != wanted:
+                raise AssertionError("a batched statement takes no parameters but the requests")
+            processors: _Processors = [
+                (at, process)
+                for at, one in enumerate(statement.selected_columns)
+                if not isinstance(one.type, Boolean)  # 0 and 1 will do
+                and (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
+            ]
+            self._compiled[key] = str(compiled), processors
+        return self._compiled[key]
+
+
+def _convert(row: Row, processors: _Processors) -> Row:
+    """Convert the driver's values to those of the columns' types; most of these are NULL."""
+    converted = list(row)
+    for at, process in processors:
+        if converted[at] is not None:
+            converted[at] = process(converted[at])
+    return tuple(converted)
+
+
+class RowWriter:
+    """An INSERT of rows into a table, without the columns `leaving`."""
+
+    def __init__(self, table: Table, leaving: Collection[str] = ()) -> None:
+        self._table: Final = table
+        self._columns: Final = [one for one in table.columns if one.key not in leaving]
+        self._compiled: Final[dict[str, tuple[str, _Processors]]] = {}
+
+    def write(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Write rows within a transaction; each has the values of the columns in their order."""
+        sql, processors = self._statement(connection.dialect)
+        ready = [list(row) for row in rows]
+        for at, process in processors:
+            for row in ready:
+                row[at] = process(row[at])
+        cursor: Any = connection.connection.cursor()
+        try:
+            if len(ready) < _COPY_FROM or connection.dialect.name == "sqlite":
+                cursor.executemany(sql, ready)
+                return
+            with cursor.copy(self._copy_statement(connection.dialect)) as copy:
+                for row in ready:
+                    copy.write_row(row)
+        finally:
+            cursor.close()
+
+    def _copy_statement(self, dialect: Dialect) -> str:
+        quote = dialect.identifier_preparer.quote
+        names = ", ".join(quote(one.name) for one in self._columns)
+        return f"COPY {quote(self._table.name)} ({names}) FROM STDIN"
+
+    def _statement(self, dialect: Dialect) -> tuple[str, _Processors]:
+        if dialect.name not in self._compiled:
+            names = [one.key for one in self._columns]
+            compiled = insert(self._table).compile(dialect=dialect, column_keys=names)
+            if list(compiled.positiontup or ()) != names:
+                raise AssertionError("an INSERT of rows takes their values in the table's order")
+            processors: _Processors = [
+                (at, process)
+                for at, one in enumerate(self._columns)
+                if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
+            ]
+            self._compiled[dialect.name] = str(compiled), processors
+        return self._compiled[dialect.name]
