@@ -34,7 +34,7 @@ PACKAGES: Final = {
         "protocol/response_signatures": ("response_signatures",),
         "protocol/ed25519_keys": ("ed25519_keys",),
         "protocol/release_manifests": ("release_manifests",),
-        "security/rotation": ("rotation",),
+        "security/link_secrets": ("rotation",),
     },
     "licclient": {
         "_signatures/responses": ("response_signatures", "pinned_cache", "pins"),

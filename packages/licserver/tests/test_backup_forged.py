@@ -10,7 +10,7 @@ import pytest
 
 from harness.memory import needs_proc, run_and_peak
 from licserver.errors import BackupError
-from licserver.services.backup import restore_backup
+from licserver.services.restore import restore_backup
 from licserver.settings import Settings
 
 FORGED = {  # a member, what it begins with, what it goes on with, and how often

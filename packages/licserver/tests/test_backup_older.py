@@ -15,11 +15,12 @@ from sqlalchemy import inspect
 from harness.engines import ENGINES
 from licserver.database import migrate, schema
 from licserver.database.engine import connect
-from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.records import ActorKind, Scope
 from licserver.services import open_services
-from licserver.services.backup import restore_backup, write_backup
+from licserver.services.backup import write_backup
 from licserver.services.idempotency import Response
+from licserver.services.restore import restore_backup
 from licserver.settings import Settings
 
 OLDER = schema.REVISIONS[1:-1]  # 0001 wrote no backups

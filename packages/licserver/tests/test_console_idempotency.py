@@ -9,7 +9,7 @@ from sqlalchemy import func, insert, select
 
 from harness.console import Browser
 from harness.engines import both_engines
-from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind
 from licserver.services.accounts import SESSION_TIME

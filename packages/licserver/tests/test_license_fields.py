@@ -12,7 +12,8 @@ from licserver.database.tables import licenses
 from licserver.domain.records import TERMS, IssuedLicense, LicenseTerms
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.services import open_services
-from licserver.services.backup import restore_backup, write_backup
+from licserver.services.backup import write_backup
+from licserver.services.restore import restore_backup
 from licserver.settings import Settings
 from licserver.web.admin import schemas
 from licserver.web.console.formatting import FIELDS

@@ -11,7 +11,7 @@ from harness import engines
 from harness.console import PASSWORD, Browser
 from licserver.database.engine import connect
 from licserver.database.repositories import Repositories
-from licserver.database.repositories.logins import Limit
+from licserver.database.repositories.users import Limit
 from licserver.database.tables import tries
 from licserver.services.logins import NETWORK_NAME_TRIES, TRIES
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from licserver.artifacts.folder import ArtifactFolder
+from licserver.artifacts import ArtifactFolder
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, SecretsError, StoreError
 from licserver.services import open_services

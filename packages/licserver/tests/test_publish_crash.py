@@ -13,7 +13,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from licserver.artifacts.folder import ArtifactFolder
+from licserver.artifacts import ArtifactFolder
 from licserver.protocol import release_manifests
 from licserver.services import open_services
 from licserver.settings import load_settings

@@ -15,7 +15,8 @@ from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError
 from licserver.services import Services, open_services
-from licserver.services.backup import restore_backup, write_backup
+from licserver.services.backup import write_backup
+from licserver.services.restore import restore_backup
 from licserver.settings import Settings, load_settings
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps

@@ -23,7 +23,7 @@ from licserver.protocol.downloads import (
     read_link,
     sign_link,
 )
-from licserver.security.rotation import LOOK_EVERY, rotate, secret_statuses, watch_link_secrets
+from licserver.security.link_secrets import LOOK_EVERY, rotate, secret_statuses, watch_link_secrets
 from licserver.security.secrets_file import new_secrets, open_vault, read_vault
 from licserver.settings import Settings
 
@@ -135,7 +135,8 @@ def test_an_invalid_link_costs_one_stat(process, monkeypatch):
     for mark in (ring._version, None):
         stats.clear()
         monkeypatch.setattr(
-            "licserver.security.rotation._file_version", lambda path, mark=mark: stats.append(path) or mark
+            "licserver.security.link_secrets._file_version",
+            lambda path, mark=mark: stats.append(path) or mark,
         )
         ring.read("key=nobody&signature=x", NOW + 2 * SECOND)
         assert len(stats) == 1
@@ -169,7 +170,7 @@ def test_a_file_that_has_not_changed_is_not_read(settings, process, monkeypatch)
     """Neither at the start nor after it was read once."""
     ring, reads = process(), []
     monkeypatch.setattr(
-        "licserver.security.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
+        "licserver.security.link_secrets.read_vault", lambda *told: reads.append(told) or read_vault(*told)
     )
     for minute in range(5):
         ring.current(NOW + minute * MINUTE)
@@ -206,7 +207,7 @@ def test_made_up_links_cause_at_most_one_read_a_second(settings, process, monkey
     """A changed file is read once, also while made-up links keep coming; a broken one once a second."""
     ring, reads = process(), []
     monkeypatch.setattr(
-        "licserver.security.rotation.read_vault", lambda *told: reads.append(told) or read_vault(*told)
+        "licserver.security.link_secrets.read_vault", lambda *told: reads.append(told) or read_vault(*told)
     )
 
     def reads_for_made_up_links(start):

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from harness.fetching import fetch
-from licserver.security.rotation import LOOK_EVERY, rotate
+from licserver.security.link_secrets import LOOK_EVERY, rotate
 from licserver.settings import Settings
 
 SECOND = timedelta(seconds=1)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from harness.engines import sqlite_only
-from licserver.database.repositories.statistics import CountKey, add_counts, load_totals, note_seen
+from licserver.database.repositories.statistics import CountKey, add_counts, note_seen
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError
@@ -16,7 +16,9 @@ from licserver.web.metrics import STATISTICS, StatisticsCounter
 def counted(world) -> dict:
     """All totals, by day and by what was counted."""
     since = world.clock().date().replace(day=1)
-    return {(f"{one.day:%d}", *one.counted): one.times for one in load_totals(world.services.database, since)}
+    return {
+        (f"{one.day:%d}", *one.counted): one.times for one in world.services.statistics.load_totals(since)
+    }
 
 
 async def flush(site) -> None:

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from harness import engines
-from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.database.tables import receipts, tokens
 from licserver.domain.records import ActorKind, Scope
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError

@@ -19,13 +19,13 @@ from licserver.cli.common import (
     settings_command,
 )
 from licserver.clock import system_clock
-from licserver.database.repositories.accounts import Token
+from licserver.database.repositories.tokens import Token
 from licserver.domain.records import Scope
 from licserver.domain.text import say_details
 from licserver.errors import InvalidInputError, LicserverError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
-from licserver.security import rotation, secrets_file
+from licserver.security import link_secrets, secrets_file
 from licserver.security.redaction import mask
 from licserver.security.secrets_file import open_vault
 from licserver.services import MAX_PAGE, AuditFilter, Services
@@ -178,7 +178,7 @@ def secret_group() -> None:
 def list_secrets(settings: Settings, printer: Printer) -> None:
     """List the accepted secrets, the newest first."""
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _print_secrets(printer, rotation.secret_statuses(open_vault(settings).link_secrets, system_clock()))
+    _print_secrets(printer, link_secrets.secret_statuses(open_vault(settings).link_secrets, system_clock()))
 
 
 @secret_group.command("rotate")
@@ -198,13 +198,13 @@ def rotate_secrets(settings: Settings, printer: Printer, after: int, *, leaked: 
     Existing links stay valid for their hour.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    statuses = rotation.rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked)
+    statuses = link_secrets.rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked)
     new = statuses[0]
     _record_change(settings, "secret.rotate", ("secret", new.id), signs_from=new.signs_from, leaked=leaked)
     _print_secrets(printer, statuses)
 
 
-def _print_secrets(printer: Printer, statuses: list[rotation.SecretStatus]) -> None:
+def _print_secrets(printer: Printer, statuses: list[link_secrets.SecretStatus]) -> None:
     printer.table(map(asdict, statuses), (8, 24, 24, 0), "none")
 
 

@@ -32,7 +32,8 @@ from licserver.protocol.license_files import FORMATS, read_rows, write_head, wri
 from licserver.security import secrets_file
 from licserver.security.private_files import new_file
 from licserver.services import Services
-from licserver.services.backup import Summary, restore_backup, write_backup
+from licserver.services.backup import Summary, write_backup
+from licserver.services.restore import restore_backup
 from licserver.services.self_check import Finding, Level, check_installation
 from licserver.settings import Settings
 

@@ -15,18 +15,15 @@ from licserver.database.schema import is_in_use, open_database
 from licserver.domain.records import SYSTEM, Actor, LicenseTerms
 from licserver.security.secrets_file import expects_database, note_database, open_vault
 from licserver.services.accounts import TokenService, UserService
-from licserver.services.audit import AuditFilter, AuditService
+from licserver.services.audit import AuditFilter, AuditService, RetentionService
 from licserver.services.context import Context
 from licserver.services.idempotency import IdempotencyConflictError, IdempotencyService, ReplayedError
-from licserver.services.license_lists import LicenseFilter
 from licserver.services.license_terms import MAX_INDEXED
 from licserver.services.licenses import ISSUE_BATCH, LicenseService, SubscriptionService
+from licserver.services.lists import MAX_PAGE, LicenseFilter, Page, page_of
 from licserver.services.logins import LoginService
-from licserver.services.pagination import MAX_PAGE, Page, page_of
 from licserver.services.products import MAX_CHANGELOG, ProductService, ReleaseService
-from licserver.services.retention import RetentionService
 from licserver.services.second_factors import SecondFactorService
-from licserver.services.statistics import StatisticsService
 from licserver.services.transfer import TransferService
 from licserver.settings import Settings
 
@@ -67,7 +64,7 @@ class Services:
         self.second_factors = SecondFactorService(context)
         self.tokens = TokenService(context)
         self.audit = AuditService(context)
-        self.statistics = StatisticsService(context)
+        self.statistics = context.repositories.statistics
         self.retention = RetentionService(context)
         self.transfer = TransferService(context)
         self.idempotency = IdempotencyService(context)

@@ -7,7 +7,8 @@ import secrets
 from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple
 
-from licserver.database.repositories.accounts import Token, User
+from licserver.database.repositories.tokens import Token
+from licserver.database.repositories.users import User
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Scope
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError

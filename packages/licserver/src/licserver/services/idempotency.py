@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.records import ActorKind
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services.context import Context

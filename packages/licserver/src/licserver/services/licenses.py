@@ -17,12 +17,10 @@ from licserver.domain.environments import (
 from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.redaction import mask
-from licserver.services import license_lists as lists
-from licserver.services import license_terms
+from licserver.services import license_terms, lists
 from licserver.services.context import Context
-from licserver.services.license_lists import LicenseFilter
 from licserver.services.license_terms import check_subscription
-from licserver.services.pagination import Page, check_limit, cut_page, read_place
+from licserver.services.lists import LicenseFilter, Page, check_limit, cut_page, read_place
 from licserver.services.products import ProductService, ReleaseService
 
 ISSUE_BATCH: Final = 10_000

@@ -6,8 +6,7 @@ import secrets
 from datetime import datetime, timedelta
 from typing import Final
 
-from licserver.database.repositories.accounts import NewSession, User
-from licserver.database.repositories.logins import Limit
+from licserver.database.repositories.users import Limit, NewSession, User
 from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import StoreUnavailableError

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from licserver.database.repositories.accounts import SecondFactor, User
+from licserver.database.repositories.users import SecondFactor, User
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.passwords import verify_password
 from licserver.security.totp import (

@@ -8,7 +8,7 @@ from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
 from licserver.protocol import public_api
-from licserver.security.rotation import watch_link_secrets
+from licserver.security.link_secrets import watch_link_secrets
 from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.admin.app import create_admin_api

@@ -45,7 +45,7 @@ from licserver.protocol.response_signatures import (
     sign_response,
 )
 from licserver.security.key_vault import KeyVault
-from licserver.security.rotation import LinkSecrets
+from licserver.security.link_secrets import LinkSecrets
 from licserver.settings import Settings
 from licserver.web.metrics import StatisticsCounter
 from licserver.web.middlewares import DRAIN

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from licserver.database.engine import Database
-from licserver.database.repositories.accounts import (
-    SecondFactorRepository,
-    SessionRepository,
-    TokenRepository,
-    UserRepository,
-)
 from licserver.database.repositories.audit import AuditRepository
-from licserver.database.repositories.idempotency import IdempotencyRepository
 from licserver.database.repositories.license_search import LicenseSearchRepository
 from licserver.database.repositories.licenses import LicenseRepository, SubscriptionRepository
-from licserver.database.repositories.logins import LoginRepository
 from licserver.database.repositories.products import ProductRepository, ReleaseRepository
+from licserver.database.repositories.statistics import StatisticsRepository
+from licserver.database.repositories.tokens import IdempotencyRepository, TokenRepository
+from licserver.database.repositories.users import (
+    LoginRepository,
+    SecondFactorRepository,
+    SessionRepository,
+    UserRepository,
+)
 
 __all__ = ["Repositories"]
 
@@ -43,6 +43,7 @@ class Repositories:
         self.sessions = SessionRepository(database, connection)
         self.second_factors = SecondFactorRepository(database, connection)
         self.logins = LoginRepository(database, connection)
+        self.statistics = StatisticsRepository(database, connection)
         self.idempotency = IdempotencyRepository(database, connection)
 
     @contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tupl
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database
-from licserver.database.repositories.logins import delete_old_attempts
+from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables import (
     activations,
     audit,

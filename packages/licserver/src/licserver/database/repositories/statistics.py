@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import and_, bindparam, exists, func, or_, select, update
 
 from licserver.database.engine import Database
-from licserver.database.repositories.base import insert_into
+from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.tables import activations, licenses, products, releases, totals
 from licserver.domain.records import Environment, EnvironmentPolicy
 
@@ -54,13 +54,6 @@ def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) ->
         )
 
 
-def load_totals(database: Database, since: date) -> list[Total]:
-    """Load the totals of the days from one on."""
-    with database.reading() as connection:
-        rows = connection.execute(select(totals).where(totals.c.day >= since).order_by(totals.c.day))
-        return [Total(day, CountKey(*counted), times) for day, *counted, times in rows]
-
-
 def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple[str, str | None], str]:
     """Load how the versions of some products are written, by slug and version key."""
     if not slugs:
@@ -73,24 +66,29 @@ def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple
         return {(row.slug, row.version_key): row.version for row in rows}
 
 
-def count_expiring(database: Database, first: date, last: date) -> int:
-    """Count the licenses whose last day lies within some days.
+class StatisticsRepository(Repository):
+    """Figures for the overview, each from daily counts or from the end of an index: never from a scan."""
 
-    Each key of these days is looked at: a range of the index, and the row behind each entry (D-99).
-    """
-    meant = (
-        licenses.c.expires_on.between(first, last),
-        licenses.c.revoked_at.is_(None),
-        licenses.c.lifetime.is_(False),
-    )
-    with database.reading() as connection:
-        return connection.scalar(select(func.count()).select_from(licenses).where(*meant)) or 0
+    def load_totals(self, since: date) -> list[Total]:
+        """Load the daily counts from a day on."""
+        with self._reading() as connection:
+            rows = connection.execute(select(totals).where(totals.c.day >= since).order_by(totals.c.day))
+            return [Total(day, CountKey(*counted), times) for day, *counted, times in rows]
 
+    def count_expiring(self, first: date, last: date) -> int:
+        """Count the licenses whose last day is within some days, both included; revoked ones do not count."""
+        meant = (
+            licenses.c.expires_on.between(first, last),
+            licenses.c.revoked_at.is_(None),
+            licenses.c.lifetime.is_(False),
+        )
+        with self._reading() as connection:
+            return connection.scalar(select(func.count()).select_from(licenses).where(*meant)) or 0
 
-def any_license(database: Database) -> bool:
-    """Tell whether there is a license."""
-    with database.reading() as connection:
-        return connection.execute(select(licenses.c.id).limit(1)).first() is not None
+    def has_licenses(self) -> bool:
+        """Return whether any license was ever issued."""
+        with self._reading() as connection:
+            return connection.execute(select(licenses.c.id).limit(1)).first() is not None
 
 
 class Seen(NamedTuple):

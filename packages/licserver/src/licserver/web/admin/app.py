@@ -15,8 +15,7 @@ from aiohttp.typedefs import Handler
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from licserver.database.repositories.accounts import Token
-from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.protocol import release_manifests

@@ -1,4 +1,4 @@
-"""Making an installation of a backup."""
+"""Make an installation of a backup."""
 
 import json
 import os
@@ -16,16 +16,17 @@ from licserver.database.dump import Layout, Loading, holds_something, loading
 from licserver.errors import BackupError, ConflictError, InvalidInputError, StoreError
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
-from licserver.services.backup.layout import (
+from licserver.services.backup import (
     ARTIFACTS,
     CONTENTS,
     DATABASE,
     FORMAT,
     HEADER,
+    Reader,
     Summary,
     read_artifact_name,
+    reading,
 )
-from licserver.services.backup.reading import Reader, reading
 from licserver.settings import Settings
 
 

@@ -1,9 +1,11 @@
-"""Lists of licenses: filtered, searched, a page at a time."""
+"""Lists: pages with cursors that mark where the next one begins, and the search for licenses."""
 
-from collections.abc import Sequence
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import date, datetime
-from typing import NamedTuple
+from datetime import UTC, date, datetime
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from licserver.database.repositories import license_search
 from licserver.database.repositories.license_search import Filter, Position, Scan
@@ -14,8 +16,145 @@ from licserver.domain.text import parse_terms
 from licserver.errors import InvalidInputError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape
-from licserver.services.pagination import Page, check_limit, read_cursor, write_cursor, wrong_cursor
 from licserver.services.products import ProductService
+
+MAX_PAGE: Final = 200
+"""Items on a page."""
+
+_MAX_CURSOR: Final = 2_000
+
+Item = TypeVar("Item")
+
+
+class Page(NamedTuple, Generic[Item]):
+    """A page of a list; `cursor` marks where the next one begins, and is None at the end."""
+
+    items: list[Item]
+    cursor: str | None
+
+
+def page_of(items: Sequence[Item], name: Callable[[Item], str], cursor: str | None, limit: int) -> Page[Item]:
+    """Return a page of a short list that is loaded as a whole.
+
+    Args:
+        items: In their order.
+        name: Returns the unique name of an item.
+        cursor: From the page before.
+        limit: How many at most.
+
+    Raises:
+        InvalidInputError: for a cursor of another list.
+    """
+    check_limit(limit)
+    place, first = read_place(cursor, str), 0
+    if place is not None:
+        names = [name(one) for one in items]
+        if place[0] not in names:
+            raise wrong_cursor()
+        first = names.index(place[0]) + 1
+    return cut_page(items[first : first + limit + 1], limit, lambda last: [name(last)])
+
+
+def cut_page(found: Sequence[Item], limit: int, place: Callable[[Item], Sequence[Any]]) -> Page[Item]:
+    """Return a page of what was found with one item more than the limit.
+
+    Args:
+        found: Up to `limit` + 1 items.
+        limit: How many at most.
+        place: Returns where in the order an item is.
+    """
+    items = list(found[:limit])
+    return Page(items, write_cursor(place(items[-1])) if len(found) > limit else None)
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a page that is too large.
+
+    Raises:
+        InvalidInputError: naming the limits.
+    """
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidInputError(f"limit must be between 1 and {MAX_PAGE}")
+
+
+def write_cursor(place: Sequence[Any]) -> str:
+    """Encode a place for a URL; it holds nothing secret.
+
+    Args:
+        place: Whole numbers, text, bytes, days and instants.
+    """
+    text = json.dumps([_write(value) for value in place], separators=(",", ":"))
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_place(cursor: str | None, *types: type) -> tuple[Any, ...] | None:
+    """Decode a cursor whose place has values of these types; None for the first page.
+
+    Raises:
+        InvalidInputError: for a cursor of another list.
+    """
+    if cursor is None:
+        return None
+    place = read_cursor(cursor)
+    if [type(value) for value in place] != [*types]:
+        raise wrong_cursor()
+    return place
+
+
+def read_cursor(cursor: str) -> tuple[Any, ...]:
+    """Decode a cursor; the caller checks that its values fit the list.
+
+    Raises:
+        InvalidInputError: when it is not one of ours.
+    """
+    if len(cursor) > _MAX_CURSOR:
+        raise wrong_cursor()
+    try:
+        place = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        return tuple(map(_read, place))
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        raise wrong_cursor() from None
+
+
+def wrong_cursor() -> InvalidInputError:
+    """Return the error for a cursor of another list."""
+    return InvalidInputError("this cursor was not given for this list; begin without one")
+
+
+def _write(value: Any) -> Any:
+    match value:
+        case datetime():
+            return {"at": value.astimezone(UTC).isoformat()}
+        case date():
+            return {"on": value.isoformat()}
+        case bytes():
+            return {"id": value.hex()}
+        case _:
+            return value
+
+
+def _read(value: Any) -> Any:
+    match value:
+        case {"at": text}:
+            instant = datetime.fromisoformat(text)
+            if instant.tzinfo is None:
+                raise ValueError
+            return instant.astimezone(UTC)
+        case {"on": text}:
+            return date.fromisoformat(text)
+        case {"id": text}:
+            return bytes.fromhex(text)
+        case bool():
+            raise ValueError
+        case str() if is_printable(value):
+            return value
+        case int() if -(2**63) <= value < 2**63:
+            return value
+        case _:
+            raise ValueError
+
+
+# --- licenses ---------------------------------------------------------------------------------
 
 MAX_QUERY = 200
 """Characters of what is searched for."""

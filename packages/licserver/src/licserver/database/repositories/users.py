@@ -1,14 +1,21 @@
-"""Users of the console with their sessions and second factors, and tokens of the admin API."""
+"""Users of the console: sessions, second factors, login attempts and known addresses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Row, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, case, delete, func, insert, or_, select, update
 
-from licserver.database.repositories.base import Repository
-from licserver.database.tables import recovery_codes, second_factors, sessions, tokens, users
-from licserver.domain.records import Scope
+from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.tables import (
+    failed_logins,
+    known_addresses,
+    recovery_codes,
+    second_factors,
+    sessions,
+    tries,
+    users,
+)
 
 
 class User(NamedTuple):
@@ -276,68 +283,117 @@ class SecondFactorRepository(Repository):
         return self._execute(delete(second_factors).where(second_factors.c.user_id == user_id)) == 1
 
 
-class Token(NamedTuple):
-    """A token of the admin API, without its secret.
+_WINDOW: Final = 60
+"""Seconds."""
+_KEPT: Final = 10
+"""Minutes for which counts are kept. Two would do; a server whose clock is fast must not delete another's."""
+
+
+class Limit(NamedTuple):
+    """Attempts allowed in a minute.
 
     Args:
-        id: Its number.
-        name: For the audit log.
-        scope: What it permits.
-        created_at: When it was created.
-        expires_on: Its last day, UTC, or None.
-        revoked_at: When it was revoked, or None.
-        last_used_on: The last day on which it was used, or None.
+        who: 16 bytes that stand for an address, a network or a name.
+        limit: Attempts a minute.
     """
 
-    id: int
-    name: str
-    scope: Scope
-    created_at: datetime
-    expires_on: date | None
-    revoked_at: datetime | None
-    last_used_on: date | None
+    who: bytes
+    limit: int
 
 
-_SELECT_TOKEN = select(*(tokens.c[name] for name in Token._fields))
+class LoginRepository(Repository):
+    """Attempts, failures and known addresses."""
 
+    def count_attempt(self, limits: Sequence[Limit], now: datetime) -> bool:
+        """Count an attempt against all of `limits`, or against none of them (D-131).
 
-class TokenRepository(Repository):
-    """Tokens."""
+        The minute slides: of the last whole minute, the share counts that is still within it.
 
-    def add(self, name: str, token_hash: bytes, scope: Scope, expires_on: date | None, now: datetime) -> bool:
-        """Add a token; return False when the name is taken."""
-        row = {
-            "name": name,
-            "token_hash": token_hash,
-            "scope": scope.value,
-            "created_at": now,
-            "expires_on": expires_on,
-        }
-        return self._insert_unless_taken(insert(tokens).values(row))
+        Returns:
+            False, and nothing is counted or written, when one of them is used up.
+        """
+        minute, into = divmod(now.timestamp(), _WINDOW)
+        share = 1 - into / _WINDOW
+        with self._reading() as connection:  # a refusal blocks no writer
+            if _is_over(connection, limits, int(minute), share, 0):
+                return False
+        with self._writing() as connection:
+            connection.execute(delete(tries).where(tries.c.minute < minute - _KEPT))
+            savepoint = connection.begin_nested()
+            add = insert_into(connection, tries)
+            connection.execute(
+                add.on_conflict_do_update(
+                    index_elements=list(tries.primary_key.columns),
+                    set_={"count": tries.c.count + 1},
+                ),
+                # in one order, so that no two of them deadlock
+                [
+                    {"minute": int(minute), "who": who, "count": 1}
+                    for who in sorted({one.who for one in limits})
+                ],
+            )
+            # Checked again now that others wait: simultaneous attempts count as well.
+            if _is_over(connection, limits, int(minute), share, 1):
+                savepoint.rollback()
+                return False
+            savepoint.commit()
+            return True
 
-    def list_all(self) -> list[Token]:
-        """Load all tokens, by name."""
+    def is_known_address(self, name: str, address: bytes) -> bool:
+        """Return whether a user has signed in from an address."""
+        statement = (
+            select(known_addresses.c.user_id)
+            .join(users, users.c.id == known_addresses.c.user_id)
+            .where(users.c.name == name, known_addresses.c.address == address)
+        )
         with self._reading() as connection:
-            return [_read_token(row) for row in connection.execute(_SELECT_TOKEN.order_by(tokens.c.name))]
+            return connection.scalar(statement) is not None
 
-    def find(self, *, name: str | None = None, token_hash: bytes | None = None) -> Token | None:
-        """Load one token, by its name or by its hash."""
-        this = tokens.c.name == name if token_hash is None else tokens.c.token_hash == token_hash
-        with self._reading() as connection:
-            row = connection.execute(_SELECT_TOKEN.where(this)).first()
-        return None if row is None else _read_token(row)
+    def remember_address(self, user_id: int, address: bytes, now: datetime, limit: int) -> None:
+        """Store where a user has signed in from; keep the `limit` latest addresses."""
+        latest = (
+            select(known_addresses.c.address)
+            .where(known_addresses.c.user_id == user_id)
+            .order_by(known_addresses.c.last_used_at.desc(), known_addresses.c.address)
+            .limit(limit)
+        )
+        with self._writing() as connection:
+            add = insert_into(connection, known_addresses).values(
+                user_id=user_id, address=address, last_used_at=now
+            )
+            keys = list(known_addresses.primary_key.columns)
+            connection.execute(add.on_conflict_do_update(index_elements=keys, set_={"last_used_at": now}))
+            kept = connection.scalars(latest).all()
+            connection.execute(
+                delete(known_addresses).where(
+                    known_addresses.c.user_id == user_id, known_addresses.c.address.not_in(kept)
+                )
+            )
 
-    def revoke(self, token_id: int, now: datetime) -> bool:
-        """Revoke a token; return False when it is revoked already."""
-        this = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
-        return self._execute(update(tokens).where(this).values(revoked_at=now)) == 1
+    def count_failed_logins(self, action: str, subject: str, day: date, count: int) -> int:
+        """Add to a day's failed logins of a subject; return their number so far."""
+        this = (failed_logins.c.action == action, failed_logins.c.subject == subject)
+        with self._writing() as connection:
+            connection.execute(delete(failed_logins).where(*this, failed_logins.c.day != day))
+            add = insert_into(connection, failed_logins).values(
+                action=action, subject=subject, day=day, count=count
+            )
+            keys = list(failed_logins.primary_key.columns)
+            more = {"count": failed_logins.c.count + count}
+            connection.execute(add.on_conflict_do_update(index_elements=keys, set_=more))
+            total: int = connection.execute(select(failed_logins.c.count).where(*this)).scalar_one()
+            return total
 
-    def set_last_used(self, token_id: int, day: date) -> None:
-        """Store the day of a token's last use."""
-        is_new = or_(tokens.c.last_used_on.is_(None), tokens.c.last_used_on < day)
-        self._execute(update(tokens).where(tokens.c.id == token_id, is_new).values(last_used_on=day))
+
+def delete_old_attempts(connection: Connection, now: datetime) -> None:
+    """Delete counts of minutes that are over."""
+    connection.execute(delete(tries).where(tries.c.minute < now.timestamp() // _WINDOW - _KEPT))
 
 
-def _read_token(row: Row[Any]) -> Token:
-    values = row._asdict()
-    return Token(**{**values, "scope": Scope(values["scope"])})
+def _is_over(connection: Connection, limits: Sequence[Limit], minute: int, share: float, own: int) -> bool:
+    """Return whether one of `limits` is used up; `own` attempts of ours are counted already."""
+    weighed = func.sum(tries.c.count * case((tries.c.minute == minute, 1.0), else_=share))
+    who = [one.who for one in limits]
+    of = select(tries.c.who, weighed).where(tries.c.who.in_(who), tries.c.minute.in_([minute, minute - 1]))
+    used = {bytes(row[0]): row[1] for row in connection.execute(of.group_by(tries.c.who))}
+    return any(used.get(one.who, 0.0) >= one.limit + own for one in limits)

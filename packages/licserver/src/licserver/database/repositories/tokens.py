@@ -1,0 +1,137 @@
+"""The admin API's tokens, and the responses recorded for idempotency keys (D-93, D-130)."""
+
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Row, delete, insert, or_, select, update
+
+from licserver.database.repositories.base import Repository
+from licserver.database.tables import receipts, tokens
+from licserver.domain.records import ActorKind, Scope
+
+
+class Token(NamedTuple):
+    """A token of the admin API, without its secret.
+
+    Args:
+        id: Its number.
+        name: For the audit log.
+        scope: What it permits.
+        created_at: When it was created.
+        expires_on: Its last day, UTC, or None.
+        revoked_at: When it was revoked, or None.
+        last_used_on: The last day on which it was used, or None.
+    """
+
+    id: int
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_on: date | None
+    revoked_at: datetime | None
+    last_used_on: date | None
+
+
+_SELECT_TOKEN = select(*(tokens.c[name] for name in Token._fields))
+
+
+class TokenRepository(Repository):
+    """Tokens."""
+
+    def add(self, name: str, token_hash: bytes, scope: Scope, expires_on: date | None, now: datetime) -> bool:
+        """Add a token; return False when the name is taken."""
+        row = {
+            "name": name,
+            "token_hash": token_hash,
+            "scope": scope.value,
+            "created_at": now,
+            "expires_on": expires_on,
+        }
+        return self._insert_unless_taken(insert(tokens).values(row))
+
+    def list_all(self) -> list[Token]:
+        """Load all tokens, by name."""
+        with self._reading() as connection:
+            return [_read_token(row) for row in connection.execute(_SELECT_TOKEN.order_by(tokens.c.name))]
+
+    def find(self, *, name: str | None = None, token_hash: bytes | None = None) -> Token | None:
+        """Load one token, by its name or by its hash."""
+        this = tokens.c.name == name if token_hash is None else tokens.c.token_hash == token_hash
+        with self._reading() as connection:
+            row = connection.execute(_SELECT_TOKEN.where(this)).first()
+        return None if row is None else _read_token(row)
+
+    def revoke(self, token_id: int, now: datetime) -> bool:
+        """Revoke a token; return False when it is revoked already."""
+        this = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
+        return self._execute(update(tokens).where(this).values(revoked_at=now)) == 1
+
+    def set_last_used(self, token_id: int, day: date) -> None:
+        """Store the day of a token's last use."""
+        is_new = or_(tokens.c.last_used_on.is_(None), tokens.c.last_used_on < day)
+        self._execute(update(tokens).where(tokens.c.id == token_id, is_new).values(last_used_on=day))
+
+
+def _read_token(row: Row[Any]) -> Token:
+    values = row._asdict()
+    return Token(**{**values, "scope": Scope(values["scope"])})
+
+
+_OWNERS = {ActorKind.TOKEN: receipts.c.token_id, ActorKind.USER: receipts.c.user_id}
+
+
+class IdempotencyKey(NamedTuple):
+    """An idempotency key.
+
+    Args:
+        by: Kind of its owner: a token or a user.
+        owner_id: The owner's number.
+        key: As sent: the header of a request, or the id of a form.
+        digest: SHA-256 of the request.
+    """
+
+    by: ActorKind
+    owner_id: int
+    key: str
+    digest: bytes
+
+
+class RecordedResponse(NamedTuple):
+    """A recorded response; `answer` is encrypted."""
+
+    digest: bytes
+    status: int
+    answer: bytes
+
+
+class IdempotencyRepository(Repository):
+    """Recorded responses."""
+
+    def find(self, key: IdempotencyKey, since: datetime) -> RecordedResponse | None:
+        """Load the response recorded for a key, unless it is older than `since`."""
+        this: ColumnElement[bool] = (
+            (_OWNERS[key.by] == key.owner_id) & (receipts.c.key == key.key) & (receipts.c.created_at >= since)
+        )
+        columns = (receipts.c.digest, receipts.c.status, receipts.c.answer)
+        with self._reading() as connection:
+            row = connection.execute(select(*columns).where(this)).first()
+        return None if row is None else RecordedResponse(*row)
+
+    def add(self, key: IdempotencyKey, status: int, answer: bytes, now: datetime, since: datetime) -> bool:
+        """Record a response, in the operation's transaction; delete those older than `since`.
+
+        Returns:
+            False when the same key was recorded meanwhile, or its owner does not exist any more: then the
+            operation must not happen.
+        """
+        row: dict[str, Any] = {
+            _OWNERS[key.by].name: key.owner_id,
+            "key": key.key,
+            "digest": key.digest,
+            "status": status,
+            "answer": answer,
+            "created_at": now,
+        }
+        with self._writing() as connection:
+            connection.execute(delete(receipts).where(receipts.c.created_at < since))
+        return self._insert_unless_taken(insert(receipts).values(row))

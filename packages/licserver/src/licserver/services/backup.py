@@ -1,0 +1,294 @@
+"""A vendor's whole installation in one file: database, secrets and the files of releases.
+
+The file is a tar. It begins with what it is (`HEADER`), goes on with the secrets, the artifacts and the
+tables' rows, and ends with the digests of all that (`CONTENTS`): a file that was cut off has no end, and
+one in which a bit fell over has another digest. It is written and read in one go, in memory that does not
+grow, so it can come out of a pipe and go into one.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import IO, Any, Final
+
+from licserver import __version__
+from licserver.database import schema
+from licserver.database.dump import take_snapshot
+from licserver.domain.records import Artifact
+from licserver.errors import BackupError
+from licserver.security.secrets_file import SECRETS_FILE, read_secrets
+from licserver.services import Services
+
+FORMAT: Final = 1
+HEADER: Final = "licserver-backup.json"
+CONTENTS: Final = "contents.json"
+ARTIFACTS: Final = "artifacts/"
+DATABASE: Final = "database/"
+
+PIECE_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a backup holds.
+
+    Args:
+        made_at: When it was begun: the instant whose state it holds.
+        version: Of the licserver that wrote it.
+        revision: The schema of its database.
+        rows: Of each table.
+        artifacts: How many files of releases.
+        size: Bytes of all that it holds.
+    """
+
+    made_at: datetime
+    version: str
+    revision: str
+    rows: dict[str, int] = field(default_factory=dict)
+    artifacts: int = 0
+    size: int = 0
+
+
+def artifact_name(artifact: Artifact) -> str:
+    """Name the member that holds an artifact."""
+    # The name that customers see is part of where a bucket keeps it: one file may be published under two.
+    return f"{ARTIFACTS}{artifact.sha256.hex()}/{artifact.file_name.encode().hex()}"
+
+
+def read_artifact_name(name: str, size: int) -> Artifact:
+    """Read what `artifact_name` wrote.
+
+    Raises:
+        ValueError: for any other name.
+    """
+    digest, _, file_name = name.removeprefix(ARTIFACTS).partition("/")
+    return Artifact(bytes.fromhex(file_name).decode(), size, bytes.fromhex(digest))
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def write_backup(services: Services, target: IO[bytes], now: datetime, *, artifacts: bool = True) -> Summary:
+    """Write a backup while the server goes on serving.
+
+    Args:
+        services: Of the installation; the database's state is that of this moment.
+        target: Need not seek.
+        now: The instant.
+        artifacts: Whether the files of releases go along.
+
+    Returns:
+        What it holds.
+
+    Raises:
+        ArtifactsError: when a release's file is not there, or is not what was published.
+        StoreUnavailableError: when the database fails.
+        OSError: when the target cannot be written.
+    """
+    summary = Summary(now, __version__, schema.HEAD)
+    with (
+        take_snapshot(services.database) as snapshot,
+        tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        writer = _Writer(tar, now)
+        tables = [{"name": layout.name, "columns": layout.columns} for layout in snapshot.layouts]
+        writer.add(
+            HEADER,
+            _to_json(
+                {
+                    "format": FORMAT,
+                    "licserver": __version__,
+                    "made_at": now.isoformat(),
+                    "revision": schema.HEAD,
+                    "tables": tables,
+                }
+            ),
+        )
+        writer.add(SECRETS_FILE, read_secrets(services.settings).encode())
+        seen: set[bytes] = set()
+        for artifact in snapshot.artifacts() if artifacts else ():
+            writer.stream(artifact_name(artifact), artifact.size, services.artifacts.read(artifact))
+            seen.add(artifact.sha256)
+        summary.artifacts = len(seen)
+        for layout in snapshot.layouts:
+            summary.rows[layout.name] = 0
+            for number, (count, piece) in enumerate(snapshot.pieces(layout)):
+                writer.add(f"{DATABASE}{layout.name}/{number:06}", piece)
+                summary.rows[layout.name] += count
+        summary.size = sum(size for size, _ in writer.contents.values())
+        writer.add(CONTENTS, _to_json(writer.contents))
+    return summary
+
+
+class _Writer:
+    """Puts members into a tar, and remembers their digests."""
+
+    def __init__(self, tar: tarfile.TarFile, now: datetime) -> None:
+        self._tar, self._mtime = tar, int(now.timestamp())
+        self.contents: dict[str, tuple[int, str]] = {}
+
+    def add(self, name: str, content: bytes) -> None:
+        """Put a small one in."""
+        self.stream(name, len(content), iter([content]))
+
+    def stream(self, name: str, size: int, pieces: Iterator[bytes]) -> None:
+        """Put a large one in, as it comes."""
+        info = tarfile.TarInfo(name)
+        info.size, info.mode, info.mtime = size, 0o600, self._mtime
+        source = _Pieces(pieces)
+        self._tar.addfile(info, source)
+        source.finish()
+        self.contents[name] = (size, source.digest.hexdigest())
+
+
+class _Pieces(io.RawIOBase):
+    """A file made of pieces, that digests what is read from it."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._left = pieces, b""
+        self.digest = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while len(self._left) < size and (piece := next(self._pieces, None)) is not None:
+            self._left += piece
+        found, self._left = self._left[:size], self._left[size:]
+        self.digest.update(found)
+        return found
+
+    def finish(self) -> None:
+        """Let the source say what it has to say after its last piece."""
+        for _ in self._pieces:
+            raise BackupError("a file became longer while it was read; try again")
+
+
+def _to_json(held: Any) -> bytes:
+    return json.dumps(held, indent=1).encode()
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+_DAMAGED: Final = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    RecursionError,
+)
+
+_LARGEST_PIECE: Final = 64 << 20
+"""Bytes of a packed piece of the database, the largest of what is read as a whole; most have a fraction."""
+
+_SMALL: Final = 1 << 20
+"""Bytes of what is read as JSON as a whole, which takes up to 25 times as much memory."""
+
+_PER_MEMBER: Final = 1 << 10
+"""Bytes of a member's line in the table of contents: the longest has 650."""
+
+
+class _Member(tarfile.TarInfo):
+    """A tar's member, if it is of a kind that a backup has: tarfile reads those of other kinds at once."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
+        """Read a header of 512 bytes."""
+        member = super().frombuf(buf, encoding, errors)
+        is_name = member.type == tarfile.XHDTYPE and member.size <= _SMALL  # of a name that is a long one
+        if member.size < 0 or not (is_name or member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}):
+            raise tarfile.ReadError("no member of a backup")
+        return member
+
+
+class Reader:
+    """Takes members out of a tar, one after the other, and digests them."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        self._member: tarfile.TarInfo | None = None
+        self._digests: dict[str, tuple[int, str]] = {}
+
+    @property
+    def member_size(self) -> int:
+        """Bytes of the member that has come."""
+        return 0 if self._member is None else self._member.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that has come."""
+        return sum(size for size, _ in self._digests.values())
+
+    def next(self) -> str:
+        """Go on to the next member; returns its name.
+
+        Raises:
+            BackupError: when there is none.
+        """
+        self._member = self._tar.next()
+        self._tar.members.clear()  # type: ignore[attr-defined] # tarfile keeps them all
+        if self._member is None or not self._member.isreg() or self._member.issparse():
+            raise BackupError("the backup was cut off: its end is missing")
+        return self._member.name
+
+    def expect(self, name: str) -> bytes:
+        """Take the next member, which must have this name."""
+        if self.next() != name:
+            raise BackupError("this is no backup of licserver")
+        return self.content(_SMALL)
+
+    def contents(self) -> bytes:
+        """Take the member, which is the table of contents; it grows with what has come."""
+        return self.content(_SMALL + _PER_MEMBER * len(self._digests))
+
+    def content(self, most: int = _LARGEST_PIECE) -> bytes:
+        """Take the member, which has no more bytes than this."""
+        if self.member_size > most:
+            raise BackupError("the backup is damaged: a part is too large")
+        held = io.BytesIO()
+        self.copy_to(held)
+        return held.getvalue()
+
+    def copy_to(self, target: IO[bytes]) -> str:
+        """Copy the member; returns its SHA-256, in hexadecimal digits."""
+        member = self._member
+        source = None if member is None else self._tar.extractfile(member)
+        if member is None or source is None:
+            raise BackupError("this is no backup of licserver")
+        digest, size = hashlib.sha256(), 0
+        while chunk := source.read(PIECE_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+            target.write(chunk)
+        self._digests[member.name] = (size, digest.hexdigest())
+        return digest.hexdigest()
+
+    def check(self, contents: Mapping[str, Any]) -> None:
+        """Compare what has come with what was written."""
+        del self._digests[CONTENTS]
+        if {name: list(one) for name, one in self._digests.items()} != dict(contents):
+            raise BackupError("the backup is damaged: it does not hold what was written")
+
+
+@contextmanager
+def reading(source: IO[bytes]) -> Iterator[Reader]:
+    """Read a backup for a block; what is no backup, or a damaged one, ends it with one kind of error.
+
+    Raises:
+        BackupError: for whatever the bytes do to who reads them.
+    """
+    try:
+        with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
+            yield Reader(tar)
+    except _DAMAGED as problem:
+        raise BackupError(f"this is no whole backup of licserver ({type(problem).__name__})") from None
