@@ -135,7 +135,7 @@ class World:
         license_id = self.services.vault.license_id(key)
         new = IssuedLicense(
             id=license_id,
-            sealed_key=self.services.vault.encrypt_key(key),
+            encrypted_key=self.services.vault.encrypt_key(key),
             product_id=sold.id,
             product_slug=sold.slug,
             product_name=product_name or sold.name,

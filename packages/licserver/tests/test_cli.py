@@ -237,7 +237,7 @@ def test_lost_secrets_are_told(shop):
 
 @both_engines
 def test_one_altered_row_does_not_hide_the_others(shop):
-    """A key that cannot be unsealed is listed as unreadable; it can be revoked, and never be revealed."""
+    """A key that cannot be decrypted is listed as unreadable; it can be revoked, and never be revealed."""
     altered, whole = shop("license", "issue", "app", "--count", "2").split()
     license_id = shown(shop, altered)["id"]
     meddler = Meddler(os.environ.get("LICSERVER_DATABASE_URL"), shop.folder / "licserver.sqlite3")

@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select
 from harness.console import Browser
 from harness.engines import both_engines
 from licserver.database.repositories.tokens import IdempotencyKey
-from licserver.database.tables import receipts, tokens
+from licserver.database.tables import idempotency_keys, tokens
 from licserver.domain.records import ActorKind
 from licserver.services.accounts import SESSION_TIME
 from licserver.services.idempotency import Response
@@ -258,4 +258,4 @@ def test_whose_a_receipt_is(world):
     world.clock.forward(days=1, seconds=1)
     assert services.retention.sweep().answers == 2
     with services.database.reading() as connection:
-        assert connection.scalar(select(func.count()).select_from(receipts)) == 0
+        assert connection.scalar(select(func.count()).select_from(idempotency_keys)) == 0

@@ -82,7 +82,7 @@ async def test_a_recovery_code_signs_in_once(world, alice, open_browser):
         assert code.replace("-", "").encode() not in repr(held).encode()
 
 
-async def test_the_secret_is_sealed(world, alice):
+async def test_the_secret_is_encrypted(world, alice):
     """The database alone makes no codes, and no other user's row takes the secret."""
     app = await begin_enrolment(alice)
     with world.services.database.reading() as connection:

@@ -1,4 +1,4 @@
-"""Secrets and sealed keys: a stolen database gives no key away."""
+"""Secrets and encrypted keys: a stolen database gives no key away."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_a_database_refuses_other_secrets(tmp_path):
     open_services(settings).close()
 
 
-def test_a_sealed_key_opens_for_its_own_row_alone():
+def test_a_encrypted_key_opens_for_its_own_row_alone():
     """A key is bound to its row."""
     vault = a_vault()
     other = KEY.replace("A", "B")
@@ -132,16 +132,16 @@ def test_a_sealed_key_opens_for_its_own_row_alone():
 def test_every_altered_byte_of_a_seal_is_noticed():
     """Nonce, text and tag: none can be changed, cut or lengthened; the message tells no key."""
     vault = a_vault()
-    sealed, row = vault.encrypt_key(KEY), vault.license_id(KEY)
-    altered = [sealed[:n] + bytes([sealed[n] ^ 1]) + sealed[n + 1 :] for n in range(len(sealed))]
-    for wrong in [*altered, *(sealed[:n] for n in range(len(sealed))), sealed + b"\0"]:
+    encrypted, row = vault.encrypt_key(KEY), vault.license_id(KEY)
+    altered = [encrypted[:n] + bytes([encrypted[n] ^ 1]) + encrypted[n + 1 :] for n in range(len(encrypted))]
+    for wrong in [*altered, *(encrypted[:n] for n in range(len(encrypted))), encrypted + b"\0"]:
         with pytest.raises(SecretsError) as refusal:
             vault.decrypt_key(wrong, row)
         assert "CP-" not in str(refusal.value)
 
 
 def test_sealing_twice_gives_two_texts_and_indexing_twice_one():
-    """A seal tells nobody that two keys are equal; an index finds a key again."""
+    """The encrypted text tells nobody that two keys are equal; an index finds a key again."""
     vault = a_vault()
     assert vault.encrypt_key(KEY) != vault.encrypt_key(KEY)
     assert vault.license_id(KEY) == vault.license_id(KEY) != vault.license_id(KEY.lower())

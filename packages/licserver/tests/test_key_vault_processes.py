@@ -1,4 +1,4 @@
-"""Secrets and sealed keys among real processes and databases; `test_key_vault` tests them alone."""
+"""Secrets and encrypted keys among real processes and databases; `test_key_vault` tests them alone."""
 
 import os
 import subprocess

@@ -28,10 +28,10 @@ TERMS_OF_ALL_KINDS = replace(
     LicenseTerms(**{one.name: BY_TYPE.get(one.type, f"the {one.name}") for one in fields(LicenseTerms)}),
     customer_email="jo@example.com",
 )
-ELSEWHERE = {"id", "sealed_key", "product_id", "slots_used"}
+ELSEWHERE = {"id", "encrypted_key", "product_id", "slots_used"}
 """Of a license in another database: its own, or made there."""
 API_NAMES = {"subscription_id": "subscription", "product_slug": "product"}
-NOT_SHOWN = {"sealed_key", "product_id"}
+NOT_SHOWN = {"encrypted_key", "product_id"}
 NOT_IN_CONSOLE = {"lifetime", "subscription_id", "allowed"}
 """Not in the console's form: shown on the page, and the allow-list has forms of its own."""
 

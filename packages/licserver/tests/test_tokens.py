@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from harness import engines
 from licserver.database.repositories.tokens import IdempotencyKey
-from licserver.database.tables import receipts, tokens
+from licserver.database.tables import idempotency_keys, tokens
 from licserver.domain.records import ActorKind, Scope
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.security.redaction import mask
@@ -85,15 +85,15 @@ def test_an_answer_is_given_again_for_a_day(world, receipt):
     assert world.services.idempotency.find(receipt) is None
     world.services.idempotency.record(receipt, answer)
     with world.services.database.reading() as connection:
-        assert len(connection.execute(select(receipts)).all()) == 1
+        assert len(connection.execute(select(idempotency_keys)).all()) == 1
 
 
-def test_an_answer_is_sealed_to_its_request(world, receipt):
+def test_an_answer_is_encrypted_to_its_request(world, receipt):
     """It may hold a license key: the database alone gives it away to nobody, nor to another request."""
     world.services.idempotency.record(receipt, Response(201, b"the whole key"))
     with world.services.database.writing() as connection:
-        (row,) = connection.execute(select(receipts))
-        assert b"key" not in row.answer
-        connection.execute(receipts.update().values(key="order-18"))
+        (row,) = connection.execute(select(idempotency_keys))
+        assert b"key" not in row[idempotency_keys.c.response]
+        connection.execute(idempotency_keys.update().values(key="order-18"))
     with pytest.raises(SecretsError):
         world.services.idempotency.find(receipt._replace(key="order-18"))

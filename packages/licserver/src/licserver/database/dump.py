@@ -141,15 +141,10 @@ def loading(
     """Load a database in one transaction, and upgrade it to this program's schema.
 
     Args:
-        database: The one to load.
         revision: The schema of the rows.
         layouts: Of the tables, in the order of their foreign keys.
         anew: Whether to drop existing tables first.
         at_last: Called before the commit; an exception rolls back.
-
-    Raises:
-        StoreError: when foreign keys would be violated.
-        StoreUnavailableError: when the database fails; it is unchanged.
     """
     config = make_config()
     with database.long_transaction(foreign_keys=False) as connection:

@@ -190,6 +190,8 @@ def stop_throttling(connection: Connection) -> None:
 class Database:
     """One database: pooled transactions for services, kept connections for the hot path. Thread-safe.
 
+    What opens a connection raises `StoreUnavailableError` when the database fails.
+
     Args:
         engine: With a pool.
         hot: For the connections of the hot path, which are kept.
@@ -209,17 +211,10 @@ class Database:
         self._remote = remote
         self._closers = closers
         self.is_remote: Final = remote is not None
-        self.locks_rows: Final = self.is_remote  # SQLite's lock is the whole file's
         self.file: Final = None if self.is_remote else Path(str(engine.url.database))
 
     def create_file(self) -> None:
-        """Create an empty SQLite file with mode 0600, whatever the umask; keep one that exists.
-
-        SQLite gives the files beside it the same mode.
-
-        Raises:
-            OSError: when it cannot be created.
-        """
+        """Create an empty SQLite file with mode 0600; SQLite gives the files beside it the same."""
         if self.file is not None:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -240,21 +235,13 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a reading transaction.
-
-        Raises:
-            StoreUnavailableError: when the database fails.
-        """
+        """Open a reading transaction."""
         with translated_errors(self.engine), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open a writing transaction; it commits at the end, or rolls back.
-
-        Raises:
-            StoreUnavailableError: when the database fails.
-        """
+        """Open a writing transaction; it commits at the end, or rolls back."""
         with (
             translated_errors(self.engine),
             self.engine.connect().execution_options(**{WRITES: True}) as connection,
@@ -264,11 +251,7 @@ class Database:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Open a throttled transaction that reads one state, whatever is written meanwhile (D-152).
-
-        Raises:
-            StoreUnavailableError: when the database fails.
-        """
+        """Open a throttled transaction that reads one state, whatever is written meanwhile (D-152)."""
         options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
         with self._unpooled(is_throttled=True, **options) as connection:
             if self.is_remote:
@@ -277,11 +260,7 @@ class Database:
 
     @contextlib.contextmanager
     def background_connection(self) -> Iterator[Connection]:
-        """Open a throttled connection for temporary tables and long statements (D-152).
-
-        Raises:
-            StoreUnavailableError: when the database fails.
-        """
+        """Open a throttled connection for temporary tables and long statements (D-152)."""
         with self._unpooled(is_throttled=True) as connection:
             if self.is_remote:
                 with connection.begin():

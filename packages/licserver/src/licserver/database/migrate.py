@@ -20,15 +20,7 @@ _LOCK = 0x6C6963736572766572 % 2**63  # "licserver"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A database's state.
-
-    Args:
-        engine: Its kind and version.
-        place: The file, or the database's name and host.
-        version: Of its schema; None when it is empty.
-        head: The schema of this program.
-        counts: Rows by table; empty unless the schema is this program's.
-    """
+    """A database's state; without a schema it is empty, and without this program's nothing was counted."""
 
     engine: str
     place: str
@@ -38,12 +30,7 @@ class Status:
 
 
 def upgrade(database: Database) -> str | None:
-    """Upgrade a database to this program's schema, in one transaction; return the schema before.
-
-    Raises:
-        StoreError: when its schema is newer, or its tables have no version.
-        StoreUnavailableError: when the database fails; it is unchanged.
-    """
+    """Upgrade a database to this program's schema, in one transaction; return the schema before."""
     before = read_version(database)
     if before is not None and before not in REVISIONS:
         check_version(before)
@@ -52,12 +39,7 @@ def upgrade(database: Database) -> str | None:
 
 
 def migrate(database: Database, act: Callable[[Config], None]) -> None:
-    """Run an Alembic command on a database in one transaction, one process at a time.
-
-    Raises:
-        StoreError: when foreign keys would be violated.
-        StoreUnavailableError: when the database fails; it is unchanged.
-    """
+    """Run an Alembic command on a database in one transaction, one process at a time."""
     config = make_config()
     database.create_file()
     with database.long_transaction(foreign_keys=False) as connection:
@@ -98,12 +80,7 @@ def _describe(difference: Any) -> str:
 
 
 def read_status(database: Database) -> Status:
-    """Read a database's state; counts all rows.
-
-    Raises:
-        StoreError: when its tables have no version.
-        StoreUnavailableError: when the database fails.
-    """
+    """Read a database's state; counts all rows."""
     version = read_version(database)
     url, dialect = database.engine.url, database.engine.dialect
     numbers = ".".join(map(str, dialect.server_version_info or ()))

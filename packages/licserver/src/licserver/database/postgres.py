@@ -133,9 +133,6 @@ class CircuitBreaker:
         """Open a connection, or take one that came too late for an earlier caller.
 
         Without the latter, a first host that does not answer would keep the second one from being tried.
-
-        Raises:
-            psycopg.Error: when there is none in time, or there was none a moment ago.
         """
         if time.monotonic() < self._open_until:
             raise psycopg.OperationalError(self._reason)
@@ -178,12 +175,7 @@ def _close_late(future: Future[LimitedConnection]) -> None:
 
 
 def create_breaker(parameters: Mapping[str, Any], *, hot: bool) -> CircuitBreaker:
-    """Create what opens connections to a server; nothing is opened yet.
-
-    Args:
-        parameters: psycopg's, as SQLAlchemy reads them from the URL; they override ours.
-        hot: Whether the connections are for the hot path.
-    """
+    """Create what opens connections to a server; psycopg's `parameters`, from the URL, override ours."""
     ours = {
         "connect_timeout": 2,
         "application_name": "licserver",
@@ -211,9 +203,8 @@ def create_breaker(parameters: Mapping[str, Any], *, hot: bool) -> CircuitBreake
 def is_retryable(error: BaseException | None) -> bool:
     """Return whether the same transaction may succeed at once on a new connection.
 
-    Args:
-        error: psycopg's. A connection that broke rolled its transaction back, unless it broke during the
-            commit: what is retried must bear to be done twice.
+    One that broke rolled its transaction back, unless it broke during the commit: what is retried must bear
+    to be done twice.
     """
     if not isinstance(error, psycopg.Error) or isinstance(error, NoAnswerError):
         return False

@@ -47,16 +47,9 @@ alembic_version: Final = Table(
 def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Database:
     """Open a database; create the tables of an empty SQLite file.
 
-    A PostgreSQL database is not set up: it may belong to another program.
-
-    Args:
-        url: SQLAlchemy URL.
-        fingerprint: `KeyVault.fingerprint` of the present secrets.
-        expected: Whether it must exist already, so that none is set up (D-158).
-
-    Raises:
-        StoreError: when it is expected and missing, or has another schema or other secrets. It is unchanged.
-        StoreUnavailableError: when it cannot be opened, or is damaged.
+    PostgreSQL's are created by ``licserver db upgrade``: a database there may belong to another program.
+    Nothing is changed in a database with another schema or other secrets, or where an expected one is missing
+    (D-158): that is a `StoreError`.
     """
     database = connect(url)
     try:
@@ -74,11 +67,7 @@ def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Da
 
 
 def is_in_use(url: str) -> bool:
-    """Return whether a database was written with some secrets; a missing one is not created.
-
-    Raises:
-        StoreError: when it has tables of our names without a schema version.
-    """
+    """Return whether a database was written with some secrets; a missing one is not created."""
     database = connect(url)
     try:
         return has_owner(database)
@@ -97,9 +86,7 @@ def has_owner(database: Database) -> bool:
 def read_version(database: Database) -> str | None:
     """Return a database's schema version; None for an empty or missing one, which is not created.
 
-    Raises:
-        StoreError: when it has tables of our names without a version, is not UTF-8, or is a link.
-        StoreUnavailableError: when it fails.
+    A `StoreError` if it has tables of our names without a version, is not UTF-8, or is a link.
     """
     if database.file is not None and not _has_content(database.file):
         return None
@@ -260,12 +247,7 @@ def check_pages(database: Database) -> None:
 
 
 def check_owner(database: Database, fingerprint: bytes, *, expected: bool) -> bool:
-    """Return whether a database was written with these secrets; False if with none.
-
-    Raises:
-        StoreError: when it was written with others, or with none although it is expected (as
-        `open_database`).
-    """
+    """Return whether a database was written with these secrets; False if with none, and not expected."""
     with database.reading() as connection:
         known = connection.scalar(_OWNER)
     if known is None and expected:

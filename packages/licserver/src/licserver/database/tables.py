@@ -125,7 +125,7 @@ licenses = Table(
     "licenses",
     metadata,
     Column("id", LargeBinary(16), primary_key=True),
-    Column("sealed_key", LargeBinary, nullable=False),
+    Column("sealed_key", LargeBinary, nullable=False, key="encrypted_key"),
     Column("product_id", _Id, ForeignKey(products.c.id), nullable=False),
     Column("product_name", Text, nullable=False),
     Column("issued_at", Instant, nullable=False),
@@ -271,7 +271,7 @@ second_factors = Table(
     "second_factors",
     metadata,
     Column("user_id", _Id, ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("sealed_secret", LargeBinary, nullable=False),
+    Column("sealed_secret", LargeBinary, nullable=False, key="encrypted_secret"),
     Column("created_at", Instant, nullable=False),
     Column("confirmed_at", Instant, nullable=True),  # NULL until a first code was right
     Column("last_step", BigInteger, nullable=False),  # of the last code that was accepted: none is used twice
@@ -310,7 +310,7 @@ failed_logins = Table(
     sqlite_with_rowid=False,
 )
 
-receipts = Table(
+idempotency_keys = Table(
     "receipts",
     metadata,
     Column("id", _Id, primary_key=True),
@@ -320,7 +320,7 @@ receipts = Table(
     Column("key", _Plain, nullable=False),
     Column("digest", LargeBinary(32), nullable=False),
     Column("status", Integer, nullable=False),
-    Column("answer", LargeBinary, nullable=False),  # sealed: it may hold license keys
+    Column("answer", LargeBinary, nullable=False, key="response"),  # encrypted: it may hold license keys
     Column("created_at", Instant, nullable=False, index=True),
     UniqueConstraint("token_id", "key"),
     UniqueConstraint("user_id", "key"),

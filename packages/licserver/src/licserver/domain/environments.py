@@ -51,10 +51,7 @@ def normalise_domain(text: str) -> str:
     """Return the form in which a domain, URL or other name is stored and compared (D-06).
 
     A host becomes lower-case A-labels, without user info, port and trailing dot; other text trimmed lower
-    case.
-
-    Raises:
-        InvalidDomainError: for blank text, control characters, lone surrogates, or over 253 characters.
+    case. An `InvalidDomainError` for blank text, control characters, lone surrogates, or over 253 characters.
     """
     host = text.removeprefix("https://").removesuffix("/")  # most clients send a home URL: 1 us instead of 29
     if len(host) <= MAX_DOMAIN_LENGTH and _PLAIN_HOST.fullmatch(host):

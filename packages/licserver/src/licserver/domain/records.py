@@ -145,7 +145,7 @@ class IssuedLicense(LicenseTerms):
 
     Args:
         id: The key's index (`security.key_vault`); reveals nothing about the key.
-        sealed_key: The key, encrypted.
+        encrypted_key: The key, encrypted.
         product_name: The product's name on the day of issue.
         revoked_reason: As typed.
         subscription_ended_at: When the linked subscription ended or will end.
@@ -153,7 +153,7 @@ class IssuedLicense(LicenseTerms):
     """
 
     id: bytes
-    sealed_key: bytes = field(repr=False)
+    encrypted_key: bytes = field(repr=False)
     product_id: int
     product_slug: str
     product_name: str

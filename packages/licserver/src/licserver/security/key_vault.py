@@ -28,7 +28,7 @@ class KeyVault:
     """
 
     index_secret: bytes = field(repr=False)
-    seal_secret: bytes = field(repr=False)
+    encryption_secret: bytes = field(repr=False)
     link_secrets: tuple[LinkSecret, ...]
     signing_keys: tuple[SigningKey, ...] = ()
     has_database: bool = False
@@ -53,22 +53,22 @@ class KeyVault:
 
     def encrypt_key(self, key: str) -> bytes:
         """Encrypt a license key for its own row."""
-        return _encrypt(self.seal_secret, key.encode(), self.license_id(key))
+        return _encrypt(self.encryption_secret, key.encode(), self.license_id(key))
 
     def decrypt_key(self, encrypted: bytes, license_id: bytes) -> str:
         """Decrypt the license key of a row; a `SecretsError` if it is not this row's, or altered."""
-        key = _decrypt(self.seal_secret, encrypted, license_id)
+        key = _decrypt(self.encryption_secret, encrypted, license_id)
         if key is None:
             raise SecretsError("a license key in the database was altered or encrypted with other secrets")
         return key.decode()
 
     def encrypt(self, content: bytes, label: bytes) -> bytes:
         """Encrypt other content; `label` says what it is for, and is not secret."""
-        return _encrypt(self.seal_secret, content, _LABEL_PREFIX + label)
+        return _encrypt(self.encryption_secret, content, _LABEL_PREFIX + label)
 
     def decrypt(self, encrypted: bytes, label: bytes) -> bytes:
         """Undo `encrypt`; a `SecretsError` if secrets or label differ, or the content was altered."""
-        content = _decrypt(self.seal_secret, encrypted, _LABEL_PREFIX + label)
+        content = _decrypt(self.encryption_secret, encrypted, _LABEL_PREFIX + label)
         if content is None:
             raise SecretsError(
                 "encrypted content in the database was altered or encrypted with other secrets"
@@ -79,7 +79,7 @@ class KeyVault:
     def fingerprint(self) -> bytes:
         """A check value by which the database recognises its secrets."""
         return hmac.digest(self.index_secret, b"licserver vault fingerprint", "sha256") + hmac.digest(
-            self.seal_secret, b"licserver vault fingerprint", "sha256"
+            self.encryption_secret, b"licserver vault fingerprint", "sha256"
         )
 
 

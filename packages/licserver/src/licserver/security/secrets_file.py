@@ -53,7 +53,7 @@ def read_vault(text: str, source: str) -> KeyVault:
         content = json.loads(text)
         vault = KeyVault(
             index_secret=b64decode(content["index_secret"], validate=True),
-            seal_secret=b64decode(content["seal_secret"], validate=True),
+            encryption_secret=b64decode(content["seal_secret"], validate=True),
             link_secrets=tuple(map(_read_link_secret, content["link_secrets"])),
             signing_keys=tuple(map(_read_signing_key, content.get("signing_keys", []))),
             has_database=content.get(_HAS_DATABASE) is True,
@@ -62,7 +62,7 @@ def read_vault(text: str, source: str) -> KeyVault:
         raise SecretsError(
             f"{source} does not hold licserver's secrets; restore it from your backup"
         ) from None
-    keys = [vault.index_secret, vault.seal_secret, *(link.secret for link in vault.link_secrets)]
+    keys = [vault.index_secret, vault.encryption_secret, *(link.secret for link in vault.link_secrets)]
     if {len(key) for key in keys} != {_SECRET_BYTES} or not vault.link_secrets:
         raise SecretsError(
             f"{source} does not hold secrets of {_SECRET_BYTES} bytes; restore it from your backup"

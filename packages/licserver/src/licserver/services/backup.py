@@ -37,16 +37,7 @@ PIECE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class Summary:
-    """What a backup holds.
-
-    Args:
-        made_at: When it was begun: the instant whose state it holds.
-        version: Of the licserver that wrote it.
-        revision: The schema of its database.
-        rows: Of each table.
-        artifacts: How many files of releases.
-        size: Bytes of all that it holds.
-    """
+    """What a backup holds, as of `made_at`."""
 
     made_at: datetime
     version: str
@@ -63,11 +54,7 @@ def artifact_name(artifact: Artifact) -> str:
 
 
 def read_artifact_name(name: str, size: int) -> Artifact:
-    """Read what `artifact_name` wrote.
-
-    Raises:
-        ValueError: for any other name.
-    """
+    """Read what `artifact_name` wrote; a `ValueError` for any other name."""
     digest, _, file_name = name.removeprefix(ARTIFACTS).partition("/")
     return Artifact(bytes.fromhex(file_name).decode(), size, bytes.fromhex(digest))
 
@@ -76,22 +63,7 @@ def read_artifact_name(name: str, size: int) -> Artifact:
 
 
 def write_backup(services: Services, target: IO[bytes], now: datetime, *, artifacts: bool = True) -> Summary:
-    """Write a backup while the server goes on serving.
-
-    Args:
-        services: Of the installation; the database's state is that of this moment.
-        target: Need not seek.
-        now: The instant.
-        artifacts: Whether the files of releases go along.
-
-    Returns:
-        What it holds.
-
-    Raises:
-        ArtifactsError: when a release's file is not there, or is not what was published.
-        StoreUnavailableError: when the database fails.
-        OSError: when the target cannot be written.
-    """
+    """Write a backup while the server goes on serving; `target` need not seek."""
     summary = Summary(now, __version__, schema.HEAD)
     with (
         take_snapshot(services.database) as snapshot,
@@ -230,11 +202,7 @@ class Reader:
         return sum(size for size, _ in self._digests.values())
 
     def next(self) -> str:
-        """Go on to the next member; returns its name.
-
-        Raises:
-            BackupError: when there is none.
-        """
+        """Go on to the next member; return its name."""
         self._member = self._tar.next()
         self._tar.members.clear()  # type: ignore[attr-defined] # tarfile keeps them all
         if self._member is None or not self._member.isreg() or self._member.issparse():
@@ -282,11 +250,7 @@ class Reader:
 
 @contextmanager
 def reading(source: IO[bytes]) -> Iterator[Reader]:
-    """Read a backup for a block; what is no backup, or a damaged one, ends it with one kind of error.
-
-    Raises:
-        BackupError: for whatever the bytes do to who reads them.
-    """
+    """Read a backup for a block; whatever is damaged in it is a `BackupError`."""
     try:
         with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
             yield Reader(tar)

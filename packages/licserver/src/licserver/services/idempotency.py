@@ -55,7 +55,7 @@ class IdempotencyService:
             raise IdempotencyConflictError(
                 "this Idempotency-Key was used for another request within the last day"
             )
-        return Response(found.status, self._context.vault.decrypt(found.answer, _label(key)))
+        return Response(found.status, self._context.vault.decrypt(found.response, _label(key)))
 
     def record(self, key: IdempotencyKey, response: Response) -> None:
         """Record a response, in the operation's transaction; encrypted, because it may hold a license key.

@@ -69,7 +69,7 @@ class LicenseService:
         """Return the record of a license that is about to be issued; nothing is written."""
         return IssuedLicense(
             id=self._context.vault.license_id(key),
-            sealed_key=self._context.vault.encrypt_key(key),
+            encrypted_key=self._context.vault.encrypt_key(key),
             product_id=product.id,
             product_slug=product.slug,
             product_name=product.name,
@@ -121,7 +121,7 @@ class LicenseService:
 
     def decrypt_key(self, license_: IssuedLicense) -> str:
         """Return a license's key, to be masked (`decisions.mask_key`); `reveal` is audited."""
-        return self._context.vault.decrypt_key(license_.sealed_key, license_.id)
+        return self._context.vault.decrypt_key(license_.encrypted_key, license_.id)
 
     def reveal(self, reference: str) -> str:
         """Return a license's whole key, and record who asked for it."""

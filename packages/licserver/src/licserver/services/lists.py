@@ -34,17 +34,7 @@ class Page(NamedTuple, Generic[Item]):
 
 
 def page_of(items: Sequence[Item], name: Callable[[Item], str], cursor: str | None, limit: int) -> Page[Item]:
-    """Return a page of a short list that is loaded as a whole.
-
-    Args:
-        items: In their order.
-        name: Returns the unique name of an item.
-        cursor: From the page before.
-        limit: How many at most.
-
-    Raises:
-        InvalidInputError: for a cursor of another list.
-    """
+    """Return a page of a short list that is loaded as a whole; `name` returns the unique name of an item."""
     check_limit(limit)
     place, first = read_place(cursor, str), 0
     if place is not None:
@@ -56,43 +46,25 @@ def page_of(items: Sequence[Item], name: Callable[[Item], str], cursor: str | No
 
 
 def cut_page(found: Sequence[Item], limit: int, place: Callable[[Item], Sequence[Any]]) -> Page[Item]:
-    """Return a page of what was found with one item more than the limit.
-
-    Args:
-        found: Up to `limit` + 1 items.
-        limit: How many at most.
-        place: Returns where in the order an item is.
-    """
+    """Return a page of what was found with one item more than the limit; `place` returns where an item is."""
     items = list(found[:limit])
     return Page(items, write_cursor(place(items[-1])) if len(found) > limit else None)
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a page that is too large.
-
-    Raises:
-        InvalidInputError: naming the limits.
-    """
+    """Refuse a page that is too large."""
     if not 1 <= limit <= MAX_PAGE:
         raise InvalidInputError(f"limit must be between 1 and {MAX_PAGE}")
 
 
 def write_cursor(place: Sequence[Any]) -> str:
-    """Encode a place for a URL; it holds nothing secret.
-
-    Args:
-        place: Whole numbers, text, bytes, days and instants.
-    """
+    """Encode a place for a URL: whole numbers, text, bytes, days and instants. It holds nothing secret."""
     text = json.dumps([_write(value) for value in place], separators=(",", ":"))
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def read_place(cursor: str | None, *types: type) -> tuple[Any, ...] | None:
-    """Decode a cursor whose place has values of these types; None for the first page.
-
-    Raises:
-        InvalidInputError: for a cursor of another list.
-    """
+    """Decode a cursor whose place has values of these types; None for the first page."""
     if cursor is None:
         return None
     place = read_cursor(cursor)
@@ -102,11 +74,7 @@ def read_place(cursor: str | None, *types: type) -> tuple[Any, ...] | None:
 
 
 def read_cursor(cursor: str) -> tuple[Any, ...]:
-    """Decode a cursor; the caller checks that its values fit the list.
-
-    Raises:
-        InvalidInputError: when it is not one of ours.
-    """
+    """Decode a cursor; the caller checks that its values fit the list."""
     if len(cursor) > _MAX_CURSOR:
         raise wrong_cursor()
     try:
@@ -184,7 +152,7 @@ class LicenseFilter(NamedTuple):
 
 
 def search(context: Context, which: LicenseFilter, cursor: str | None, limit: int) -> Page[IssuedLicense]:
-    """Return a page of licenses; as `LicenseService.search`."""
+    """Return a page of licenses: the latest first; by expiry or by what matches if searched for that."""
     now, found = context.now(), context.repositories.license_search
     position = None if cursor is None else read_cursor(cursor)
     product = None if which.product is None else ProductService(context).get(which.product)
@@ -208,7 +176,7 @@ def search(context: Context, which: LicenseFilter, cursor: str | None, limit: in
 def list_entitled(
     context: Context, product: Product, release: Release, cursor: str | None, limit: int
 ) -> Page[IssuedLicense]:
-    """Return a page of the licenses that permit a download; as `LicenseService.list_entitled`."""
+    """Return a page of the licenses that may download a release; none once it is withdrawn."""
     if release.withdrawn_at is not None:
         check_limit(limit)
         return Page([], None)

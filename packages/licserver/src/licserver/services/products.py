@@ -127,7 +127,7 @@ class ReleaseService:
         version: str,
         file: Path,
         changelog: str = "",
-        seal: ManifestSigner | None = None,
+        sign: ManifestSigner | None = None,
         *,
         file_name: str | None = None,
     ) -> Release:
@@ -141,10 +141,10 @@ class ReleaseService:
             version: See D-23.
             file: What customers download.
             changelog: Plain text or basic HTML, from which everything unsafe is removed (D-65).
-            seal: Makes the signed manifest; None leaves the release unsigned (D-67).
+            sign: Makes the signed manifest; None leaves the release unsigned (D-67).
             file_name: The name that customers see, checked (`validate_file_name`); that of `file` if None.
         """
-        return self.add(self.stage(slug, version, file, changelog, seal, file_name=file_name))
+        return self.add(self.stage(slug, version, file, changelog, sign, file_name=file_name))
 
     def stage(
         self,
@@ -152,19 +152,19 @@ class ReleaseService:
         version: str,
         file: Path,
         changelog: str = "",
-        seal: ManifestSigner | None = None,
+        sign: ManifestSigner | None = None,
         *,
         file_name: str | None = None,
     ) -> StagedRelease:
         """Do the slow part of `publish`, outside of any transaction: check everything and store the file."""
         product, version, changelog = self.check(slug, version, changelog)
         document = None
-        if seal is not None:  # before anything is stored: it may be a manifest of another file
+        if sign is not None:  # before anything is stored: it may be a manifest of another file
             size, sha256 = digest_file(validate_file(file))
-            document = seal(self._describe(slug, version, size, sha256)).document
+            document = sign(self._describe(slug, version, size, sha256)).document
         with validate_file(file).open("rb") as source:
             artifact = self._context.artifacts.store(source, file_name or file.name)
-        if seal is not None and artifact.sha256 != sha256:
+        if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
         return StagedRelease(product, version, changelog, artifact, document)
 
@@ -199,13 +199,13 @@ class ReleaseService:
             )
         return self.get(product.slug, version)
 
-    def renew_manifest(self, slug: str, version: str, seal: ManifestSigner) -> Release:
+    def renew_manifest(self, slug: str, version: str, sign: ManifestSigner) -> Release:
         """Give a release another manifest, which running servers return at once; its file stays as it is."""
         release = self.get(slug, version)
         if release.withdrawn_at is not None:
             raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
         artifact = release.artifact
-        signed = seal(self._describe(slug, release.version, artifact.size, artifact.sha256))
+        signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
         with self._context.transaction() as tx:
             tx.repositories.releases.renew_manifest(release, signed.document, tx.now())
             tx.write_audit("release.renew", _object(slug, release.version), signed_by=signed.key_ids)

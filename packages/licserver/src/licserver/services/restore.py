@@ -33,23 +33,14 @@ from licserver.settings import Settings
 def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False) -> Summary:
     """Make an installation of a backup: the files first, then database and secrets, both or none.
 
-    Nothing of it is believed before all of it was read. What fails leaves the installation as it was, but
-    for files of releases, which nothing names.
+    Nothing of it is trusted before all of it was read. What fails leaves the installation as it was, but for
+    files of releases, which nothing refers to.
 
     Args:
         source: Need not seek.
         settings: Which data folder, database and bucket; their engine may be another than the backup's.
-        force: Whether an installation that is there may be replaced. The old SQLite file and the old
-            secrets are kept beside the new ones.
-
-    Returns:
-        What the backup held.
-
-    Raises:
-        InvalidInputError: when there is an installation already, or a server runs on it.
-        BackupError: when the file is no backup, is damaged, or was made by a newer licserver.
-        StoreError: when the database cannot be used.
-        ArtifactsError: when folder or bucket does not take a file.
+        force: Whether an existing installation may be replaced. The old SQLite file and the old secrets are
+            kept beside the new ones.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with reading(source) as reader:
@@ -134,12 +125,7 @@ def _restore_rows(reader: "Reader", name: str, rows: Loading, summary: Summary) 
 
 
 class Target:
-    """The database that is to be filled: a fresh SQLite file beside the old one's place, or one on a server.
-
-    Args:
-        settings: Which one.
-        force: Whether it may hold something already.
-    """
+    """The database to fill: a fresh SQLite file beside the old one's place, or one on a server."""
 
     def __init__(self, settings: Settings, *, force: bool) -> None:
         found = engine.connect(settings.database)
@@ -170,11 +156,7 @@ class Target:
         return self
 
     def put_in_place(self, place_secrets: Callable[[], None]) -> None:
-        """Give what was filled the name of the old file, which is kept.
-
-        Args:
-            place_secrets: Puts the secrets in place; if it fails, the old file has its name again.
-        """
+        """Give what was filled the name of the old file, which is kept, unless `place_secrets` fails."""
         self.database.close()
         if self._file is None:
             return

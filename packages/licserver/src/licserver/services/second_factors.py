@@ -55,16 +55,9 @@ class SecondFactorService:
     def sign_in(
         self, who: SignedIn, code: str, address: str | None = None, *, is_known: bool = False
     ) -> SignedIn | None:
-        """Begin a session in place of one that needs a code.
+        """Begin a session in place of one that needs a code; None for a wrong code, or if that has ended.
 
-        Args:
-            who: From `LoginService.sign_in`.
-            code: As typed: from the authenticator app, or a recovery code.
-            address: As for `LoginService.sign_in`.
-            is_known: From `LoginService.is_known_address`.
-
-        Returns:
-            None for a wrong code, or when the session has ended meanwhile.
+        The code may be a recovery code; `is_known` is from `LoginService.is_known_address`.
         """
         with self._context.transaction() as tx:
             logins = LoginService(tx)
@@ -92,7 +85,7 @@ class SecondFactorService:
         oldest = self._context.now() - ENROLMENT_TIME
         if factor is None or factor.confirmed_at is not None or factor.created_at < oldest:
             return None
-        secret = self._context.vault.decrypt(factor.sealed_secret, _label(user)).decode()
+        secret = self._context.vault.decrypt(factor.encrypted_secret, _label(user)).decode()
         host = urlsplit(self._context.settings.base_url or "").hostname
         return Enrolment(secret, enrolment_uri(secret, user.name, host or "licserver"))
 
@@ -112,7 +105,7 @@ class SecondFactorService:
         digests = [_recovery_digest(self._context, user, one) for one in codes]
         with self._context.transaction() as tx:
             factors = tx.repositories.second_factors
-            if not factors.confirm(user.id, factor.sealed_secret, step, digests, now):
+            if not factors.confirm(user.id, factor.encrypted_secret, step, digests, now):
                 raise ConflictError("this was done in another window meanwhile")
             tx.repositories.sessions.remove_all(user.id)
             audit_as(tx, user, "user.second_factor_on")
@@ -160,7 +153,7 @@ def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
         raise InvalidInputError(
             "too many wrong codes; wait 15 minutes, or use a computer that you used before"
         )
-    secret = tx.vault.decrypt(factor.sealed_secret, _label(user)).decode()
+    secret = tx.vault.decrypt(factor.encrypted_secret, _label(user)).decode()
     step = find_step(secret, typed, now, factor.last_step)
     if step is not None and factors.use_step(user.id, step):
         return True

@@ -93,14 +93,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one thing.
-
-    Args:
-        about: The thing, in a word.
-        level: How bad it is.
-        said: What was found; a sentence without a key or a secret.
-        advice: What to do about it; empty when all is well.
-    """
+    """What was found about one thing, without a key or a secret, and what to do if it is not well."""
 
     about: str
     level: Level
@@ -109,15 +102,7 @@ class Finding:
 
 
 def check_installation(settings: Settings, now: datetime, *, reach: bool) -> Iterator[Finding]:
-    """Look at everything that has to be right for an installation to serve.
-
-    Args:
-        now: By this machine's clock.
-        reach: Whether to ask the base URL, over the network, as customers do.
-
-    Returns:
-        Findings, as they are made.
-    """
+    """Look at everything that has to be right for an installation to serve; `reach` asks the base URL."""
     yield from check_settings(settings)
     yield from _check_folder(settings)
     vault = None

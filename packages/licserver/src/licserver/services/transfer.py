@@ -42,12 +42,7 @@ _NEEDED: Final = (
 
 
 class LicenseImport:
-    """Licenses of a file, which block nobody until `commit`.
-
-    Args:
-        context: Of the service.
-        staged: The temporary tables.
-    """
+    """Licenses of a file, in temporary tables; they block nobody until `commit`."""
 
     def __init__(self, context: Context, staged: Staging) -> None:
         self._context, self._staged, self._now = context, staged, context.now()
@@ -58,14 +53,7 @@ class LicenseImport:
         self.wrong = 0
 
     def read(self, rows: Iterable[tuple[int, LicenseRow | Problem]]) -> None:
-        """Read all rows; collect up to a hundred problems in `problems`, and count all of them in `wrong`.
-
-        Args:
-            rows: From `licserver.protocol.license_files.read_rows`.
-
-        Raises:
-            StoreUnavailableError: when the database fails.
-        """
+        """Read all rows; collect up to a hundred problems in `problems`, and count all of them in `wrong`."""
         for line, row in rows:
             if isinstance(row, Problem):
                 self._add_problem(row)
@@ -111,20 +99,11 @@ class LicenseImport:
         return product
 
     def prepare(self) -> None:
-        """Do the slow part of `commit` that blocks nobody; nothing is visible yet.
-
-        Raises:
-            As `commit`.
-        """
+        """Do the slow part of `commit` that blocks nobody; nothing is visible yet."""
         self._staged.prepare()
 
     def commit(self) -> int:
-        """Write all licenses in one transaction; return their number.
-
-        Raises:
-            ConflictError: when one of the keys was added meanwhile; then nothing was written.
-            StoreUnavailableError: when the database fails; the same.
-        """
+        """Write all licenses in one transaction, or none if a key was added meanwhile."""
         with self._staged.committing() as connection:
             tx = replace(self._context, repositories=Repositories(self._context.database, connection))
             tx.write_audit("license.import", ("license", "-"), count=self.count)
@@ -132,8 +111,8 @@ class LicenseImport:
 
     def generated_keys(self) -> Iterator[tuple[int, str]]:
         """Return line and key of the licenses whose keys were drawn; they are stored after `commit`."""
-        for line, license_id, sealed in self._staged.generated():
-            yield line, self._context.vault.decrypt_key(sealed, license_id)
+        for line, license_id, encrypted in self._staged.generated():
+            yield line, self._context.vault.decrypt_key(encrypted, license_id)
 
 
 class TransferService:
@@ -149,12 +128,7 @@ class TransferService:
             yield LicenseImport(self._context, staged)
 
     def export(self, slug: str | None = None) -> Iterator[LicenseRow]:
-        """Return all licenses with their keys, or those of one product, as of one moment; it is audited.
-
-        Raises:
-            NotFoundError: for an unknown product.
-            SecretsError: when a key was altered.
-        """
+        """Return all licenses with their keys, or those of one product, as of one moment; it is audited."""
         product = None if slug is None else ProductService(self._context).get(slug)
         with self._context.transaction() as tx:
             tx.write_audit(
@@ -165,7 +139,7 @@ class TransferService:
     def _export(self, product_id: int | None) -> Iterator[LicenseRow]:
         for license_, activations in self._context.repositories.licenses.list_with_activations(product_id):
             yield LicenseRow(
-                license_key=self._context.vault.decrypt_key(license_.sealed_key, license_.id),
+                license_key=self._context.vault.decrypt_key(license_.encrypted_key, license_.id),
                 product=license_.product_slug,
                 activations=tuple(
                     ActivationRow(*one.environment, one.activated_at, one.last_seen_at) for one in activations

@@ -363,8 +363,8 @@ def _read_license(
     row: Row, slots_used: int = 0, activated: EnvironmentMatch = _NO_MATCH, seen_on: date | None = None
 ) -> LicenseSnapshot:
     """Read the license from a row that begins with a number and `_LICENSE_COLUMNS`."""
-    _, license_id, product_id, product_name, policy, expires_on, lifetime, *more = row
-    revoked_at, slots, allowed, subscription_ended_at, support_until = more[:5]
+    license_id, product_id, product_name, policy, expires_on, lifetime = row[1:7]
+    revoked_at, slots, allowed, subscription_ended_at, support_until = row[7:12]
     return LicenseSnapshot(
         license_id,
         product_id,

@@ -23,12 +23,7 @@ __all__ = ["Repositories"]
 
 
 class Repositories:
-    """All repositories, on one database or within one transaction.
-
-    Args:
-        database: Shared with the public endpoints: the very next request sees a change.
-        connection: Within a transaction; from `transaction`.
-    """
+    """All repositories, on one database or, from `transaction`, within one transaction."""
 
     def __init__(self, database: Database, connection: Connection | None = None) -> None:
         self._database, self._connection = database, connection
@@ -48,11 +43,7 @@ class Repositories:
 
     @contextmanager
     def transaction(self) -> Iterator["Repositories"]:
-        """Open a transaction; within one, go on with it.
-
-        Yields:
-            Repositories whose calls are all part of it. Other writers wait until the block ends.
-        """
+        """Open a transaction; within one, go on with it. Other writers wait until the block ends."""
         if self._connection is not None:
             yield self
             return

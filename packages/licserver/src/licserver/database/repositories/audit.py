@@ -14,18 +14,14 @@ from licserver.domain.records import Actor, ActorKind
 
 
 class Entry(NamedTuple):
-    """A line of the audit log.
+    """A line of the audit log, about an object.
 
     Args:
-        id: Its number; later ones are greater.
-        at: When.
-        actor: Who.
-        action: What, as ``license.revoke``.
-        object_kind: Of what: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``,
-            ``list`` (a file of the console's), ``installation`` (its backup), ``database`` (a sweep of it),
-            ``secret``, ``signing-key``.
-        object_id: Which: a license's id in hexadecimal digits, a slug, ``slug/version``, a name, a key's id.
-        details: What else; without license keys and secrets.
+        object_kind: ``license``, ``product``, ``release``, ``subscription``, ``token``, ``user``, ``list`` (a
+            file of the console's), ``installation`` (its backup), ``database`` (a sweep of it), ``secret``,
+            ``signing-key``.
+        object_id: A license's id in hexadecimal digits, a slug, ``slug/version``, a name, a key's id.
+        details: Without license keys and secrets.
     """
 
     id: int
@@ -43,15 +39,7 @@ class AuditRepository(Repository):
     def add(
         self, at: datetime, actor: Actor, action: str, object_: tuple[str, str], details: dict[str, Any]
     ) -> None:
-        """Add a line, in the transaction of the change.
-
-        Args:
-            at: When.
-            actor: Who.
-            action: What.
-            object_: Kind and id.
-            details: For JSON.
-        """
+        """Add a line, in the transaction of the change; `object_` is kind and id."""
         row = {
             "at": at,
             "actor_kind": actor.kind.value,
@@ -75,16 +63,9 @@ class AuditRepository(Repository):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[Entry]:
-        """Load lines, the newest first.
+        """Load at most `limit` lines with numbers below `before`, the newest first.
 
-        Args:
-            before: The number of the last line that is known, or None.
-            limit: How many at most.
-            object_: Only of this kind and id.
-            kind: Only by this way.
-            name: Only by whom this names.
-            since: Not older than this.
-            until: Older than this.
+        Every condition must hold.
         """
         statement = select(audit).order_by(audit.c.id.desc()).limit(limit)
         wanted = [

@@ -23,14 +23,9 @@ def insert_into(connection: Connection, table: Table) -> "Insert":
 
 
 class Repository:
-    """Reads and writes the rows of one subject.
+    """Reads and writes the rows of one subject, each call in the given transaction or in one of its own.
 
-    Every method raises `StoreUnavailableError` when the database fails; then nothing has changed.
-
-    Args:
-        database: Where the rows are.
-        connection: Within a transaction that all calls are part of. Without one, each call is a
-            transaction of its own.
+    A failure of the database is a `StoreUnavailableError`; then nothing has changed.
     """
 
     def __init__(self, database: Database, connection: Connection | None = None) -> None:

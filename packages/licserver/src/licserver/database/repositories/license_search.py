@@ -85,8 +85,7 @@ class LicenseSearchRepository(Repository):
         Args:
             scans: The list's parts, one after the other; no license is in two of them.
             filters: All of them must match.
-            position: Where the page before ended, or None; it must fit (`fits`).
-            limit: How many at most.
+            position: Where the page before ended; it must fit (`fits`).
         """
         number, *after = position or (0,)
         found: list[tuple[int, Any]] = []
@@ -109,12 +108,7 @@ class LicenseSearchRepository(Repository):
         return Found(page, (last_scan, *values))
 
     def choose_term(self, terms: Sequence[str], position: Position | None) -> str:
-        """Return the term that begins the fewest words; on later pages that of the first.
-
-        Args:
-            terms: From `text.parse_terms`.
-            position: Where the page before ended, or None.
-        """
+        """Return the term that begins the fewest words; on later pages that of the first page."""
         if position is not None and len(position) > 1 and isinstance(word := position[1], str):
             return next((one for one in terms if word.startswith(one)), terms[0])
         if len(terms) == 1:
@@ -214,9 +208,7 @@ def by_end(now: datetime) -> list[Scan]:
 def by_word(term: str, others: Sequence[str]) -> Scan:
     """Return the scan of the words that begin with a term; it finds a license at the first of its words.
 
-    Args:
-        term: From `text.parse_terms`.
-        others: Words of the license must begin with these as well.
+    Words of the license must begin with `others` as well.
     """
     word, of_license = license_words.c.word, license_words.c.license_id
     earlier = license_words.alias("earlier")
@@ -233,12 +225,10 @@ def by_word(term: str, others: Sequence[str]) -> Scan:
 
 
 def by_domain(prefix: str, terms: Sequence[str], *, but_not: str | None = None) -> Scan:
-    """Return the scan of the activations whose domain begins with a prefix; it finds each license once.
+    """Return the scan of the activations whose normalised domain begins with a prefix.
 
-    Args:
-        prefix: Of a normalised domain (D-06).
-        terms: The whole query: what `by_word` finds is not found again.
-        but_not: Another prefix, whose scan comes before.
+    It finds each license once: not what `by_word` finds for all `terms`, nor what the scan of `but_not`
+    found.
     """
     domain, of_license = activations.c.domain, activations.c.license_id
     other = activations.alias("other")

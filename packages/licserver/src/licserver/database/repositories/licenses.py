@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, func, literal, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal, or_, select, tuple_, update
 
 from licserver.database.hot_path.driver import RowWriter
 from licserver.database.repositories.base import Repository
@@ -28,13 +28,7 @@ class Activation(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """A subscription.
-
-    Args:
-        id: As the vendor's store names it.
-        licenses: How many licenses are linked to it.
-        ended_at: When it ended or will end; None if it goes on.
-    """
+    """A subscription, by the id that the vendor's store gave it, and how many licenses are linked to it."""
 
     id: str
     licenses: int
@@ -46,9 +40,9 @@ _PAGE: Final = 1_000
 # A million may be issued at once; SQLAlchemy Core would take half of that time.
 _LICENSES = RowWriter(licenses)
 _WORDS = RowWriter(license_words)
-_STORED: Final = select(licenses, products.c.slug.label("product_slug")).join(
-    products, products.c.id == licenses.c.product_id
-)
+_STORED: Final[Select[Any]] = select(
+    *(one.label(one.key) for one in licenses.columns), products.c.slug.label("product_slug")
+).join(products, products.c.id == licenses.c.product_id)
 _SELECT: Final = _STORED.add_columns(
     select(func.count())
     .where(activations.c.license_id == licenses.c.id)
@@ -71,12 +65,7 @@ class LicenseRepository(Repository):
                 _WORDS.write(connection, sorted(words))
 
     def find(self, license_id: bytes, *, locked: bool = False) -> IssuedLicense | None:
-        """Load one license.
-
-        Args:
-            license_id: Its id.
-            locked: Let nobody else change it until the transaction ends (`Context.transaction`).
-        """
+        """Load one license; a `locked` one can be changed by nobody else until the transaction ends."""
         with self._reading() as connection:
             if locked:
                 lock_licenses(connection, licenses.c.id == license_id)
@@ -134,13 +123,7 @@ class LicenseRepository(Repository):
     def list_activations_page(
         self, license_id: bytes, after: tuple[str, str] | None, limit: int
     ) -> list[Activation]:
-        """Load activations by domain and address, from one on.
-
-        Args:
-            license_id: The license's.
-            after: Domain and address of the last one that is known, or None.
-            limit: How many at most.
-        """
+        """Load activations by domain and address, after those of the last page."""
         key = tuple_(activations.c.domain, activations.c.ip)
         statement = select(activations).where(activations.c.license_id == license_id)
         if after is not None:
@@ -190,12 +173,7 @@ class LicenseRepository(Repository):
             return result.rowcount > 0
 
     def change(self, before: IssuedLicense, **changes: Any) -> None:
-        """Change a license.
-
-        Args:
-            before: The license, locked.
-            **changes: New values of its fields.
-        """
+        """Change fields of a license, which must be locked."""
         if "allowed" in changes:
             changes["allowed"] = "\n".join(changes["allowed"])
         with self._writing() as connection:
@@ -223,13 +201,9 @@ class SubscriptionRepository(Repository):
             ).rowcount
 
     def lock(self, subscription_id: str) -> datetime | None:
-        """Block others from issuing for a subscription or ending it until the transaction ends.
-
-        Returns:
-            When it ended or will end, according to its licenses.
-        """
+        """Block others from issuing for a subscription or ending it, until commit; return its end."""
         with self._writing() as connection:
-            if self._database.locks_rows:  # else the whole file is locked; there may be no row yet to lock
+            if self._database.is_remote:  # else the whole file is locked; there may be no row yet to lock
                 connection.execute(
                     select(
                         func.pg_advisory_xact_lock_shared(*IMPORT_LOCK),
@@ -244,12 +218,7 @@ class SubscriptionRepository(Repository):
             return ended_at
 
     def list_page(self, after: str | None, limit: int) -> list[Subscription]:
-        """Load subscriptions by id.
-
-        Args:
-            after: The last id of the page before, or None.
-            limit: How many at most.
-        """
+        """Load subscriptions by id, after the last id of the page before."""
         column = licenses.c.subscription_id
         statement = (
             select(column, func.count(), func.max(licenses.c.subscription_ended_at))

@@ -60,17 +60,7 @@ class ReleaseRepository(Repository):
         now: datetime,
         manifest: str | None = None,
     ) -> bool:
-        """Add a release; return False when the version exists.
-
-        Args:
-            product_id: Id of its product.
-            version: As typed.
-            version_key: Equal for all spellings of one version.
-            changelog: Plain text or basic HTML.
-            artifact: The file, already stored.
-            now: When it is published.
-            manifest: The signed document, or None.
-        """
+        """Add a release with its stored file; return False when the version exists, in any spelling."""
         with self._writing() as connection:
             _lock_product(connection, product_id)
             same = (releases.c.product_id == product_id) & (releases.c.version_key == version_key)

@@ -16,8 +16,8 @@ from licserver.database.tables import (
     audit,
     facts,
     failed_logins,
+    idempotency_keys,
     known_addresses,
-    receipts,
     sessions,
 )
 
@@ -34,19 +34,13 @@ _seen: Final = func.coalesce(activations.c.last_seen_at, activations.c.activated
 
 
 class Retention:
-    """Removes rows.
-
-    A failure of the database is a `StoreUnavailableError`; what was removed until then stays removed.
-
-    Args:
-        database: The vendor's.
-    """
+    """Removes rows; what was removed before a `StoreUnavailableError` stays removed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def watched_since(self, now: datetime) -> datetime:
-        """When somebody first asked for stale activations; that is now, the first time (D-105)."""
+        """Return when sweeps for stale activations began; that is now, the first time (D-105)."""
         with self._database.writing() as connection:
             known = self._watched(connection)
             if known is None:
@@ -64,14 +58,9 @@ class Retention:
         return None if held is None else datetime.fromisoformat(bytes(held).decode())
 
     def stale(self, before: datetime, watched_since: datetime) -> Iterator[list[tuple[bytes, int]]]:
-        """Free the slots of activations that were not seen for long, in batches.
+        """Free the slots of activations last seen before an instant; yield their numbers by license.
 
-        Args:
-            before: Whoever was last seen before this is stale.
-            watched_since: Everybody counts as seen at that instant: what was noted before it may be missing.
-
-        Returns:
-            For each batch, once it is done, the licenses and how many slots of theirs it has freed.
+        All count as seen at `watched_since`: what was stored before it may be missing.
         """
         if watched_since >= before:
             return
@@ -105,7 +94,7 @@ class Retention:
             yield freed
 
     def old_lines(self, before: datetime) -> Iterator[int]:
-        """Remove lines of the audit log, in batches; gives the number of each."""
+        """Remove lines of the audit log, in batches; yield the number of each."""
         old = select(audit.c.id).where(audit.c.at < before).order_by(audit.c.at).limit(BATCH)
         while True:
             with self._database.writing() as connection:
@@ -114,16 +103,10 @@ class Retention:
                 return
             yield count
 
-    def over(self, now: datetime, answers_before: datetime, idle_since: datetime) -> tuple[int, int]:
-        """Remove what has expired: sessions, answers to creations, known addresses, and counts of attempts.
+    def over(self, now: datetime, responses_before: datetime, idle_since: datetime) -> tuple[int, int]:
+        """Remove what has expired; return the numbers of sessions and of recorded responses.
 
-        Args:
-            now: The current instant.
-            answers_before: Answers of before this are not asked for again.
-            idle_since: Sessions that were last used before this have ended.
-
-        Returns:
-            How many sessions, and how many answers.
+        Beside these: known addresses, and counts of attempts.
         """
         has_ended = or_(sessions.c.expires_at < now, sessions.c.last_used_at < idle_since)
         unused, yesterday = now - ADDRESS_KEPT, now.date() - timedelta(days=1)
@@ -132,8 +115,10 @@ class Retention:
             delete_old_attempts(connection, now)
             connection.execute(delete(known_addresses).where(known_addresses.c.last_used_at < unused))
             connection.execute(delete(failed_logins).where(failed_logins.c.day < yesterday))
-            told = connection.execute(delete(receipts).where(receipts.c.created_at < answers_before)).rowcount
-        return ended, told
+            forgotten = connection.execute(
+                delete(idempotency_keys).where(idempotency_keys.c.created_at < responses_before)
+            ).rowcount
+        return ended, forgotten
 
     def count_stale(self, before: datetime, watched_since: datetime) -> int:
         """Count what `stale` would free; looks at all activations."""

@@ -13,13 +13,7 @@ from licserver.domain.records import Environment, EnvironmentPolicy
 
 
 class CountKey(NamedTuple):
-    """What is counted.
-
-    Args:
-        name: ``verify``, ``activation`` or ``update``.
-        product: Its slug; empty when it is nobody's.
-        label: What kind of it: a verdict, or a version.
-    """
+    """A verdict of ``verify``, an ``activation``, or the version of a product's ``update`` check."""
 
     name: str
     product: str
@@ -27,7 +21,7 @@ class CountKey(NamedTuple):
 
 
 class Total(NamedTuple):
-    """How often something was on one day."""
+    """How often something was counted on one day."""
 
     day: date
     counted: CountKey
@@ -35,11 +29,7 @@ class Total(NamedTuple):
 
 
 def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) -> None:
-    """Add to a day's totals, all at once; several processes may add at the same time.
-
-    Raises:
-        StoreUnavailableError: when the database fails; then nothing was added.
-    """
+    """Add to a day's totals, all or none; several processes may add at the same time."""
     rows = [{"day": day, **counted._asdict(), "count": count} for counted, count in sorted(counts.items())]
     if not rows:
         return
@@ -92,14 +82,7 @@ class StatisticsRepository(Repository):
 
 
 class Seen(NamedTuple):
-    """An activation was used.
-
-    Args:
-        license_id: The license's.
-        environment: Where; what is not activated is passed over.
-        at: When; its day decides whether there is anything to note.
-        policy: Which half of the environment has to be the activation's (D-03).
-    """
+    """An activation was used; the policy decides which half of the environment must be its own (D-03)."""
 
     license_id: bytes
     environment: Environment
@@ -134,17 +117,10 @@ _NOTES: Final = {
 
 
 def note_seen(database: Database, batch: Sequence[Seen]) -> None:
-    """Note that activations were seen, at most once a day each; all in one transaction.
+    """Store that activations were seen, at most once a day each; all or none.
 
-    From then on an activation is found by its domain: that index holds what was noted, so that
-    taking a slot does not pay for it.
-
-    Args:
-        database: The vendor's.
-        batch: In any order; may name an activation more than once, or one that is gone.
-
-    Raises:
-        StoreUnavailableError: when the database fails; then nothing was noted.
+    From then on an activation is found by its domain: that index holds what was noted, so that taking a slot
+    does not pay for it.
     """
     if not batch:
         return

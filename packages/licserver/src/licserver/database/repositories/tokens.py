@@ -6,22 +6,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Row, delete, insert, or_, select, update
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import receipts, tokens
+from licserver.database.tables import idempotency_keys, tokens
 from licserver.domain.records import ActorKind, Scope
 
 
 class Token(NamedTuple):
-    """A token of the admin API, without its secret.
-
-    Args:
-        id: Its number.
-        name: For the audit log.
-        scope: What it permits.
-        created_at: When it was created.
-        expires_on: Its last day, UTC, or None.
-        revoked_at: When it was revoked, or None.
-        last_used_on: The last day on which it was used, or None.
-    """
+    """A token of the admin API, without its secret. It is valid through `expires_on`."""
 
     id: int
     name: str
@@ -77,18 +67,11 @@ def _read_token(row: Row[Any]) -> Token:
     return Token(**{**values, "scope": Scope(values["scope"])})
 
 
-_OWNERS = {ActorKind.TOKEN: receipts.c.token_id, ActorKind.USER: receipts.c.user_id}
+_OWNERS = {ActorKind.TOKEN: idempotency_keys.c.token_id, ActorKind.USER: idempotency_keys.c.user_id}
 
 
 class IdempotencyKey(NamedTuple):
-    """An idempotency key.
-
-    Args:
-        by: Kind of its owner: a token or a user.
-        owner_id: The owner's number.
-        key: As sent: the header of a request, or the id of a form.
-        digest: SHA-256 of the request.
-    """
+    """An idempotency key, as sent by a token or a user; `digest` is the SHA-256 of the request."""
 
     by: ActorKind
     owner_id: int
@@ -97,11 +80,11 @@ class IdempotencyKey(NamedTuple):
 
 
 class RecordedResponse(NamedTuple):
-    """A recorded response; `answer` is encrypted."""
+    """A recorded response, encrypted."""
 
     digest: bytes
     status: int
-    answer: bytes
+    response: bytes
 
 
 class IdempotencyRepository(Repository):
@@ -110,28 +93,29 @@ class IdempotencyRepository(Repository):
     def find(self, key: IdempotencyKey, since: datetime) -> RecordedResponse | None:
         """Load the response recorded for a key, unless it is older than `since`."""
         this: ColumnElement[bool] = (
-            (_OWNERS[key.by] == key.owner_id) & (receipts.c.key == key.key) & (receipts.c.created_at >= since)
+            (_OWNERS[key.by] == key.owner_id)
+            & (idempotency_keys.c.key == key.key)
+            & (idempotency_keys.c.created_at >= since)
         )
-        columns = (receipts.c.digest, receipts.c.status, receipts.c.answer)
+        columns = (idempotency_keys.c.digest, idempotency_keys.c.status, idempotency_keys.c.response)
         with self._reading() as connection:
             row = connection.execute(select(*columns).where(this)).first()
         return None if row is None else RecordedResponse(*row)
 
-    def add(self, key: IdempotencyKey, status: int, answer: bytes, now: datetime, since: datetime) -> bool:
+    def add(self, key: IdempotencyKey, status: int, response: bytes, now: datetime, since: datetime) -> bool:
         """Record a response, in the operation's transaction; delete those older than `since`.
 
         Returns:
-            False when the same key was recorded meanwhile, or its owner does not exist any more: then the
-            operation must not happen.
+            False when the key was recorded meanwhile, or its owner was removed: do not commit.
         """
         row: dict[str, Any] = {
             _OWNERS[key.by].name: key.owner_id,
             "key": key.key,
             "digest": key.digest,
             "status": status,
-            "answer": answer,
+            "response": response,
             "created_at": now,
         }
         with self._writing() as connection:
-            connection.execute(delete(receipts).where(receipts.c.created_at < since))
-        return self._insert_unless_taken(insert(receipts).values(row))
+            connection.execute(delete(idempotency_keys).where(idempotency_keys.c.created_at < since))
+        return self._insert_unless_taken(insert(idempotency_keys).values(row))

@@ -84,13 +84,7 @@ class UserRepository(Repository):
 
 
 class Session(NamedTuple):
-    """A session that has not ended.
-
-    Args:
-        user: Whose it is.
-        is_pending: Whether the second factor is still missing.
-        last_used_at: To the minute.
-    """
+    """A session that has not ended; `last_used_at` is stored to the minute."""
 
     user: User
     is_pending: bool
@@ -98,15 +92,7 @@ class Session(NamedTuple):
 
 
 class NewSession(NamedTuple):
-    """A session that is about to begin.
-
-    Args:
-        token_hash: SHA-256 of its token.
-        now: When it begins.
-        expires_at: When it ends, however much it is used.
-        pending_until: The same, as long as the second factor is missing.
-        is_verified: Whether the second factor was verified already, if the user has one.
-    """
+    """A session that is about to begin; it ends at `pending_until` unless the second factor comes."""
 
     token_hash: bytes
     now: datetime
@@ -119,16 +105,11 @@ class SessionRepository(Repository):
     """Sessions."""
 
     def add(self, user: User, new: NewSession, idle_since: datetime) -> bool | None:
-        """Begin a session; delete all that have ended.
-
-        Args:
-            user: With the password hash that was verified.
-            new: The session.
-            idle_since: Sessions that were last used before this have ended.
+        """Begin a session of a user whose password hash was verified; delete all that have ended.
 
         Returns:
-            Whether the session is pending. None, and no session begins, when the user has another password
-            by now, or does not exist any more.
+            Whether the second factor is still missing. None, and no session begins, when the user has another
+            password by now, or does not exist any more.
         """
         with self._writing() as connection:
             held = select(users.c.password_hash).where(users.c.id == user.id).with_for_update()
@@ -180,18 +161,9 @@ class SessionRepository(Repository):
 
 
 class SecondFactor(NamedTuple):
-    """A second factor.
+    """A second factor; `failures` are wrong codes in a row."""
 
-    Args:
-        sealed_secret: Encrypted by the vault.
-        created_at: When the secret was drawn.
-        confirmed_at: When a first code was correct; None until then.
-        last_step: Of the last code that was accepted.
-        failures: Wrong codes in a row.
-        failed_at: When the last one was typed.
-    """
-
-    sealed_secret: bytes
+    encrypted_secret: bytes
     created_at: datetime
     confirmed_at: datetime | None
     last_step: int
@@ -212,12 +184,12 @@ class SecondFactorRepository(Repository):
             row = connection.execute(select(*columns).where(second_factors.c.user_id == user_id)).first()
         return None if row is None else SecondFactor(*row)
 
-    def propose(self, user_id: int, sealed_secret: bytes, now: datetime) -> bool:
+    def propose(self, user_id: int, encrypted_secret: bytes, now: datetime) -> bool:
         """Store a secret that is to be confirmed; return False when the user has a confirmed one."""
         unconfirmed = second_factors.c.confirmed_at.is_(None)
         row = {
             "user_id": user_id,
-            "sealed_secret": sealed_secret,
+            "encrypted_secret": encrypted_secret,
             "created_at": now,
             "last_step": 0,
             "failures": 0,
@@ -227,19 +199,15 @@ class SecondFactorRepository(Repository):
         return self._insert_unless_taken(insert(second_factors).values(row))
 
     def confirm(
-        self, user_id: int, sealed_secret: bytes, step: int, digests: Iterable[bytes], now: datetime
+        self, user_id: int, encrypted_secret: bytes, step: int, digests: Iterable[bytes], now: datetime
     ) -> bool:
-        """Confirm a second factor, and replace the recovery codes.
-
-        Returns:
-            False when it is confirmed already, or has another secret by now.
-        """
+        """Confirm a second factor, and replace the recovery codes; False if it was confirmed or changed."""
         with self._writing() as connection:
             # A session that begins meanwhile waits for this, and finds the factor.
             connection.execute(select(users.c.id).where(users.c.id == user_id).with_for_update())
             this = (
                 second_factors.c.user_id == user_id,
-                second_factors.c.sealed_secret == sealed_secret,
+                second_factors.c.encrypted_secret == encrypted_secret,
                 second_factors.c.confirmed_at.is_(None),
             )
             confirmed = update(second_factors).where(*this).values(confirmed_at=now, last_step=step)
@@ -290,12 +258,7 @@ _KEPT: Final = 10
 
 
 class Limit(NamedTuple):
-    """Attempts allowed in a minute.
-
-    Args:
-        who: 16 bytes that stand for an address, a network or a name.
-        limit: Attempts a minute.
-    """
+    """Attempts allowed in a minute; `who` are 16 bytes that stand for an address, a network or a name."""
 
     who: bytes
     limit: int
@@ -305,12 +268,9 @@ class LoginRepository(Repository):
     """Attempts, failures and known addresses."""
 
     def count_attempt(self, limits: Sequence[Limit], now: datetime) -> bool:
-        """Count an attempt against all of `limits`, or against none of them (D-131).
+        """Count an attempt against all of `limits`; against none, returning False, if one is used up (D-131).
 
         The minute slides: of the last whole minute, the share counts that is still within it.
-
-        Returns:
-            False, and nothing is counted or written, when one of them is used up.
         """
         minute, into = divmod(now.timestamp(), _WINDOW)
         share = 1 - into / _WINDOW
