@@ -12,11 +12,11 @@ from licserver.domain.decisions import (
     UpdateRefusal,
     Valid,
     VerifyRefusal,
-    can_download,
     evaluate_download,
     evaluate_update,
     evaluate_verify,
     generate_license_key,
+    is_support_over,
     license_state,
 )
 from licserver.domain.records import (
@@ -161,8 +161,7 @@ def test_a_download_is_offered_while_license_and_support_last(revoked, expired, 
         state = LicenseState.REVOKED
     assert license_state(license_, NOW) is state
     wanted = Product(1, "app", "App", has_support_policy=policy, latest=RELEASE)
-    offered = state is LicenseState.ACTIVE and not (support_over and policy)
-    assert can_download(wanted, license_, NOW) is offered
+    assert is_support_over(wanted, license_, NOW) is (support_over and policy)
 
 
 def test_a_key_is_drawn_from_fair_bytes_only(monkeypatch):

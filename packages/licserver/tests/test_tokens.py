@@ -93,7 +93,7 @@ def test_an_answer_is_encrypted_to_its_request(world, receipt):
     world.services.idempotency.record(receipt, Response(201, b"the whole key"))
     with world.services.database.writing() as connection:
         (row,) = connection.execute(select(idempotency_keys))
-        assert b"key" not in row[idempotency_keys.c.response]
+        assert b"key" not in row.answer
         connection.execute(idempotency_keys.update().values(key="order-18"))
     with pytest.raises(SecretsError):
         world.services.idempotency.find(receipt._replace(key="order-18"))

@@ -42,18 +42,12 @@ from licserver.database.tables import facts, failed_logins, metadata, products, 
 from licserver.domain.records import Artifact
 from licserver.errors import StoreError
 
-ROWS: Final = 10_000
-"""Rows of a piece, and in memory at a time."""
-
+ROWS: Final = 10_000  # rows of a piece, and in memory at a time
 MAX_ROW: Final = 4 << 20
 """Characters of a row; the longest possible one, a changelog in emoji, has 2.4 million."""
 
-_BLOCK: Final = 1 << 16
-"""Characters that are decompressed at a time."""
-
-_FETCHED: Final = 1_000
-"""Rows fetched at a time; the database serves others in between."""
-
+_BLOCK: Final = 1 << 16  # characters that are decompressed at a time
+_FETCHED: Final = 1_000  # rows fetched at a time; the database serves others in between
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "bytes": (lambda held: b64encode(held).decode(), b64decode),
     "instant": (lambda held: held.astimezone(UTC).isoformat(), datetime.fromisoformat),

@@ -23,9 +23,7 @@ WAIT_LIMIT: Final = 75.0
 """Seconds to wait for a statement beside the hot path; `statement_timeout` is shorter."""
 
 _OPEN_SECONDS: Final = 0.5
-_CLOCK_INTERVAL: Final = 0.1
-"""Seconds between two checks of a limit, as in psycopg."""
-
+_CLOCK_INTERVAL: Final = 0.1  # seconds between two checks of a limit, as in psycopg
 _SHORTEST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 1.0
 

@@ -30,9 +30,7 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations" / "versions"
 REVISIONS: Final = tuple(sorted(file.name[:4] for file in _MIGRATIONS.glob("[0-9]*.py")))
 """All schemas, the oldest first, by the names of their files."""
 
-HEAD: Final = REVISIONS[-1]
-"""The schema of this program."""
-
+HEAD: Final = REVISIONS[-1]  # the schema of this program
 _FINGERPRINT: Final = "vault_fingerprint"
 _OWNER: Final = select(facts.c.value).where(facts.c.name == _FINGERPRINT)
 
@@ -229,7 +227,7 @@ def _probe(database: Database) -> None:
     if database.file is not None:
         with database.reading() as connection:
             for table in metadata.tables.values():
-                columns = ", ".join(table.columns.keys())
+                columns = ", ".join(one.name for one in table.columns)
                 connection.exec_driver_sql(f"SELECT {columns} FROM {table.name} LIMIT 1").fetchone()  # noqa: S608 - our own names
 
 

@@ -34,9 +34,7 @@ from licserver.errors import ConflictError
 _LINE: Final = "line"
 _GENERATED: Final = "generated"
 
-BATCH: Final = 500
-"""Rows staged at a time."""
-
+BATCH: Final = 500  # rows staged at a time
 _STEP: Final = 50
 """Lines that one statement reads or inserts where it must be short: some milliseconds of a processor."""
 

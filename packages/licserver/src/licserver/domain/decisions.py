@@ -103,11 +103,6 @@ def is_support_over(product: Product, license_: Dated, now: datetime) -> bool:
     return now.date() > license_.support_until
 
 
-def can_download(product: Product, license_: Dated, now: datetime) -> bool:
-    """Return whether an update check includes a download link (spec 4.2)."""
-    return license_state(license_, now) is LicenseState.ACTIVE and not is_support_over(product, license_, now)
-
-
 # --- verify -----------------------------------------------------------------------------------
 
 

@@ -163,11 +163,8 @@ _DAMAGED: Final = (
 _LARGEST_PIECE: Final = 64 << 20
 """Bytes of a packed piece of the database, the largest of what is read as a whole; most have a fraction."""
 
-_SMALL: Final = 1 << 20
-"""Bytes of what is read as JSON as a whole, which takes up to 25 times as much memory."""
-
-_PER_MEMBER: Final = 1 << 10
-"""Bytes of a member's line in the table of contents: the longest has 650."""
+_SMALL: Final = 1 << 20  # bytes of what is read as JSON as a whole, which takes up to 25 times as much memory
+_PER_MEMBER: Final = 1 << 10  # bytes of a member's line in the table of contents: the longest has 650
 
 
 class _Member(tarfile.TarInfo):

@@ -18,9 +18,7 @@ from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape
 from licserver.services.products import ProductService
 
-MAX_PAGE: Final = 200
-"""Items on a page."""
-
+MAX_PAGE: Final = 200  # items on a page
 _MAX_CURSOR: Final = 2_000
 
 Item = TypeVar("Item")
@@ -124,9 +122,7 @@ def _read(value: Any) -> Any:
 
 # --- licenses ---------------------------------------------------------------------------------
 
-MAX_QUERY = 200
-"""Characters of what is searched for."""
-
+MAX_QUERY = 200  # characters of what is searched for
 _SHORTEST_DOMAIN = 2
 
 

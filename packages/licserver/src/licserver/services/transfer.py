@@ -25,8 +25,7 @@ from licserver.services.context import Context
 from licserver.services.licenses import MAX_REASON, LicenseService
 from licserver.services.products import ProductService
 
-MAX_PROBLEMS: Final = 100
-"""Problems listed one by one; a file with more has one that is in all lines."""
+MAX_PROBLEMS: Final = 100  # problems listed one by one; a file with more has one that is in all lines
 
 
 _KEPT: Final = sorted(

@@ -19,11 +19,8 @@ from licserver.domain.records import LicenseSnapshot, Product, Release
 from licserver.errors import LicenseLockedError
 from licserver.protocol.downloads import LinkSubject
 
-MAX_BATCH: Final = 256
-"""Requests of one statement; bounds its length, and how long the last one waits."""
-
-LOCK_PAUSE: Final = 0.02
-"""Seconds between two attempts to lock a license."""
+MAX_BATCH: Final = 256  # requests of one statement; bounds its length, and how long the last one waits
+LOCK_PAUSE: Final = 0.02  # seconds between two attempts to lock a license
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

@@ -38,12 +38,8 @@ from sqlalchemy.util.concurrency import await_, greenlet_spawn, in_greenlet
 
 from licserver.errors import StoreUnavailableError
 
-RUN_LIMIT: Final = 1.5
-"""Seconds until a run fails; a client has its response within two."""
-
-LOCK_LIMIT: Final = 1.2
-"""Seconds that an activation waits for another transaction to release its license."""
-
+RUN_LIMIT: Final = 1.5  # seconds until a run fails; a client has its response within two
+LOCK_LIMIT: Final = 1.2  # seconds that an activation waits for another transaction to release its license
 _LEAST_LIMIT: Final = 0.4
 _LAST_RETRY_BEFORE: Final = 1.0
 _TRIES: Final = 3
@@ -252,14 +248,11 @@ class SqliteConnection(KeptConnection):
 
 # --- statements -------------------------------------------------------------------------------
 
-_Processors = list[tuple[int, Callable[[Any], Any]]]
-"""Positions in a row, with what converts the value there."""
-
+_Processors = list[tuple[int, Callable[[Any], Any]]]  # positions in a row, with what converts the value there
 _COMPILED_AT_START: Final = (1, 2, 4, 8, 16, 32)
 """Sizes of batches; compiling one takes 3 to 30 ms, in the event loop."""
 
-_COPY_FROM: Final = 500
-"""Rows from which on PostgreSQL's COPY is faster than INSERT; many take half the time."""
+_COPY_FROM: Final = 500  # rows from which on PostgreSQL's COPY is faster than INSERT; many take half the time
 
 
 class BatchedQuery:

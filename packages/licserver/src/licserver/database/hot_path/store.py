@@ -191,8 +191,7 @@ class UpdateQuery(NamedTuple):
 
 
 Result = TypeVar("Result")
-_LatestIds = tuple[int, int | None]
-"""Ids of a product's latest release, and of its manifest if it has one."""
+_LatestIds = tuple[int, int | None]  # ids of a product's latest release, and of its manifest if it has one
 
 
 class BatchStore:

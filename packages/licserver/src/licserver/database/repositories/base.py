@@ -1,10 +1,10 @@
 """What all repositories share: a connection for each call or one transaction for all, and INSERTs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import Connection, CursorResult, Table
+from sqlalchemy import Connection, CursorResult, Select, Table
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database
@@ -47,6 +47,19 @@ class Repository:
             return
         with self._database.writing() as connection:
             yield connection
+
+    def _first(self, statement: Select[Any]) -> Any:
+        """Load one row; None if there is none."""
+        with self._reading() as connection:
+            return connection.execute(statement).first()
+
+    def _all(self, statement: Select[Any]) -> Sequence[Any]:
+        with self._reading() as connection:
+            return connection.execute(statement).all()
+
+    def _scalar(self, statement: Select[Any]) -> Any:
+        with self._reading() as connection:
+            return connection.scalar(statement)
 
     def _execute(self, statement: Any) -> int:
         """Run a statement that writes; return the number of rows that matched."""

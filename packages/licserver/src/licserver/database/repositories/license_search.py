@@ -32,8 +32,7 @@ from licserver.domain.records import LicenseState
 MAX_COLLECTED: Final = 5_000
 """Where more match, the list's index is read until a page is full: 0.5 % of a million is soon found."""
 
-_LAST: Final = "\U0010ffff"
-"""Sorts after every character that may follow a prefix."""
+_LAST: Final = "\U0010ffff"  # sorts after every character that may follow a prefix
 
 Position: TypeAlias = tuple[Any, ...]
 """Where a page ended: the number of the scan, then the values of its order."""

@@ -227,8 +227,7 @@ class SubscriptionRepository(Repository):
             .order_by(column)
             .limit(limit)
         )
-        with self._reading() as connection:
-            return [Subscription(*row) for row in connection.execute(statement)]
+        return [Subscription(*row) for row in self._all(statement)]
 
     def find(self, subscription_id: str) -> Subscription | None:
         """Load one subscription."""

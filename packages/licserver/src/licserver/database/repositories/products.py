@@ -37,14 +37,12 @@ class ProductRepository(Repository):
 
     def find(self, slug: str) -> Product | None:
         """Load a product."""
-        with self._reading() as connection:
-            row = connection.execute(_PRODUCTS.where(products.c.slug == slug)).first()
+        row = self._first(_PRODUCTS.where(products.c.slug == slug))
         return None if row is None else read_product(row)
 
     def list_all(self) -> list[Product]:
         """Load all products, by slug."""
-        with self._reading() as connection:
-            return [read_product(row) for row in connection.execute(_PRODUCTS.order_by(products.c.slug))]
+        return [read_product(row) for row in self._all(_PRODUCTS.order_by(products.c.slug))]
 
 
 class ReleaseRepository(Repository):
@@ -102,10 +100,7 @@ class ReleaseRepository(Repository):
 
     def find(self, product_id: int, version_key: str) -> Release | None:
         """Load one release."""
-        with self._reading() as connection:
-            row = connection.execute(
-                _releases_of(product_id).where(releases.c.version_key == version_key)
-            ).first()
+        row = self._first(_releases_of(product_id).where(releases.c.version_key == version_key))
         return None if row is None else read_release(row)
 
     def list_all(self, product_id: int) -> list[Release]:

@@ -21,9 +21,7 @@ from licserver.database.tables import (
     sessions,
 )
 
-BATCH: Final = 1_000
-"""Rows of a transaction."""
-
+BATCH: Final = 1_000  # rows of a transaction
 WATCHED: Final = "activations_watched_since"
 """The fact that says when sweeps began: an activation counts as seen then."""
 

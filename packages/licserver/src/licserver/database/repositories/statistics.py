@@ -72,13 +72,11 @@ class StatisticsRepository(Repository):
             licenses.c.revoked_at.is_(None),
             licenses.c.lifetime.is_(False),
         )
-        with self._reading() as connection:
-            return connection.scalar(select(func.count()).select_from(licenses).where(*meant)) or 0
+        return self._scalar(select(func.count()).select_from(licenses).where(*meant)) or 0
 
     def has_licenses(self) -> bool:
         """Return whether any license was ever issued."""
-        with self._reading() as connection:
-            return connection.execute(select(licenses.c.id).limit(1)).first() is not None
+        return self._first(select(licenses.c.id).limit(1)) is not None
 
 
 class Seen(NamedTuple):

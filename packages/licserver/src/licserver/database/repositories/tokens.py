@@ -41,14 +41,12 @@ class TokenRepository(Repository):
 
     def list_all(self) -> list[Token]:
         """Load all tokens, by name."""
-        with self._reading() as connection:
-            return [_read_token(row) for row in connection.execute(_SELECT_TOKEN.order_by(tokens.c.name))]
+        return [_read_token(row) for row in self._all(_SELECT_TOKEN.order_by(tokens.c.name))]
 
     def find(self, *, name: str | None = None, token_hash: bytes | None = None) -> Token | None:
         """Load one token, by its name or by its hash."""
         this = tokens.c.name == name if token_hash is None else tokens.c.token_hash == token_hash
-        with self._reading() as connection:
-            row = connection.execute(_SELECT_TOKEN.where(this)).first()
+        row = self._first(_SELECT_TOKEN.where(this))
         return None if row is None else _read_token(row)
 
     def revoke(self, token_id: int, now: datetime) -> bool:
@@ -98,8 +96,7 @@ class IdempotencyRepository(Repository):
             & (idempotency_keys.c.created_at >= since)
         )
         columns = (idempotency_keys.c.digest, idempotency_keys.c.status, idempotency_keys.c.response)
-        with self._reading() as connection:
-            row = connection.execute(select(*columns).where(this)).first()
+        row = self._first(select(*columns).where(this))
         return None if row is None else RecordedResponse(*row)
 
     def add(self, key: IdempotencyKey, status: int, response: bytes, now: datetime, since: datetime) -> bool:

@@ -54,13 +54,11 @@ class UserRepository(Repository):
 
     def list_all(self) -> list[User]:
         """Load all users, by name."""
-        with self._reading() as connection:
-            return [User(*row) for row in connection.execute(_SELECT_USER.order_by(users.c.name))]
+        return [User(*row) for row in self._all(_SELECT_USER.order_by(users.c.name))]
 
     def find(self, name: str) -> User | None:
         """Load a user."""
-        with self._reading() as connection:
-            row = connection.execute(_SELECT_USER.where(users.c.name == name)).first()
+        row = self._first(_SELECT_USER.where(users.c.name == name))
         return None if row is None else User(*row)
 
     def set_password(self, user_id: int, password_hash: str, now: datetime) -> None:
@@ -143,8 +141,7 @@ class SessionRepository(Repository):
                 sessions.c.last_used_at >= idle_since,
             )
         )
-        with self._reading() as connection:
-            row = connection.execute(statement).first()
+        row = self._first(statement)
         return None if row is None else Session(User(*row[:-2]), *row[-2:])
 
     def set_last_used(self, token_hash: bytes, now: datetime) -> None:
@@ -180,8 +177,7 @@ class SecondFactorRepository(Repository):
     def find(self, user_id: int) -> SecondFactor | None:
         """Load a user's second factor, confirmed or not."""
         columns = [second_factors.c[name] for name in SecondFactor._fields]
-        with self._reading() as connection:
-            row = connection.execute(select(*columns).where(second_factors.c.user_id == user_id)).first()
+        row = self._first(select(*columns).where(second_factors.c.user_id == user_id))
         return None if row is None else SecondFactor(*row)
 
     def propose(self, user_id: int, encrypted_secret: bytes, now: datetime) -> bool:
@@ -234,8 +230,7 @@ class SecondFactorRepository(Repository):
     def count_recovery_codes(self, user_id: int) -> int:
         """Count the recovery codes that are left."""
         statement = select(func.count()).where(recovery_codes.c.user_id == user_id)
-        with self._reading() as connection:
-            return connection.scalar(statement) or 0
+        return self._scalar(statement) or 0
 
     def count_wrong_code(self, user_id: int, now: datetime) -> None:
         """Count a wrong code."""
@@ -251,8 +246,7 @@ class SecondFactorRepository(Repository):
         return self._execute(delete(second_factors).where(second_factors.c.user_id == user_id)) == 1
 
 
-_WINDOW: Final = 60
-"""Seconds."""
+_WINDOW: Final = 60  # seconds
 _KEPT: Final = 10
 """Minutes for which counts are kept. Two would do; a server whose clock is fast must not delete another's."""
 
@@ -306,8 +300,7 @@ class LoginRepository(Repository):
             .join(users, users.c.id == known_addresses.c.user_id)
             .where(users.c.name == name, known_addresses.c.address == address)
         )
-        with self._reading() as connection:
-            return connection.scalar(statement) is not None
+        return self._scalar(statement) is not None
 
     def remember_address(self, user_id: int, address: bytes, now: datetime, limit: int) -> None:
         """Store where a user has signed in from; keep the `limit` latest addresses."""
