@@ -4,11 +4,9 @@ import io
 from dataclasses import replace
 
 import pytest
-from alembic import command
 
 from harness import engines
 from harness.engines import ENGINES
-from licserver.database import migrate
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import retention as rooms
 from licserver.database.repositories.statistics import Seen, note_seen
@@ -76,22 +74,6 @@ def test_an_upgrade_frees_nobody(activate):
     world.clock.forward(days=39)
     assert world.services.retention.sweep().activations == 0
     world.clock.forward(days=2)
-    assert world.services.retention.sweep().activations == 1
-
-
-def test_an_upgrade_from_before_0003_frees_nobody(activate):
-    """The old schema noted for no machine when it was seen: all get the days of the setting anew."""
-    world = activate.world
-    key = world.key(slots=None)
-    activate(key, "old.example")
-    database = world.services.database
-    migrate.migrate(database, lambda config: command.downgrade(config, "0002"))
-    world.clock.forward(days=270)
-    assert migrate.upgrade(database) == "0002"
-    assert world.services.retention.sweep(dry_run=True).activations == 0
-    assert world.services.retention.sweep().activations == 0
-    world.clock.forward(days=40, seconds=1)
-    assert world.services.retention.sweep(dry_run=True).activations == 1
     assert world.services.retention.sweep().activations == 1
 
 

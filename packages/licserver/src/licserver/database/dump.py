@@ -182,7 +182,7 @@ def _drop_all(connection: Connection) -> None:
 def _forget(connection: Connection) -> None:
     """Remove what was true on the day of the backup only.
 
-    Activations seen since then are unknown, so the period in which a slot is kept begins again (D-105).
+    Activations seen since then are unknown, so the period in which a slot is kept begins again.
     Sessions may have been ended since (D-102), and failed logins of that day do not matter.
     """
     connection.execute(delete(sessions))

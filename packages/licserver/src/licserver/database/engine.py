@@ -182,7 +182,7 @@ def _retry(patience: float, interval: float, work: Callable[[], object]) -> None
 
 
 def stop_throttling(connection: Connection) -> None:
-    """Let a background connection to PostgreSQL pause no more: others wait for what it has locked (D-152)."""
+    """Let a background connection to PostgreSQL pause no more: others wait for what it has locked."""
     driver: Any = connection.connection.driver_connection
     driver.is_throttled = False
 
@@ -251,7 +251,7 @@ class Database:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Open a throttled transaction that reads one state, whatever is written meanwhile (D-152)."""
+        """Open a throttled transaction that reads one state, whatever is written meanwhile."""
         options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
         with self._unpooled(is_throttled=True, **options) as connection:
             if self.is_remote:
@@ -260,7 +260,7 @@ class Database:
 
     @contextlib.contextmanager
     def background_connection(self) -> Iterator[Connection]:
-        """Open a throttled connection for temporary tables and long statements (D-152)."""
+        """Open a throttled connection for temporary tables and long statements."""
         with self._unpooled(is_throttled=True) as connection:
             if self.is_remote:
                 with connection.begin():

@@ -137,7 +137,7 @@ class Staging:
         """Return the first and the last line of each step.
 
         On SQLite, where all writers wait, there is one step, which is fastest. On PostgreSQL the database
-        answers others between short steps (D-152).
+        answers others between short steps.
         """
         step = max(1, self._last_line) if self._connection.dialect.name == "sqlite" else _STEP
         for first in range(1, self._last_line + 1, step):

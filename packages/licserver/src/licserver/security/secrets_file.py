@@ -125,7 +125,7 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
 
 
 def expects_database(settings: Settings, vault: KeyVault) -> bool:
-    """Return whether a database written with these secrets must exist (D-158).
+    """Return whether a database written with these secrets must exist.
 
     Always true for secrets from the environment, which cannot be marked.
     """

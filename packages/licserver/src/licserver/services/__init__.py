@@ -11,11 +11,12 @@ from datetime import datetime
 from licserver.artifacts import open_artifacts
 from licserver.clock import Clock, system_clock
 from licserver.database.repositories import Repositories
+from licserver.database.repositories.audit import AuditFilter
 from licserver.database.schema import is_in_use, open_database
 from licserver.domain.records import SYSTEM, Actor, LicenseTerms
 from licserver.security.secrets_file import expects_database, note_database, open_vault
 from licserver.services.accounts import TokenService, UserService
-from licserver.services.audit import AuditFilter, AuditService, RetentionService
+from licserver.services.audit import AuditService, RetentionService
 from licserver.services.context import Context
 from licserver.services.idempotency import IdempotencyConflictError, IdempotencyService, ReplayedError
 from licserver.services.license_terms import MAX_INDEXED
@@ -103,7 +104,7 @@ def open_services(
     Args:
         settings: Name the data folder and the database.
         actor: Named in the audit log.
-        new_database: Whether an empty database may be set up for secrets that belong to one (D-158).
+        new_database: Whether an empty database may be set up for secrets that belong to one.
 
     Raises:
         LicserverError: when the secrets or the database cannot be used, or the bucket as it is named.

@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,62}[a-z0-9])?")
 
 
 class Needs(enum.Enum):
-    """What a session with the right password still needs (D-167)."""
+    """What a session with the right password still needs."""
 
     NOTHING = enum.auto()
     CODE = enum.auto()

@@ -1,30 +1,17 @@
-"""The audit log: who changed what; and the sweep of what is older than the settings allow (D-105)."""
+"""The audit log: who changed what; and the sweep of what is older than the settings allow."""
 
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from licserver.database.repositories.audit import Entry
+from licserver.database.repositories.audit import AuditFilter, Entry
 from licserver.database.repositories.retention import Retention
 from licserver.domain.environments import is_printable
-from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.services.context import Context
 from licserver.services.idempotency import RESPONSES_KEPT
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 
-
-class AuditFilter(NamedTuple):
-    """Which lines, None is all: of an object (kind, id), of an actor, or by an actor's kind or name."""
-
-    object: tuple[str, str] | None = None
-    actor: Actor | None = None
-    kind: ActorKind | None = None
-    name: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-_ALL = AuditFilter()
+_ALL: Final = AuditFilter()
 
 
 class AuditService:
@@ -46,19 +33,10 @@ class AuditService:
         """Return a page of the audit log, the newest line first."""
         check_limit(limit)
         place = read_place(cursor, int)
-        kind, name = which.actor or (which.kind, which.name)
-        named = [*(which.object or ()), *([name] if name is not None else [])]
-        if not all(map(is_printable, named)):
+        name = which.name if which.actor is None else which.actor.name
+        if not all(map(is_printable, (*(which.object or ()), name or ""))):
             raise InvalidInputError("an actor or an object is named in one line of text")
-        found = self._context.repositories.audit.list_page(
-            place[0] if place else None,
-            limit + 1,
-            object_=which.object,
-            kind=kind,
-            name=name,
-            since=which.since,
-            until=which.until,
-        )
+        found = self._context.repositories.audit.list_page(which, place[0] if place else None, limit + 1)
         return cut_page(found, limit, lambda last: [last.id])
 
 

@@ -42,13 +42,13 @@ def check_line(what: str, text: str, most: int) -> str:
 
 
 def check_slots(slots: int | None) -> None:
-    """Validate a number of slots (D-07)."""
+    """Validate a number of slots."""
     if slots is not None and not 0 <= slots <= MAX_SLOTS:
         raise InvalidInputError("slots must be a whole number from 0, or unlimited")
 
 
 def check_lifetime(*, lifetime: bool, has_expiry: bool) -> None:
-    """Refuse a lifetime license with an expiry date (D-10)."""
+    """Refuse a lifetime license with an expiry date."""
     if lifetime and has_expiry:
         raise InvalidInputError("a key is either for a lifetime or expires on a date, not both")
 
@@ -80,7 +80,7 @@ def read_note(text: str | None) -> str | None:
 
 
 def read_entries(entries: tuple[str, ...], ipv6_prefix: int) -> tuple[str, ...]:
-    """Return an allow-list in canonical form, each entry once (D-04)."""
+    """Return an allow-list in canonical form, each entry once."""
     if len(entries) > MAX_ENTRIES:
         raise InvalidInputError(f"an allow-list has at most {MAX_ENTRIES} entries")
     try:

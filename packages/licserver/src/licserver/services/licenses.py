@@ -160,7 +160,7 @@ class LicenseService:
         return self.get(reference)
 
     def allow(self, reference: str, entry: str) -> IssuedLicense:
-        """Add an entry to a license's allow-list; it takes no slot (D-04)."""
+        """Add an entry to a license's allow-list; it takes no slot."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
         return self._change_allowed(reference, lambda held: (*held, read) if read not in held else held)
 
@@ -264,7 +264,7 @@ def _audit_change(old: Any, new: Any) -> Any:
 def _add(tx: Context, new: list[IssuedLicense], slug: str) -> None:
     """Write new licenses, and one line of the audit log: one for each of a million would bury the others."""
     object_ = ("license", new[0].id.hex()) if len(new) == 1 else ("product", slug)
-    # Read here, within the transaction: a subscription may have ended a moment ago (D-09).
+    # Read here, within the transaction: a subscription may have ended a moment ago.
     subscriptions = sorted({one.subscription_id for one in new if one.subscription_id is not None})
     ends = {one: tx.repositories.subscriptions.lock(one) for one in subscriptions}
     if ends:
@@ -284,7 +284,7 @@ def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[st
 
 
 class SubscriptionService:
-    """Ends and resumes subscriptions (D-09)."""
+    """Ends and resumes subscriptions."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

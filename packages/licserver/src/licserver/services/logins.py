@@ -1,4 +1,4 @@
-"""Signing in to the console: limits of attempts, sessions, and failed logins (D-96, D-165)."""
+"""Signing in to the console: limits of attempts, sessions, and failed logins."""
 
 import contextlib
 import hashlib
@@ -22,7 +22,7 @@ from licserver.services.accounts import (
 from licserver.services.context import Context
 
 PENDING_TIME: Final = timedelta(minutes=10)  # for how long a code is accepted after the password
-TRIES: Final = 20  # attempts a minute of an address, and of all addresses for one name (D-165)
+TRIES: Final = 20  # attempts a minute of an address, and of all addresses for one name
 NETWORK_TRIES: Final = 40  # attempts a minute of a network (IPv4 /24, IPv6 /48) for all names
 NETWORK_NAME_TRIES: Final = 10
 """Attempts a minute of a network for one name: no network can use up what a name has."""

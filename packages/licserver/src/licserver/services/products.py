@@ -138,10 +138,9 @@ class ReleaseService:
 
         Args:
             slug: Of the product.
-            version: See D-23.
             file: What customers download.
-            changelog: Plain text or basic HTML, from which everything unsafe is removed (D-65).
-            sign: Makes the signed manifest; None leaves the release unsigned (D-67).
+            changelog: Plain text or basic HTML, from which everything unsafe is removed.
+            sign: Makes the signed manifest; None leaves the release unsigned.
             file_name: The name that customers see, checked (`validate_file_name`); that of `file` if None.
         """
         return self.add(self.stage(slug, version, file, changelog, sign, file_name=file_name))
@@ -212,7 +211,7 @@ class ReleaseService:
         return self.get(slug, version)
 
     def withdraw(self, slug: str, version: str) -> Release:
-        """Withdraw a release: it is not offered any more, and links to it stop working (D-33)."""
+        """Withdraw a release: it is not offered any more, and links to it stop working."""
         release = self.get(slug, version)
         if release.withdrawn_at is None:
             with self._context.transaction() as tx:

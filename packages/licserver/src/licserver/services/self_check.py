@@ -73,7 +73,7 @@ def _why(problem: object) -> str:
 
 
 RENEW_WITHIN: Final = timedelta(days=30)
-"""A manifest that expires this soon should be renewed: later there is nothing to offer (D-68)."""
+"""A manifest that expires this soon should be renewed: later there is nothing to offer."""
 
 CLOCK_TOLERANCE: Final = timedelta(seconds=30)
 """Between this machine's clock and another's: signatures, links and expiry depend on it."""

@@ -37,7 +37,7 @@ _NEEDED: Final = (
     ("subscription_ended_at", "subscription_id", "subscription"),
     ("revoked_reason", "revoked_at", "revoked_at"),
 )
-"""What is meaningless alone (D-148): an end without a subscription could never be undone."""
+"""What is meaningless alone: an end without a subscription could never be undone."""
 
 
 class LicenseImport:
@@ -173,7 +173,6 @@ def _read_activations(
         if address is None:
             raise InvalidInputError("activations: an ip must be an address")
         ip = normalise_ip(address, ipv6_prefix)
-        # Never without an instant: a sweep would free the slot, and no search by domain would find it
-        # (D-105, D-90).
+        # Never without an instant: a sweep would free the slot, and no search by domain would find it.
         taken[domain, ip] = (domain, ip, row.activated_at or issued_at, row.last_seen_at or now)
     return list(taken.values())

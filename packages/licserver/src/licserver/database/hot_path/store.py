@@ -263,7 +263,7 @@ class BatchStore:
     def find_updates(
         self, queries: Sequence[UpdateQuery]
     ) -> list[tuple[LicenseSnapshot | None, Product | None]]:
-        """Load licenses and products, in the order of the queries; a product only with a license (D-20)."""
+        """Load licenses and products, in the order of the queries; a product only with a license."""
         found: list[tuple[LicenseSnapshot | None, Product | None]] = [(None, None)] * len(queries)
         numbered = [(at, query) for at, query in enumerate(queries) if query.license_id is not None]
         if not numbered:

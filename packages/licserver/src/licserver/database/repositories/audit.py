@@ -33,6 +33,17 @@ class Entry(NamedTuple):
     details: dict[str, Any]
 
 
+class AuditFilter(NamedTuple):
+    """Which lines, None is all: of an object (kind, id), of an actor, or by an actor's kind or name."""
+
+    object: tuple[str, str] | None = None
+    actor: Actor | None = None
+    kind: ActorKind | None = None
+    name: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 class AuditRepository(Repository):
     """Lines of the audit log; none is ever changed."""
 
@@ -49,53 +60,27 @@ class AuditRepository(Repository):
             "object_id": object_[1],
             "details": json.dumps(details, ensure_ascii=False, separators=(",", ":")),
         }
-        with self._writing() as connection:
-            connection.execute(insert(audit).values(row))
+        self._execute(insert(audit).values(row))
 
-    def list_page(
-        self,
-        before: int | None,
-        limit: int,
-        *,
-        object_: tuple[str, str] | None = None,
-        kind: ActorKind | None = None,
-        name: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> list[Entry]:
-        """Load at most `limit` lines with numbers below `before`, the newest first.
-
-        Every condition must hold.
-        """
-        statement = select(audit).order_by(audit.c.id.desc()).limit(limit)
-        wanted = [
-            (audit.c.object_kind, object_ and object_[0]),
-            (audit.c.object_id, object_ and object_[1]),
-        ]
-        goes_by_actors = object_ is None and (kind is not None or name is not None)
-        if not goes_by_actors:
-            wanted += [(audit.c.actor_kind, kind and kind.value), (audit.c.actor_name, name)]
-        for column, value in wanted:
-            if value is not None:
-                statement = statement.where(column == value)
-        if before is not None:
-            statement = statement.where(audit.c.id < before)
+    def list_page(self, which: AuditFilter, before: int | None, limit: int) -> list[Entry]:
+        """Load at most `limit` lines with numbers below `before`, the newest first."""
+        kind, name = which.actor or (which.kind, which.name)
+        conditions = [] if before is None else [audit.c.id < before]
+        # By number, so that the order is that of an index.
+        at, number = audit.c.at, select(audit.c.id).limit(1)
+        if which.since is not None:
+            first = number.where(at >= which.since).order_by(at, audit.c.id)
+            conditions.append(audit.c.id >= first.scalar_subquery())
+        if which.until is not None:
+            last = number.where(at < which.until).order_by(at.desc(), audit.c.id.desc())
+            conditions.append(audit.c.id <= last.scalar_subquery())
+        if which.object is not None:
+            conditions += [audit.c.object_kind == which.object[0], audit.c.object_id == which.object[1]]
+            conditions += [] if kind is None else [audit.c.actor_kind == kind.value]
+            conditions += [] if name is None else [audit.c.actor_name == name]
+        statement = select(audit).where(*conditions).order_by(audit.c.id.desc()).limit(limit)
         with self._reading() as connection:
-            if since is not None:  # by number, so that the order is that of an index
-                first = select(audit.c.id).where(audit.c.at >= since).order_by(audit.c.at, audit.c.id)
-                if (number := connection.scalar(first.limit(1))) is None:
-                    return []
-                statement = statement.where(audit.c.id >= number)
-            if until is not None:
-                last = (
-                    select(audit.c.id)
-                    .where(audit.c.at < until)
-                    .order_by(audit.c.at.desc(), audit.c.id.desc())
-                )
-                if (number := connection.scalar(last.limit(1))) is None:
-                    return []
-                statement = statement.where(audit.c.id <= number)
-            if goes_by_actors:
+            if which.object is None and (kind is not None or name is not None):
                 statement = _of_actors(connection, statement, _actors(connection, kind, name), limit)
             return [_read_entry(row) for row in connection.execute(statement)]
 

@@ -1,4 +1,4 @@
-"""Written in batches beside the hot path: counts of a day (D-99), and when activations were last seen."""
+"""Written in batches beside the hot path: counts of a day, and when activations were last seen."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
@@ -80,7 +80,7 @@ class StatisticsRepository(Repository):
 
 
 class Seen(NamedTuple):
-    """An activation was used; the policy decides which half of the environment must be its own (D-03)."""
+    """An activation was used; the policy decides which half of the environment must be its own."""
 
     license_id: bytes
     environment: Environment
@@ -97,7 +97,7 @@ _IS_HELD: Final = exists().where(
     _others.c.ip == bindparam("in_ip"),
 )
 _SAME: Final = {
-    # Domain and address may be known from different activations (D-03): each of them was seen.
+    # Domain and address may be known from different activations: each of them was seen.
     EnvironmentPolicy.STRICT: or_(and_(_DOMAIN, _IP), and_(or_(_DOMAIN, _IP), ~_IS_HELD)),
     EnvironmentPolicy.DOMAIN: _DOMAIN,
     EnvironmentPolicy.EITHER: or_(_DOMAIN, _IP),

@@ -1,4 +1,4 @@
-"""The admin API's tokens, and the responses recorded for idempotency keys (D-93, D-130)."""
+"""The admin API's tokens, and the responses recorded for idempotency keys."""
 
 from datetime import date, datetime
 from typing import Any, NamedTuple

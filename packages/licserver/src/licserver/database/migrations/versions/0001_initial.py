@@ -98,9 +98,3 @@ def _make_licenses(number: sa.types.TypeEngine[int], instant: sa.DateTime) -> No
 def _plain(kind: type[sa.String], length: int | None = None) -> sa.String:
     """Text that is compared byte by byte, whatever the database's language."""
     return kind(length).with_variant(kind(length, collation="C"), "postgresql")
-
-
-def downgrade() -> None:
-    """Drop all tables."""
-    for name in ("activations", "licenses", "releases", "products", "facts"):
-        op.drop_table(name)

@@ -28,13 +28,6 @@ def upgrade() -> None:
         products.add_column(sa.Column("latest_manifest_id", number, nullable=True))
 
 
-def downgrade() -> None:
-    """Forget the manifests: releases are unsigned again."""
-    with _changing_products() as products:
-        products.drop_column("latest_manifest_id")
-    op.drop_table("manifests")
-
-
 def _changing_products() -> AbstractContextManager[BatchOperations]:
     # Made anew on SQLite, so that it reads as if it had been made at once.
     on_sqlite = op.get_bind().dialect.name == "sqlite"

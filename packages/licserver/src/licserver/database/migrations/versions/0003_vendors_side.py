@@ -146,26 +146,6 @@ def _make_totals() -> None:
     )
 
 
-def downgrade() -> None:
-    """Forget all that; licenses and activations stay."""
-    for name in ("totals", "sessions", "users", "idempotency", "tokens", "audit", "license_words"):
-        op.drop_table(name)
-    op.drop_index("ix_activations_domain", "activations")
-    with _changing("activations") as activations:
-        activations.drop_column("last_seen_at")
-    _drop_indexes_of_licenses(
-        "ix_licenses_product_id_issued_at_id",
-        "ix_licenses_issued_at_id",
-        "ix_licenses_expires_on",
-        "ix_licenses_revoked",
-    )
-    with _changing("licenses") as licenses:
-        licenses.drop_column("note")
-        licenses.drop_column("customer_email")
-    op.create_index("ix_licenses_product_id_issued_at", "licenses", ["product_id", "issued_at"])
-    _index_where("subscription_id", "ix_licenses_subscription_id", "licenses", "subscription_id")
-
-
 def _drop_indexes_of_licenses(*names: str) -> None:
     # All of them: a table that is made anew on SQLite would bring partial ones along as whole ones.
     for name in (*names, "ix_licenses_subscription_id"):

@@ -44,27 +44,3 @@ def upgrade() -> None:
         comment="How often passwords of the console were tried lately, by address and by name (D-131).",
         sqlite_with_rowid=False,
     )
-
-
-def downgrade() -> None:
-    """Keep what tokens were answered; a form that is sent again then is done again."""
-    op.drop_table("tries")
-    op.create_table(
-        "idempotency",
-        sa.Column("token_id", _NUMBER, nullable=False),
-        sa.Column("key", _PLAIN, nullable=False),
-        sa.Column("digest", sa.LargeBinary(32), nullable=False),
-        sa.Column("status", sa.Integer(), nullable=False),
-        sa.Column("answer", sa.LargeBinary(), nullable=False),
-        sa.Column("created_at", _INSTANT, nullable=False),
-        sa.PrimaryKeyConstraint("token_id", "key", name="pk_idempotency"),
-        sa.ForeignKeyConstraint(["token_id"], ["tokens.id"], name="fk_idempotency_token_id"),
-        comment="What was answered to a creation, for who asks again as the answer got lost; kept for a day.",
-        sqlite_with_rowid=False,
-    )
-    op.create_index("ix_idempotency_created_at", "idempotency", ["created_at"])
-    op.execute(
-        f"INSERT INTO idempotency (token_id, {_HELD}) "  # noqa: S608 - our own words
-        f"SELECT token_id, {_HELD} FROM receipts WHERE token_id IS NOT NULL"
-    )
-    op.drop_table("receipts")

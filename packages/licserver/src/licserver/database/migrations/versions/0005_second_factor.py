@@ -63,13 +63,6 @@ def upgrade() -> None:
     )
 
 
-def downgrade() -> None:
-    """Remove second factors: whoever has one signs in with the password alone, and all sign in anew."""
-    for table in ("failed_logins", "known_addresses", "recovery_codes", "second_factors", "sessions"):
-        op.drop_table(table)
-    _create_sessions()
-
-
 def _create_sessions(*more: sa.Column[object]) -> None:
     op.create_table(
         "sessions",

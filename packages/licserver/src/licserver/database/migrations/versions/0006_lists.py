@@ -34,12 +34,6 @@ def upgrade() -> None:
     _replace(_BEFORE, _AFTER)
 
 
-def downgrade() -> None:
-    """Restore the indexes of 0005."""
-    op.drop_index("ix_license_words_license_id_word", "license_words")
-    _replace(_AFTER, _BEFORE)
-
-
 def _replace(old: dict[str, tuple[str | None, str]], new: dict[str, tuple[str | None, str]]) -> None:
     for name, (held, columns) in new.items():
         where = None if held is None else sa.column(held).is_not(None)
