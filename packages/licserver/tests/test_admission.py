@@ -11,7 +11,6 @@ from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.driver import SqliteConnection
 from licserver.database.hot_path.store import BatchStore
 from licserver.domain.decisions import Valid
-from licserver.errors import StoreUnavailableError
 
 
 @pytest.fixture
@@ -68,22 +67,6 @@ async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, mon
     go.set()
     assert isinstance(await waiting, Valid)
     assert (await queries.find_license(one.lookup)).activated.domain
-
-
-async def test_a_transaction_that_fails_grants_nothing(world, queries, monkeypatch):
-    """All requests of its batch fail, nothing is stored, and the next batch is served."""
-    key = world.key(slots=5)
-
-    def fail(_store, connection, _requests):
-        connection.exec_driver_sql("INSERT INTO nowhere VALUES (1)")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(BatchStore, "_activate", fail)
-        requests = (queries.activate(world.request_slot(key, f"{number}.example")) for number in range(3))
-        results = await asyncio.gather(*requests, return_exceptions=True)
-    assert [type(result) for result in results] == [StoreUnavailableError] * 3
-    assert world.held(key) == []
-    assert isinstance(await queries.activate(world.request_slot(key, "1.example")), Valid)
 
 
 async def test_closing_waits_for_an_activation(world, hold):

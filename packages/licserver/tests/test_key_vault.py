@@ -4,7 +4,6 @@ import json
 import os
 import re
 import stat
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -57,17 +56,6 @@ def test_other_secrets_count_only_if_the_rest_succeeds(tmp_path, was_there):
     assert all(stat.S_IMODE(one.stat().st_mode) == 0o600 for one in tmp_path.iterdir())
 
 
-def test_threads_that_start_together_agree_on_the_secrets(tmp_path):
-    """The same within one process, many times over."""
-    for number in range(20):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with ThreadPoolExecutor(8) as threads:
-            vaults = list(threads.map(open_vault, [Settings(data_dir=folder)] * 8))
-        assert len({vault.fingerprint for vault in vaults}) == 1
-        assert {path.name for path in folder.iterdir()} == {"secrets.json", "secrets.lock"}
-
-
 def test_secrets_can_come_from_the_environment_and_then_touch_no_disk(tmp_path):
     """A vendor who keeps the secrets elsewhere has none in the folder."""
     text = json.dumps(new_secrets())
@@ -118,7 +106,7 @@ def test_a_database_refuses_other_secrets(tmp_path):
     open_services(settings).close()
 
 
-def test_a_encrypted_key_opens_for_its_own_row_alone():
+def test_an_encrypted_key_opens_for_its_own_row_alone():
     """A key is bound to its row."""
     vault = a_vault()
     other = KEY.replace("A", "B")

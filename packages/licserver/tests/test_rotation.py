@@ -166,22 +166,6 @@ def test_a_late_process_goes_on_believing_the_old_secret(settings, process):
         assert late.read(link, NOW + SECOND) == SUBJECT
 
 
-def test_a_file_that_has_not_changed_is_not_read(settings, process, monkeypatch):
-    """Neither at the start nor after it was read once."""
-    ring, reads = process(), []
-    monkeypatch.setattr(
-        "licserver.security.link_secrets.read_vault", lambda *told: reads.append(told) or read_vault(*told)
-    )
-    for minute in range(5):
-        ring.current(NOW + minute * MINUTE)
-    assert reads == []
-    rotate(settings, NOW, lead=SECOND)
-    reads.clear()
-    for minute in range(5, 10):
-        ring.current(NOW + minute * MINUTE)
-    assert len(reads) == 1
-
-
 def test_secrets_from_the_environment_do_not_change_with_a_file(settings):
     """What lies in the data folder is then nobody's."""
     text = (settings.data_dir / "secrets.json").read_text()
@@ -313,14 +297,6 @@ def test_a_running_server_survives_what_becomes_of_the_file(settings, process, s
     told = [record.getMessage().replace(str(path), "FILE") for record in caplog.records]
     kept = "cannot use the changed secrets file; keeping the old link secrets"
     assert told == [f"{kept}: {words}"] * bool(words)
-
-
-def test_secrets_in_the_environment_are_the_vendors_to_change(tmp_path):
-    """Nothing is written, and it is said what to do."""
-    settings = Settings(data_dir=tmp_path / "data", secrets=json.dumps(new_secrets()))
-    with pytest.raises(InvalidInputError, match="copy the file's content back"):
-        rotate(settings, NOW)
-    assert not (tmp_path / "data").exists()
 
 
 def test_a_clock_that_was_ahead_freezes_no_secret(settings, process):

@@ -9,7 +9,6 @@ import signal
 import stat
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
@@ -110,21 +109,6 @@ def test_secrets_in_the_environment_are_the_vendors_to_change(bare_cli, monkeypa
     assert bare_cli("signing-key", "public").strip() == key["public_key"]
     assert "LICSERVER_SECRETS" in bare_cli("signing-key", "add", expect=2)
     assert "LICSERVER_SECRETS" in bare_cli("signing-key", "retire", key["id"], "--last", expect=2)
-
-
-def test_keys_added_at_once_are_all_there(tmp_path):
-    """Changes of the secrets wait for each other, and none is lost; the old secrets stay."""
-    settings = Settings(data_dir=tmp_path)
-    before = open_vault(settings)
-
-    def add(number: int) -> None:
-        change_secrets(settings, lambda held: held.setdefault("numbers", []).append(number))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(add, range(40)))
-    assert sorted(json.loads((tmp_path / "secrets.json").read_text())["numbers"]) == list(range(40))
-    assert open_vault(settings) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["secrets.json", "secrets.lock"]
 
 
 def test_a_change_that_fails_changes_nothing(tmp_path):
