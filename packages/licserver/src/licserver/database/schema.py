@@ -19,9 +19,9 @@ from sqlalchemy import (
     inspect,
     select,
 )
-from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database, connect
+from licserver.database.repositories.base import insert_into
 from licserver.database.tables import facts, metadata
 from licserver.errors import ConflictError, StoreError
 from licserver.security.private_files import describe_link
@@ -251,26 +251,16 @@ def check_owner(database: Database, fingerprint: bytes, *, expected: bool) -> bo
     if known is None and expected:
         raise _lost(database)
     if known is not None and known != fingerprint:
-        raise _not_ours()
+        raise StoreError(
+            "this database was written with other secrets; put the secrets file that belongs to it "
+            "beside it, or its content into LICSERVER_SECRETS"
+        )
     return known is not None
 
 
-def _not_ours() -> StoreError:
-    return StoreError(
-        "this database was written with other secrets; put the secrets file that belongs to it "
-        "beside it, or its content into LICSERVER_SECRETS"
-    )
-
-
 def _check_fingerprint(database: Database, fingerprint: bytes, *, expected: bool) -> None:
-    if check_owner(database, fingerprint, expected=expected):
-        return
-    with database.writing() as connection:
-        try:
-            with connection.begin_nested():
-                connection.execute(insert(facts).values(name=_FINGERPRINT, value=fingerprint))
-        except IntegrityError:  # another process was faster, perhaps with other secrets
-            pass
-        known = connection.scalar(_OWNER)
-    if known != fingerprint:
-        raise _not_ours()
+    if not check_owner(database, fingerprint, expected=expected):
+        with database.writing() as connection:
+            first = insert_into(connection, facts).values(name=_FINGERPRINT, value=fingerprint)
+            connection.execute(first.on_conflict_do_nothing())
+        check_owner(database, fingerprint, expected=True)  # another process may have been faster

@@ -85,10 +85,10 @@ class RetentionService:
         total = 0
         for freed in self._retention.stale(before, since):
             with self._context.transaction() as tx:
-                for license_id, count in freed:
+                for license_id, count in freed.items():
                     object_ = ("license", license_id.hex())
                     tx.write_audit("license.sweep", object_, freed=count, not_seen_since=before.date())
-            total += sum(count for _, count in freed)
+            total += freed.total()
         return total
 
 

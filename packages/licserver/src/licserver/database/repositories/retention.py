@@ -1,15 +1,14 @@
 """Removing what is older than it need be, a few rows at a time, so that nobody waits."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tuple_
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import delete, func, or_, select, tuple_
 
 from licserver.database.engine import Database
+from licserver.database.repositories.base import insert_into
 from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables import (
     activations,
@@ -39,23 +38,14 @@ class Retention:
 
     def watched_since(self, now: datetime) -> datetime:
         """Return when sweeps for stale activations began; that is now, the first time (D-105)."""
+        value = now.astimezone(UTC).isoformat().encode()
         with self._database.writing() as connection:
-            known = self._watched(connection)
-            if known is None:
-                try:
-                    with connection.begin_nested():
-                        value = now.astimezone(UTC).isoformat().encode()
-                        connection.execute(insert(facts).values(name=WATCHED, value=value))
-                except IntegrityError:  # somebody was faster
-                    pass
-                known = self._watched(connection) or now
-        return known
+            first = insert_into(connection, facts).values(name=WATCHED, value=value)
+            connection.execute(first.on_conflict_do_nothing())
+            held = connection.execute(select(facts.c.value).where(facts.c.name == WATCHED)).scalar_one()
+        return datetime.fromisoformat(bytes(held).decode())
 
-    def _watched(self, connection: Connection) -> datetime | None:
-        held = connection.scalar(select(facts.c.value).where(facts.c.name == WATCHED))
-        return None if held is None else datetime.fromisoformat(bytes(held).decode())
-
-    def stale(self, before: datetime, watched_since: datetime) -> Iterator[list[tuple[bytes, int]]]:
+    def stale(self, before: datetime, watched_since: datetime) -> Iterator[Counter[bytes]]:
         """Free the slots of activations last seen before an instant; yield their numbers by license.
 
         All count as seen at `watched_since`: what was stored before it may be missing.
@@ -74,22 +64,13 @@ class Retention:
             if not rows:
                 return
             place = tuple(rows[-1])
+            freed = Counter[bytes]()
             with self._database.writing() as connection:
-                freed = []
-                for license_id, of_it in groupby(rows, itemgetter(0)):
-                    count = 0
-                    for row in of_it:
-                        one = and_(
-                            *(
-                                column == value
-                                for column, value in zip(activations.primary_key, row, strict=True)
-                            )
-                        )
-                        # Asked again: it may have been seen meanwhile.
-                        count += connection.execute(delete(activations).where(one, is_stale)).rowcount
-                    if count:
-                        freed.append((license_id, count))
-            yield freed
+                for row in rows:
+                    # Checked again: it may have been seen meanwhile.
+                    one = delete(activations).where(key == tuple(row), is_stale)
+                    freed[row.license_id] += connection.execute(one).rowcount
+            yield +freed
 
     def old_lines(self, before: datetime) -> Iterator[int]:
         """Remove lines of the audit log, in batches; yield the number of each."""
