@@ -49,9 +49,9 @@ MAX_ROW: Final = 4 << 20
 _BLOCK: Final = 1 << 16  # characters that are decompressed at a time
 _FETCHED: Final = 1_000  # rows fetched at a time; the database serves others in between
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
-    "bytes": (lambda held: b64encode(held).decode(), b64decode),
-    "instant": (lambda held: held.astimezone(UTC).isoformat(), datetime.fromisoformat),
-    "date": (lambda held: held.isoformat(), date.fromisoformat),
+    "bytes": (lambda value: b64encode(value).decode(), b64decode),
+    "instant": (lambda value: value.astimezone(UTC).isoformat(), datetime.fromisoformat),
+    "date": (lambda value: value.isoformat(), date.fromisoformat),
 }
 """How values that JSON lacks are written and read."""
 
@@ -130,7 +130,7 @@ def loading(
     layouts: Sequence[Layout],
     *,
     anew: bool,
-    at_last: Callable[[], None],
+    at_last: Callable[[], None] | None = None,
 ) -> Iterator[Loading]:
     """Load a database in one transaction, and upgrade it to this program's schema.
 
@@ -154,7 +154,8 @@ def loading(
             _reset_sequences(connection)
         elif connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise StoreError("the backup has rows that refer to nothing; nothing was changed")
-        at_last()
+        if at_last is not None:
+            at_last()
 
 
 def holds_something(database: Database) -> bool:
@@ -215,10 +216,10 @@ def _ordered(present: MetaData, layout: Layout) -> Table:
     return Table(table.name, MetaData(), *(Column(name, table.columns[name].type) for name in names))
 
 
-def _kind_of(held: TypeEngine[Any]) -> str:
-    if isinstance(held, TypeDecorator):
-        held = held.impl_instance
-    match held:
+def _kind_of(type_: TypeEngine[Any]) -> str:
+    if isinstance(type_, TypeDecorator):
+        type_ = type_.impl_instance
+    match type_:
         case LargeBinary():
             return "bytes"
         case DateTime():
@@ -234,11 +235,11 @@ def _positions(layout: Layout, way: int) -> list[tuple[int, Callable[[Any], Any]
 
 
 def _convert(row: Sequence[Any], converters: Sequence[tuple[int, Callable[[Any], Any]]]) -> list[Any]:
-    held = list(row)
+    values = list(row)
     for at, convert in converters:
-        if held[at] is not None:
-            held[at] = convert(held[at])
-    return held
+        if values[at] is not None:
+            values[at] = convert(values[at])
+    return values
 
 
 def _batches(rows: Iterator[tuple[list[Any], int]]) -> Iterator[list[list[Any]]]:

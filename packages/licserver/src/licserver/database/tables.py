@@ -156,8 +156,8 @@ Index("ix_licenses_by_product", licenses.c.product_id, licenses.c.issued_at, lic
 
 def _index_where(column: Column[Any], name: str, *columns: Column[Any]) -> None:
     """Index those rows only in which a column holds something: the others cost nothing."""
-    held = column.is_not(None)
-    Index(name, *columns, sqlite_where=held, postgresql_where=held)
+    is_set = column.is_not(None)
+    Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
 
 
 _index_where(licenses.c.subscription_id, "ix_licenses_subscription_id", licenses.c.subscription_id)

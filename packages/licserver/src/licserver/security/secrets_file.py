@@ -184,8 +184,8 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
     path = settings.data_dir / SECRETS_FILE
     kept = path.with_name(f"{SECRETS_FILE}.before-restore")
     read_vault(text, "the backup")
-    old = read_secrets_file(path) if os.path.lexists(path) else None
-    if old == text:
+    old = read_secrets_file(path) if settings.secrets is None and os.path.lexists(path) else None
+    if settings.secrets is not None or old == text:
         yield lambda: None
         return
     is_replaced = False

@@ -143,8 +143,8 @@ class _Pieces(io.RawIOBase):
             raise BackupError("a file became longer while it was read; try again")
 
 
-def _to_json(held: Any) -> bytes:
-    return json.dumps(held, indent=1).encode()
+def _to_json(value: Any) -> bytes:
+    return json.dumps(value, indent=1).encode()
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -220,9 +220,9 @@ class Reader:
         """Take the member, which has no more bytes than this."""
         if self.member_size > most:
             raise BackupError("the backup is damaged: a part is too large")
-        held = io.BytesIO()
-        self.copy_to(held)
-        return held.getvalue()
+        content = io.BytesIO()
+        self.copy_to(content)
+        return content.getvalue()
 
     def copy_to(self, target: IO[bytes]) -> str:
         """Copy the member; returns its SHA-256, in hexadecimal digits."""

@@ -162,16 +162,18 @@ class LicenseService:
     def allow(self, reference: str, entry: str) -> IssuedLicense:
         """Add an entry to a license's allow-list; it takes no slot."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
-        return self._change_allowed(reference, lambda held: (*held, read) if read not in held else held)
+        return self._change_allowed(
+            reference, lambda entries: (*entries, read) if read not in entries else entries
+        )
 
     def disallow(self, reference: str, entry: str) -> IssuedLicense:
         """Remove an entry from the allow-list; an environment that matched it needs a slot from now on."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
 
-        def remove(held: tuple[str, ...]) -> tuple[str, ...]:
-            if read not in held:
+        def remove(entries: tuple[str, ...]) -> tuple[str, ...]:
+            if read not in entries:
                 raise NotFoundError(f"{entry!r} is not in this license's allow-list")
-            return tuple(one for one in held if one != read)
+            return tuple(one for one in entries if one != read)
 
         return self._change_allowed(reference, remove)
 

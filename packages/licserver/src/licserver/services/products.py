@@ -71,17 +71,17 @@ class ProductService:
         columns = {"environment": "environment_policy", "support_policy": "has_support_policy"}
         with self._context.transaction() as tx:  # the audit log's old value must be the one replaced
             before = ProductService(tx).get(slug)
-            held = {
+            old = {
                 "name": before.name,
                 "environment": before.policy.value,
                 "support_policy": before.has_support_policy,
             }
-            new = {label: value for label, value in wanted.items() if value not in (None, held[label])}
+            new = {label: value for label, value in wanted.items() if value not in (None, old[label])}
             if new:
                 tx.repositories.products.change(
                     slug, **{columns.get(label, label): value for label, value in new.items()}
                 )
-                changes = {label: [held[label], value] for label, value in new.items()}
+                changes = {label: [old[label], value] for label, value in new.items()}
                 tx.write_audit("product.change", ("product", slug), **changes)
         return self.get(slug)
 

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Self
@@ -53,10 +53,12 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
         )
         tables = [(table["name"], table["columns"]) for table in header["tables"]]
         layouts = [Layout(name, [(column, kind) for column, kind in columns]) for name, columns in tables]
-        other = nullcontext(_nothing) if settings.secrets is not None else other_secrets(settings, secrets)
-        with Target(settings, force=force) as target, other as place_secrets:
+        with (
+            Target(settings, force=force) as target,
+            other_secrets(settings, secrets) as place_secrets,
+        ):
             name = _restore_artifacts(reader, open_artifacts(settings), settings.data_dir, summary)
-            at_last = place_secrets if target.database.is_remote else _nothing
+            at_last = place_secrets if target.database.is_remote else None
             with loading(
                 target.database, summary.revision, layouts, anew=target.anew, at_last=at_last
             ) as rows:
@@ -66,11 +68,7 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
     return summary
 
 
-def _nothing() -> None:
-    """Do what is to be done in a place of which nothing is asked."""
-
-
-def _read_header(reader: "Reader") -> dict[str, Any]:
+def _read_header(reader: Reader) -> dict[str, Any]:
     header: dict[str, Any] = json.loads(reader.expect(HEADER))
     if header["format"] != FORMAT or header["revision"] not in schema.REVISIONS:
         raise BackupError(
@@ -82,21 +80,17 @@ def _read_header(reader: "Reader") -> dict[str, Any]:
 def _check_secrets(settings: Settings, vault: KeyVault, *, force: bool) -> None:
     path = settings.data_dir / SECRETS_FILE
     if settings.secrets is not None:
-        held = read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
-        if held.fingerprint != vault.fingerprint:
-            raise InvalidInputError(
-                "LICSERVER_SECRETS holds other secrets than the backup; restore without it"
-            )
+        text, name, advice = settings.secrets.get_secret_value(), "LICSERVER_SECRETS", "restore without it"
     elif path.exists() and not force:
-        held = read_vault(read_secrets_file(path), str(path))
-        if held.fingerprint != vault.fingerprint:
-            raise InvalidInputError(
-                f"{path} holds other secrets than the backup; --force replaces the installation"
-            )
+        text, name, advice = read_secrets_file(path), str(path), "--force replaces the installation"
+    else:
+        return
+    if read_vault(text, name).fingerprint != vault.fingerprint:
+        raise InvalidInputError(f"{name} holds other secrets than the backup; {advice}")
 
 
-def _restore_artifacts(reader: "Reader", artifacts: Artifacts, folder: Path, summary: Summary) -> str:
-    """Store the files of releases; returns the name of what comes after them."""
+def _restore_artifacts(reader: Reader, artifacts: Artifacts, folder: Path, summary: Summary) -> str:
+    """Store the files of releases; return the name of what comes after them."""
     digests = set()
     while (name := reader.next()).startswith(ARTIFACTS):
         artifact = read_artifact_name(name, reader.member_size)
@@ -113,8 +107,8 @@ def _restore_artifacts(reader: "Reader", artifacts: Artifacts, folder: Path, sum
     return name
 
 
-def _restore_rows(reader: "Reader", name: str, rows: Loading, summary: Summary) -> None:
-    """Write the tables' rows, and see that the backup has come to its end."""
+def _restore_rows(reader: Reader, name: str, rows: Loading, summary: Summary) -> None:
+    """Write the tables' rows, and check that the backup has come to its end."""
     while name.startswith(DATABASE):
         table = name.split("/")[1]
         summary.rows[table] = summary.rows.get(table, 0) + rows.add(table, reader.content())
@@ -209,7 +203,7 @@ def _set_aside(file: Path) -> Iterator[None]:
 
 
 def _check_unused(file: Path) -> None:
-    """Refuse a SQLite file that somebody has open: he would go on writing into the old one."""
+    """Refuse a SQLite file that is open: that process would go on writing into the old one."""
     link = sqlite3.connect(file, timeout=1, isolation_level=None)
     try:
         link.execute("PRAGMA journal_mode = DELETE")  # takes the file for itself alone

@@ -41,7 +41,7 @@ _NEEDED: Final = (
 
 
 class LicenseImport:
-    """Licenses of a file, in temporary tables; they block nobody until `commit`."""
+    """Licenses of a file, in temporary tables; they block no other writer until `commit`."""
 
     def __init__(self, context: Context, staged: Staging) -> None:
         self._context, self._staged, self._now = context, staged, context.now()
@@ -98,7 +98,7 @@ class LicenseImport:
         return product
 
     def prepare(self) -> None:
-        """Do the slow part of `commit` that blocks nobody; nothing is visible yet."""
+        """Do the slow part of `commit` that blocks no other writer; nothing is visible yet."""
         self._staged.prepare()
 
     def commit(self) -> int:

@@ -76,7 +76,7 @@ def _lookups(requested: CTE) -> Select[Any]:
     one = of_license.limit(_number(1)).offset(_number(0))
     domain = one.where(other.c.domain == requested.c.domain).scalar_subquery()
     ip = func.coalesce(one.where(other.c.ip == requested.c.ip).scalar_subquery(), _number(0))
-    held = of_license.with_only_columns(func.count()).scalar_subquery()
+    taken = of_license.with_only_columns(func.count()).scalar_subquery()
     is_strict, is_either = (
         products.c.environment_policy == literal_column(f"'{policy.value}'", Text)
         for policy in (EnvironmentPolicy.STRICT, EnvironmentPolicy.EITHER)
@@ -91,7 +91,7 @@ def _lookups(requested: CTE) -> Select[Any]:
     # With EITHER, another environment may have updated this pair, but not all activations that this one
     # matches.
     seen_on = case((is_either, null()), else_=day)
-    count = case((licenses.c.slots.is_not(None), held * _number(4)), else_=_number(0))
+    count = case((licenses.c.slots.is_not(None), taken * _number(4)), else_=_number(0))
     return (
         select(
             requested.c.n,

@@ -1,4 +1,4 @@
-"""Removing what is older than it need be, a few rows at a time, so that nobody waits."""
+"""Delete what is older than it need be, a few rows at a time, so that no request waits."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -42,8 +42,8 @@ class Retention:
         with self._database.writing() as connection:
             first = insert_into(connection, facts).values(name=WATCHED, value=value)
             connection.execute(first.on_conflict_do_nothing())
-            held = connection.execute(select(facts.c.value).where(facts.c.name == WATCHED)).scalar_one()
-        return datetime.fromisoformat(bytes(held).decode())
+            stored = connection.execute(select(facts.c.value).where(facts.c.name == WATCHED)).scalar_one()
+        return datetime.fromisoformat(bytes(stored).decode())
 
     def stale(self, before: datetime, watched_since: datetime) -> Iterator[Counter[bytes]]:
         """Free the slots of activations last seen before an instant; yield their numbers by license.

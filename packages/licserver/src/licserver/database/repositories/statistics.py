@@ -127,7 +127,7 @@ def note_seen(database: Database, batch: Sequence[Seen]) -> None:
         for policy, note in _NOTES.items():
             rows = [
                 {"of": license_id, **_halves(policy, environment), "seen_at": at, "since": _morning(at)}
-                # in one order, so that nobody waits in a ring
+                # in one order, so that no two of them deadlock
                 for (license_id, environment, meant), at in sorted(latest.items())
                 if meant is policy
             ]

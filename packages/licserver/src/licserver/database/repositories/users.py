@@ -110,8 +110,8 @@ class SessionRepository(Repository):
             password by now, or does not exist any more.
         """
         with self._writing() as connection:
-            held = select(users.c.password_hash).where(users.c.id == user.id).with_for_update()
-            if connection.scalar(held) != user.password_hash:
+            stored = select(users.c.password_hash).where(users.c.id == user.id).with_for_update()
+            if connection.scalar(stored) != user.password_hash:
                 return None
             confirmed = select(second_factors.c.user_id).where(
                 second_factors.c.user_id == user.id, second_factors.c.confirmed_at.is_not(None)
