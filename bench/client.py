@@ -20,6 +20,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import licclient
+from licclient._flows.activation import remember_key
 from licclient._flows.runners import OwnAddress, Send
 from licclient._flows.verification import verify
 from licclient._protocol.responses import Attempt, Reply
@@ -104,7 +105,7 @@ def _activate(client: licclient.LicenseClient, key: Ed25519PrivateKey) -> None:
         headers["signature"] = f"sig=:{b64encode(signature).decode()}:"
     with suppress(StopIteration):
         flow.send(Attempt(Reply(200, BODY, headers)))
-    client._steps.remember_key(KEY)  # noqa: SLF001 - as above
+    remember_key(context, KEY)
 
 
 def _run(code: str) -> float:

@@ -12,7 +12,7 @@ from stage.signing import SIGNER, grants_signed
 
 from licclient import LicenseState, NotActivatedError, ServiceUnavailableError, Source
 from licclient import _keyring as keyring_room
-from licclient._cadence import Course
+from licclient._flows import background
 
 
 def _files(folder):
@@ -161,10 +161,9 @@ async def test_what_needs_no_key_leaves_the_keyring_asleep(make_client, service,
     assert (await client.check_for_update()).version == "2.0"
     status = await client.status()
     assert (status.state, status.update.version) == (LicenseState.VALID, "2.0")
-    now = client.client._steps.now()
-    plan = client.client._steps.plan(Course(now), now)
-    assert plan.verify_at is not None
-    assert plan.check_at is not None
+    context = client.client._context
+    now = context.now()
+    assert None not in background.plan(context, background._Times(now, now), now)
     assert (locked.woken, service.count()) == (0, calls)
 
 

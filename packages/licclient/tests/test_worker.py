@@ -10,6 +10,7 @@ from datetime import date, timedelta
 
 import pytest
 from stage.flavours import both
+from stage.flows import planned
 from stage.hands import qt_app
 
 from harness.screen import without
@@ -27,15 +28,11 @@ def app(flavour):
 
 
 @pytest.fixture
-def settled(app, eventually):
+def settled(monkeypatch, eventually):
     """Wait until the worker has turned twice with the clock as it stands: no call is on its way."""
 
     async def wait():
-        steps, done = app._steps, []
-        plan = type(steps).plan
-        steps.plan = lambda course, now: done.append(now) or plan(steps, course, now)
-        await eventually(lambda: len(done) >= 8)
-        del steps.plan
+        await planned(monkeypatch, eventually, 8)
 
     return wait
 

@@ -6,7 +6,8 @@ Public modules have no underscore: this one, `errors`, `deliver`, `dialogs.tk`, 
 
 from typing import TYPE_CHECKING
 
-from licclient._client import AsyncLicenseClient, LicenseClient
+from licclient._async_client import AsyncLicenseClient
+from licclient._client import LicenseClient
 from licclient._model import License, Reason, Source, Update
 from licclient.errors import (
     DownloadCancelledError,
@@ -22,12 +23,12 @@ from licclient.errors import (
 
 if TYPE_CHECKING:
     from licclient._explain import explain
+    from licclient._flows.updates import UpdateCheck
     from licclient._part_file import Downloaded
     from licclient._settings import ClientSettings
     from licclient._status import LicenseState, LicenseStatus
     from licclient._storage import Storage
     from licclient._typed_key import KeyFlaw
-    from licclient._update_steps import UpdateCheck
     from licclient._worker import AsyncWorker, Worker
 
 __version__ = "0.1.0"
@@ -71,7 +72,7 @@ _LATER = {
     "LicenseState": "_status",
     "LicenseStatus": "_status",
     "Storage": "_storage",
-    "UpdateCheck": "_update_steps",
+    "UpdateCheck": "_flows.updates",
     "Worker": "_worker",
     "explain": "_explain",
 }

@@ -171,10 +171,10 @@ def _roll_back(told: argparse.Namespace) -> int:
 def _doctor(told: argparse.Namespace, client: LicenseClient) -> int:
     from licclient._doctor import examine, write_report  # noqa: PLC0415 - rarely needed
 
-    steps, agent = client._steps, client._agent  # noqa: SLF001 - to tell fine from not
-    findings = examine(steps, agent)
+    context, agent = client._context, client._agent  # noqa: SLF001 - to tell fine from not
+    findings = examine(context, agent)
     document = [{"name": one.name, "fine": one.is_fine, "words": one.words} for one in findings]
-    _say(told, {"findings": document}, write_report(findings, steps.now()))
+    _say(told, {"findings": document}, write_report(findings, context.now()))
     return NO if any(one.is_fine is False for one in findings) else YES
 
 

@@ -1,129 +1,27 @@
-"""The two clients, side by side: the same few lines around the same steps. Keep them alike.
+"""`LicenseClient`: signatures, docstrings, and one line a method that runs a flow.
 
-They differ in one thing: the asynchronous one waits for network and disk on threads.
+What is imported within functions is not needed by a start that is answered from the cache.
 """
 
-import threading
-from collections.abc import Iterable
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Callable, Coroutine
 from os import PathLike
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Never, Self, overload
 
-import licclient
-from licclient._clock import Clock
-from licclient._flows.runners import run, run_async, send_with_retries
-from licclient._flows.verification import verify
-from licclient._life import AsyncLife, Life
-from licclient._model import License, Settings, Update
-from licclient._threads import in_thread
+from licclient._base_client import CLOSE_SECONDS, BaseClient
+from licclient._licensed import Licensed, Otherwise, P, R, S_co
+from licclient._model import License, Update
 
 if TYPE_CHECKING:
-    import httpx
-
-    from licclient._async_transport import AsyncTransport
     from licclient._flows.downloads import Cancel, Progress
     from licclient._part_file import Downloaded
-    from licclient._settings import ClientSettings
-    from licclient._storage import Storage
+    from licclient._status import LicenseStatus
     from licclient._transport import Transport
-    from licclient._update_steps import UpdateCheck
+    from licclient._worker import Deliver, OnStatus, OnUpdate, Refresh, Worker
 
 
-class _Client:
-    """Constructor of both clients; the arguments are described in `LicenseClient`."""
-
-    @overload
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        product: str | None = None,
-        slug: str | None = None,
-        version: str | None = None,
-        domain: str | None = None,
-        state_dir: str | PathLike[str] | None = None,
-        cache_for: timedelta = timedelta(hours=24),
-        grace: timedelta = timedelta(hours=72),
-        check_every: timedelta = timedelta(hours=12),
-        timeout: float | timedelta = 10.0,
-        public_keys: Iterable[str] | None = None,
-        release_keys: Iterable[str] | None = None,
-        download_origins: Iterable[str] | None = None,
-        clock: Clock | None = None,
-        transport: "httpx.BaseTransport | None" = None,
-        storage: "Storage | None" = None,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self,
-        settings: "ClientSettings",
-        /,
-        *,
-        clock: Clock | None = None,
-        transport: "httpx.BaseTransport | None" = None,
-        storage: "Storage | None" = None,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        base_url: "str | ClientSettings",
-        *,
-        clock: Clock | None = None,
-        transport: "httpx.BaseTransport | None" = None,
-        storage: "Storage | None" = None,
-        **options: Any,
-    ) -> None:
-        # Here, so that importing costs next to nothing for an app that makes its client later, or never.
-        from licclient._arguments import check_edges, read_folder  # noqa: PLC0415 - as above
-        from licclient._flows.context import create_context  # noqa: PLC0415 - as above
-        from licclient._key_steps import KeySteps  # noqa: PLC0415 - as above
-        from licclient._protocol.links import is_in_the_clear  # noqa: PLC0415 - as above
-        from licclient._settings import ClientSettings, read_settings  # noqa: PLC0415 - as above
-        from licclient._state_places import places_for  # noqa: PLC0415 - as above
-        from licclient._storage import StateFolder  # noqa: PLC0415 - as above
-        from licclient._update_steps import NOT_CHECKED  # noqa: PLC0415 - as above
-
-        given = (
-            replace(base_url, **options)
-            if isinstance(base_url, ClientSettings)
-            else ClientSettings(base_url, **options)
-        )
-        settings = read_settings(given)
-        if is_in_the_clear(settings.server):
-            import warnings  # noqa: PLC0415 - rarely needed
-
-            message = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
-            warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
-        check_edges(clock, transport, storage)
-        if given.state_dir is None:
-            state = StateFolder(None, places_for(settings))
-        else:
-            state = StateFolder(read_folder("state_dir", given.state_dir))
-        self._context = create_context(settings, clock, storage or state)
-        self._steps = KeySteps(self._context)
-        self._agent = f"licclient/{licclient.__version__}"
-        self._seconds = settings.timeout.total_seconds()
-        self._opening = threading.Lock()
-        self._given_transport = transport
-        self._last_update_check = NOT_CHECKED
-        super().__init__()
-
-    @property
-    def last_update_check(self) -> "UpdateCheck":
-        """The result of this client's latest `check_for_update`: why it returned None."""
-        return self._last_update_check
-
-    def _transport_options(self) -> "tuple[Settings, str, httpx.BaseTransport | None]":
-        return self._steps.settings, self._agent, self._given_transport
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._steps.settings.server!r})"
-
-
-class LicenseClient(_Client, Life):
+class LicenseClient(BaseClient["Worker"]):
     """Verifies license keys, and finds and downloads updates.
 
     Safe to share among threads. Use it as a context manager, or call `close`; a closed client opens again
@@ -147,6 +45,7 @@ class LicenseClient(_Client, Life):
     """
 
     _open_transport: "Transport | None" = None
+    _refresh: "Refresh | None" = None
 
     def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
@@ -165,7 +64,106 @@ class LicenseClient(_Client, Life):
             ServiceUnavailableError: No answer, and neither cache nor grace holds.
             UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
+        from licclient._flows.runners import run
+        from licclient._flows.verification import verify
+
         return run(verify(self._context, key, force=force), self._transport)
+
+    def activate(self, key: str) -> License:
+        """Verify a key that a person entered, and remember it when it is good.
+
+        From then on `verify`, `check_for_update` and `require` need no key. It is kept in the system's
+        keyring when the extra `licclient[keyring]` is installed and works, else in a private file of the
+        state folder (D-57).
+
+        Args:
+            key: As typed or pasted: spaces, case, dashes of every kind and missing ones are repaired.
+
+        Raises:
+            MistypedKeyError: It cannot be a key, and says what is wrong; nobody was asked.
+            LicclientError: As `verify`; whatever was remembered before stays.
+        """
+        from licclient._flows.activation import activate
+        from licclient._flows.runners import run
+
+        found = run(activate(self._context, key), self._transport)
+        self._nudge()
+        return found
+
+    def require(self) -> License:
+        """Return the license of the activated key, or raise.
+
+        It does not wait for the network while anything remembered holds, grace included: it returns that
+        and refreshes it in the background (D-59). When nothing holds it asks the server first, at most once a
+        minute after a refusal (D-119).
+
+        Raises:
+            NotActivatedError: No key has been activated on this computer.
+            LicclientError: As `verify`.
+        """
+        from licclient._flows.activation import remembered_license
+
+        known, is_due = remembered_license(self._context)
+        if known is None:
+            return self.verify()
+        if is_due and self._may_refresh():
+            from licclient._worker import Refresh
+
+            self._refresh = Refresh(self.verify)
+        return known
+
+    @overload
+    def licensed(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def licensed(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def licensed(self, *, otherwise: None = None) -> Licensed[Never]: ...
+
+    @overload
+    def licensed(self, *, otherwise: Otherwise[S_co]) -> Licensed[S_co]: ...
+
+    def licensed(
+        self, function: Callable[..., Any] | None = None, *, otherwise: Callable[..., Any] | None = None
+    ) -> Any:
+        """Decorate a function that needs a license: `require` is called before each call of it.
+
+        ::
+
+            @client.licensed                                  # raises what `require` raises
+            def export(): ...
+
+            @client.licensed(otherwise=show_license_dialog)   # calls that with the error instead
+            def export(): ...
+
+        A decorated `async def` waits on a thread.
+
+        Args:
+            function: The function to decorate.
+            otherwise: Called with the error when there is no license. If it returns a `License`, as
+                `ask_for_key` does, the function runs; anything else is returned in its place.
+
+        Raises:
+            TypeError: What is decorated is not a function: a license key, a class.
+        """
+        decorate = Licensed[Any](self.require, otherwise)
+        return decorate if function is None else decorate(function)
+
+    def forget_key(self) -> None:
+        """Forget the key on this computer. The service is not told: its activation slot stays taken."""
+        from licclient._flows.activation import forget_key
+
+        forget_key(self._context)
+        self._nudge()
+
+    def status(self) -> "LicenseStatus":
+        """Return what a settings page shows; asks nobody, and raises for nothing."""
+        from licclient._flows.activation import status
+
+        return status(self._context)
 
     def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None; `last_update_check` has the reason.
@@ -180,16 +178,28 @@ class LicenseClient(_Client, Life):
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        from licclient._update_steps import Asking  # noqa: PLC0415 - loaded with the client, not with the package
+        from licclient._flows.runners import run
+        from licclient._flows.updates import check_for_update
 
-        found = self._steps.begin_check(key, force=force)
-        if isinstance(found, Asking):
-            call = self._steps.check_call(found)
-            found = self._steps.end_check(
-                found, call, run(send_with_retries(call, self._seconds), self._transport).result
-            )
-        self._last_update_check = found
-        return found.update
+        return run(check_for_update(self._context, key, force=force), self._transport)
+
+    def skip_update(self, update: Update) -> None:
+        """Remember that a person does not want this version; in place of the one skipped before (D-87).
+
+        It changes nothing but what `is_skipped` says: it is for windows that offer updates unasked.
+
+        Raises:
+            TypeError: No `Update`.
+        """
+        from licclient._flows.updates import skip_update
+
+        skip_update(self._context, update)
+
+    def is_skipped(self, update: Update) -> bool:
+        """Return whether this very version was skipped, in this app, by this user; asks nobody."""
+        from licclient._flows.updates import is_skipped
+
+        return is_skipped(self._context, update)
 
     def download(
         self,
@@ -225,17 +235,72 @@ class LicenseClient(_Client, Life):
             TypeError: An argument is not what it must be.
             ValueError: The client was made without `slug` or `version`, or `to` is blank.
         """
-        from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
-        from licclient._flows.downloads import download  # noqa: PLC0415 - most starts download nothing
+        from licclient._arguments import check_download, read_folder
+        from licclient._flows.downloads import download
+        from licclient._flows.runners import run
 
         check_download(update, progress, cancel)
         is_cancelled = cancel.is_set if cancel is not None else lambda: False
-        flow = download(self._steps, update, read_folder("to", to), progress, is_cancelled)
+        flow = download(self._context, update, read_folder("to", to), progress, is_cancelled)
         return run(flow, self._transport, is_cancelled)
 
+    def start(
+        self,
+        *,
+        on_status: "OnStatus | None" = None,
+        on_update: "OnUpdate | None" = None,
+        deliver: "Deliver | None" = None,
+    ) -> "Worker":
+        """Run one background worker that verifies the activated key and checks for updates when they are due.
+
+        It reports the remembered status at once, then each change, and an update once. What no longer holds
+        at its start, or when a suspended computer wakes up, is checked within half a minute; what holds and
+        is due within four hours, so that not all apps ask at nine (D-137). It ends within a second, by its
+        own `stop`, by `close` or as a context manager, and then calls nobody back any more (D-59).
+
+        Args:
+            on_status: Called with a `LicenseStatus`; its `update` is left to `on_update`.
+            on_update: Called with an `Update`.
+            deliver: Runs the callbacks on a thread of the app's choice, such as
+                `licclient.deliver.to_tk(root)`; by default they are called on the worker's thread.
+
+        Returns:
+            The worker.
+
+        Raises:
+            RuntimeError: The client has one that runs.
+            TypeError: Something that cannot be called, or a coroutine function: nobody would await it.
+            ValueError: `on_update`, and the client was made without `slug` or `version`.
+        """
+        from licclient._arguments import check_callbacks
+        from licclient._flows.background import Callbacks
+        from licclient._worker import Worker
+
+        check_callbacks(self._context.settings, on_status, on_update, deliver)
+        callbacks = Callbacks(on_status, on_update, deliver)
+        return self._start_worker(lambda: Worker(self._context, self._transport, callbacks))
+
+    def stop(self) -> None:
+        """Stop the background worker, if one runs; no callback is called any more."""
+        if self._worker is not None:
+            self._worker.stop()
+
+    def diagnose(self) -> str:
+        """Find out why something does not work: a report for a mail to support, as of `licclient doctor`.
+
+        It looks at name, proxy, TLS, the service and its clock, state folder, keyring and license. The key in
+        it is masked, and the service is asked nothing about it. May take half a minute when a lot is wrong.
+        """
+        from licclient._doctor import diagnose
+
+        return diagnose(self._context, self._agent)
+
     def close(self) -> None:
-        """Stop the worker, if there is one, and close what is open."""
-        self._stop()
+        """Stop what runs in the background, which takes less than a second, and close what is open."""
+        until = monotonic() + CLOSE_SECONDS
+        self.stop()
+        if self._refresh is not None:
+            self._refresh.join(until - monotonic())
         with self._opening:
             transport, self._open_transport = self._open_transport, None
         if transport is not None:
@@ -250,84 +315,9 @@ class LicenseClient(_Client, Life):
         self.close()
 
     def _transport(self) -> "Transport":
-        from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
+        from licclient._transport import Transport
 
         with self._opening:
             if self._open_transport is None:
                 self._open_transport = Transport(*self._transport_options())
-            return self._open_transport
-
-
-class AsyncLicenseClient(_Client, AsyncLife):
-    """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
-
-    Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
-    call. `progress` is called in the event loop; cancelling the task ends a download like `cancel` does.
-    """
-
-    _open_transport: "AsyncTransport | None" = None
-
-    async def verify(self, key: str | None = None, *, force: bool = False) -> License:
-        """Return the license if the key holds; as `LicenseClient.verify`."""
-        return await run_async(verify(self._context, key, force=force), self._transport)
-
-    async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
-        """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        from licclient._update_steps import Asking  # noqa: PLC0415 - as in `LicenseClient`
-
-        found = await in_thread(self._steps.begin_check, key, force=force)
-        if isinstance(found, Asking):
-            call = self._steps.check_call(found)
-            attempt = await run_async(send_with_retries(call, self._seconds), self._transport)
-            found = await in_thread(self._steps.end_check, found, call, attempt.result)
-        self._last_update_check = found
-        return found.update
-
-    async def download(
-        self,
-        update: Update,
-        to: str | PathLike[str],
-        progress: "Progress | None" = None,
-        cancel: "Cancel | None" = None,
-    ) -> "Downloaded":
-        """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        from licclient._arguments import check_download, read_folder  # noqa: PLC0415 - as below
-        from licclient._async_transport import Stop, in_loop, run_apart  # noqa: PLC0415 - loads asyncio
-
-        check_download(update, progress, cancel)
-        folder = read_folder("to", to)
-        stop = Stop(cancel)
-        tell = None if progress is None else in_loop(progress, stop)
-        transport = self._transport()
-
-        def work() -> "Downloaded":
-            from licclient._flows.downloads import download  # noqa: PLC0415 - as above
-
-            flow = download(self._steps, update, folder, tell, stop.is_set)
-            return run(flow, transport.on_thread, stop.is_set)
-
-        return await run_apart(work, stop)
-
-    async def aclose(self) -> None:
-        """Stop the worker, if there is one, and close what is open."""
-        await self._stop()
-        with self._opening:
-            transport, self._open_transport = self._open_transport, None
-        if transport is not None:
-            await transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def _transport(self) -> "AsyncTransport":
-        from licclient._async_transport import AsyncTransport  # noqa: PLC0415 - loads asyncio
-
-        with self._opening:
-            if self._open_transport is None:
-                self._open_transport = AsyncTransport(*self._transport_options())
             return self._open_transport

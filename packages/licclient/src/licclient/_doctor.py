@@ -18,8 +18,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from licclient import _keyring
+from licclient._flows.activation import pinned_keys, status
+from licclient._flows.context import Context
 from licclient._flows.runners import run, send_with_retries
-from licclient._key_steps import KeySteps
 from licclient._model import Settings
 from licclient._policy import is_version
 from licclient._protocol.links import is_in_the_clear
@@ -53,25 +54,30 @@ class Finding:
     words: str
 
 
-def examine(steps: KeySteps, agent: str) -> list[Finding]:
+def diagnose(context: Context, agent: str) -> str:
+    """Make every check, and write a report; arguments as for `examine`."""
+    return write_report(examine(context, agent), context.now())
+
+
+def examine(context: Context, agent: str) -> list[Finding]:
     """Make every check, for one client.
 
     Args:
-        steps: The client's.
+        context: The client's.
         agent: What it calls itself: `licclient/` and its version.
     """
-    settings = steps.settings
+    settings = context.settings
     found = [_noted("server", settings.server), _noted("program", _program(settings, agent))]
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "name": lambda: _name(settings.server),
         "proxy": lambda: _proxy(settings.server),
         "tls": lambda: _tls(settings.server),
-        "service": lambda: _service(settings, agent, steps.now()),
+        "service": lambda: _service(settings, agent, context.now()),
         "version": lambda: _version(settings.version),
-        "state folder": lambda: _folder(steps.state_folder(), settings.domain),
+        "state folder": lambda: _folder(context.storage.folder(), settings.domain),
         "keyring": lambda: iter([_noted("keyring", _keyring.describe())]),
-        "license": lambda: _license(steps.status()),
-        "pinned keys": lambda: iter([_noted("pinned keys", ", ".join(steps.pinned()) or "none")]),
+        "license": lambda: _license(status(context)),
+        "pinned keys": lambda: iter([_noted("pinned keys", ", ".join(pinned_keys(context)) or "none")]),
     }
     for name, check in checks.items():
         try:

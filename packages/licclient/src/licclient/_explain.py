@@ -18,8 +18,8 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
+    from licclient._flows.updates import UpdateCheck
     from licclient._status import LicenseStatus
-    from licclient._update_steps import UpdateCheck
 
 
 def explain(
@@ -39,9 +39,9 @@ def explain(
         TypeError: `what` is none of these.
     """
     from licclient._explain import system_languages  # noqa: PLC0415 - most starts have nothing to say
+    from licclient._flows.updates import UpdateCheck  # noqa: PLC0415 - as above
     from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
     from licclient._texts import pick_language, text_of  # noqa: PLC0415 - as above
-    from licclient._update_steps import UpdateCheck  # noqa: PLC0415 - as above
 
     tongue = pick_language(system_languages() if language is None else [language])
     match what:

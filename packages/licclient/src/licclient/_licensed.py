@@ -6,7 +6,6 @@ from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from licclient._model import License
-from licclient._threads import in_thread
 from licclient.errors import LicclientError
 
 P = ParamSpec("P")
@@ -61,7 +60,9 @@ class Licensed(Generic[S_co]):
         if inspect.iscoroutinefunction(function):
 
             async def check() -> License:
-                return await in_thread(self._check)
+                import asyncio  # noqa: PLC0415 - most applications decorate none
+
+                return await asyncio.to_thread(self._check)
 
             return AsyncLicensed[Any](check, self._otherwise)(function)
 

@@ -1,8 +1,8 @@
 """Pure: how the last call for one key ended, kept for others who were waiting for it, and for display.
 
 It decides next to nothing: it spares those who asked in the same moment a call of their own (D-58), and
-clicks after a refusal theirs (D-119); it says when a worker asks again (D-115), whether a call was cut off by
-the end of its process (D-117), and on a settings page why there is no license.
+clicks after a refusal theirs (D-119); it says when a worker asks again (D-115), and on a settings page why
+there is no license.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,11 @@ from typing import Final
 
 from licclient._model import Reason, Settings, Verified
 from licclient._policy import wrong_product
-from licclient._records import Document, read_instant
+from licclient._records import Document
 from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
 
 REFUSED_FOR: Final = timedelta(minutes=1)
 """How long a refusal answers `require` as well: a click is no reason to ask again (D-119)."""
-
-_MOST_CUT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ def refused_lately(last: Outcome | None, now: datetime, settings: Settings) -> L
     return last.refusal(settings)
 
 
-def write_outcome(outcome: Outcome, before: Document | None = None) -> Document:
-    """Write the end of a call; what `note_begun` noted is thereby gone, what `write_note` noted is not."""
+def write_outcome(outcome: Outcome) -> Document:
+    """Write the end of a call."""
     answer = outcome.answer
     told: dict[str, object] = {}
     if isinstance(answer, LicenseRefusedError):
@@ -77,8 +75,7 @@ def write_outcome(outcome: Outcome, before: Document | None = None) -> Document:
         told = {"private": True}
     elif outcome.product is not None:
         told = {"product": outcome.product}
-    kept = {} if before is None or "put_off" not in before else {"put_off": before["put_off"]}
-    return {**kept, "call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "told": told}
+    return {"call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "told": told}
 
 
 def read_outcome(document: Document | None) -> Outcome | None:
@@ -107,70 +104,5 @@ def _read_answer(told: Document) -> LicenseRefusedError | ServiceUnavailableErro
             return LicenseRefusedError(Reason(reason), message)
         case {"no_answer": str(message)}:
             return ServiceUnavailableError(message)
-        case _:
-            return None
-
-
-# --- calls that were begun --------------------------------------------------------------------
-
-
-def note_begun(document: Document | None, now: datetime, longest: timedelta) -> tuple[Document, int]:
-    """Note that a call is begun behind an answer, and say how many before it were cut off (D-117).
-
-    Args:
-        document: The record of the last call.
-        now: Aware, UTC.
-        longest: What a call may take: one that was begun less long ago may be on its way elsewhere.
-
-    Returns:
-        The record, the very same object when nothing is to be written; and how many calls were begun since
-        one last ended, none of which is on its way any more.
-    """
-    document = document or {}
-    match document:
-        case {"begun": {"at": str(at), "cut": int(cut)}} if (began := read_instant(at)) is not None:
-            if abs(now - began) < longest:
-                return document, 0
-            # The first one's time stays: who starts every few seconds never gets a call to its end, either.
-            cut = min(max(cut, 0), _MOST_CUT) + 1
-            return {**document, "begun": {"at": at, "cut": cut}}, cut
-        case _:
-            return {**document, "begun": {"at": now.isoformat(), "cut": 0}}, 0
-
-
-def forget_begun(document: Document | None) -> Document | None:
-    """Note that a call behind an answer came to an end of which there is nothing to remember."""
-    if document is None or "begun" not in document:
-        return document
-    rest = {name: value for name, value in document.items() if name not in ("begun", "schema")}
-    return rest or None
-
-
-# --- calls that were put off ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """That a worker has put off what was due when it started (D-137).
-
-    Attributes:
-        at: When that start was; aware, UTC.
-        cut: How often before that the app had ended too soon.
-    """
-
-    at: datetime
-    cut: int = 0
-
-
-def write_note(document: Document | None, note: Note) -> Document:
-    """Note that something was put off: not only a verify, so it stays when a call ends."""
-    return {**(document or {}), "put_off": {"at": note.at.isoformat(), "cut": min(note.cut, _MOST_CUT)}}
-
-
-def read_note(document: Document | None) -> Note | None:
-    """Read what was put off; None when there is nothing that makes sense."""
-    match document:
-        case {"put_off": {"at": str(at), "cut": int(cut)}} if (began := read_instant(at)) is not None:
-            return Note(began, min(max(cut, 0), _MOST_CUT))
         case _:
             return None

@@ -3,6 +3,7 @@
 from typing import Any
 
 from licclient import License
+from licclient._flows import background
 from licclient._flows.verification import verify
 
 
@@ -15,3 +16,11 @@ def recalled(client: Any, key: str | None) -> License | None:
         return done.value
     flow.close()
     return None
+
+
+async def planned(monkeypatch: Any, eventually: Any, times: int) -> None:
+    """Wait until a worker has planned so often: it does so three times each time that it looks."""
+    done, plan = [], background.plan
+    with monkeypatch.context() as patch:
+        patch.setattr(background, "plan", lambda *given: done.append(1) or plan(*given))
+        await eventually(lambda: len(done) >= times)

@@ -3,12 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from licclient._activation import Activations
 from licclient._clock import Clock, checked
 from licclient._model import Settings
 from licclient._storage import Storage
 from licclient._successes import Successes
+
+if TYPE_CHECKING:
+    from licclient._flows.updates import UpdateCheck
+    from licclient._signatures.releases import SignedReleases
 
 
 @dataclass(eq=False)
@@ -21,6 +27,7 @@ class Context:
         storage: The client's records.
         activations: The key that was activated.
         successes: The license that was last confirmed, for each key.
+        last_update_check: What the latest update check came to.
     """
 
     settings: Settings
@@ -28,6 +35,14 @@ class Context:
     storage: Storage
     activations: Activations
     successes: Successes
+    last_update_check: "UpdateCheck | None" = None
+
+    @cached_property
+    def releases(self) -> "SignedReleases":
+        """What the vendor signed about releases."""
+        from licclient._signatures.releases import SignedReleases  # noqa: PLC0415 - most starts offer nothing
+
+        return SignedReleases(self.settings, self.storage)
 
 
 def create_context(settings: Settings, clock: Clock | None, storage: Storage) -> Context:

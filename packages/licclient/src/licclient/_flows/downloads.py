@@ -9,14 +9,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from licclient._flows.runners import (
-    DownloadFlow,
-    DownloadOperation,
-    OpenDownload,
-    Receive,
-    Wait,
-    send_with_retries,
-)
+from licclient._flows.context import Context
+from licclient._flows.runners import DownloadFlow, DownloadOperation, OpenDownload, Receive, Wait
+from licclient._flows.updates import key_of_offer, offered_file, renew_link
 from licclient._model import Reason, Update
 from licclient._pace import MAX_RETRIES, Patience, Speed, retry_pause
 from licclient._part_file import Downloaded, PartFile, open_part
@@ -26,7 +21,6 @@ from licclient.errors import DownloadCancelledError, LicenseRefusedError, Servic
 
 if TYPE_CHECKING:
     from licclient._incoming import Incoming
-    from licclient._update_steps import UpdateSteps
 
 MAX_TRIES: Final = 20
 """How many requests there are at all: a server that cuts after every byte must not keep us forever."""
@@ -49,23 +43,23 @@ class Cancel(Protocol):
 
 
 def download(
-    steps: "UpdateSteps",
+    context: Context,
     update: Update,
     folder: Path,
     progress: Progress | None,
     is_cancelled: Callable[[], bool],
 ) -> DownloadFlow[Downloaded]:
     """Download an update; arguments, result and errors are those of `LicenseClient.download`."""
-    link, expected = steps.offered_file(update)
-    key = steps.key_for(update)
-    settings = steps.settings
+    link, expected = offered_file(context, update)
+    key = key_of_offer(context, update)
+    settings = context.settings
     name = record_name("download", settings.server, update.slug, update.version)
     with open_part(folder, name, f"{update.slug}-{update.version}") as part:
         if expected is not None:
             part.expect(expected)
         elif not settings.release_keys:  # else nothing is resumed until it is known what was signed
             part.resume()
-        return (yield from _Download(steps, update, key, part, link, progress, is_cancelled).run())
+        return (yield from _Download(context, update, key, part, link, progress, is_cancelled).run())
 
 
 class _Download:
@@ -73,7 +67,7 @@ class _Download:
 
     def __init__(
         self,
-        steps: "UpdateSteps",
+        context: Context,
         update: Update,
         key: str,
         part: PartFile,
@@ -81,7 +75,7 @@ class _Download:
         progress: Progress | None,
         is_cancelled: Callable[[], bool],
     ) -> None:
-        self._steps = steps
+        self._context = context
         self._update = update
         self._key = key
         self._part = part
@@ -89,7 +83,7 @@ class _Download:
         self._version = update.version
         self._progress = progress
         self._is_cancelled = is_cancelled
-        self._seconds = steps.settings.timeout.total_seconds()
+        self._seconds = context.settings.timeout.total_seconds()
         self._patience = Patience(self._seconds, part.done)
         self._speed = Speed(monotonic(), part.done)
         self._reported_at = float("-inf")
@@ -146,8 +140,13 @@ class _Download:
         """Count an operation's time as waiting for the service; check before and after it for a cancel."""
         self._check_cancelled()
         began = monotonic()
-        outcome = yield from flow
-        self._patience.waited(monotonic() - began)
+        try:
+            outcome = yield from flow
+        except ServiceUnavailableError:
+            self._check_cancelled()
+            raise
+        finally:
+            self._patience.waited(monotonic() - began)
         self._check_cancelled()
         return outcome
 
@@ -158,11 +157,8 @@ class _Download:
     # --- links and tries ----------------------------------------------------------------------
 
     def _renew_link(self) -> DownloadFlow[None]:
-        asking = self._steps.begin_link(self._update)
-        call = self._steps.check_call(asking)
         seconds = min(self._seconds, self._patience.left)
-        attempt = yield from self._timed(send_with_retries(call, seconds))
-        fresh = self._steps.end_link(asking, call, attempt.result)
+        fresh = yield from self._timed(renew_link(self._context, self._update, seconds))
         self._link, self._version = fresh.link, fresh.version
         if fresh.expected is not None:
             self._part.expect(fresh.expected)

@@ -5,29 +5,38 @@ everything that the two clients do differently; the runner carries it out and se
 
     OwnAddress()          str: our address on the way to the service; `0.0.0.0` if there is none
     Send(call, seconds)   Attempt: one request and its response, within so many seconds
-    Wait(seconds)         None
+    Wait(seconds, wake)   None; an event, if given, ends the wait
+    Notify(callback)      None; in the calling thread, or in the event loop
+    OpenDownload, Receive a response to a download, as it comes; in `run` only
+
+What a callback raises is raised where the flow yielded it.
 
 `run` does so in the calling thread. `run_async` advances the flow on threads, since each step may wait for
 the disk or the keyring, and sends and waits in the event loop. A new operation is a class here, and a `case`
 in each runner.
 """
 
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from licclient._protocol.requests import Call
 from licclient._protocol.responses import Attempt
 
 if TYPE_CHECKING:
+    import asyncio
+
     from licclient._async_transport import AsyncTransport
     from licclient._incoming import Incoming
     from licclient._transport import Transport
 
+    Event = threading.Event | asyncio.Event
+
 R = TypeVar("R")
+Op = TypeVar("Op")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,14 @@ class Wait:
     """Wait for a while, holding no thread of the event loop's."""
 
     seconds: float
+    wake: "Event | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Call the application back."""
+
+    callback: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +83,7 @@ class Receive:
     seconds: float
 
 
-Operation = OwnAddress | Send | Wait
+Operation = OwnAddress | Send | Wait | Notify
 Flow = Generator[Operation, Any, R]
 DownloadOperation = Operation | OpenDownload | Receive
 DownloadFlow = Generator[DownloadOperation, Any, R]
@@ -107,7 +124,7 @@ def run(
     with closing(flow):
         while True:
             try:
-                operation = flow.send(outcome)
+                operation = _advance(flow, outcome)
             except StopIteration as end:
                 result: R = end.value
                 return result
@@ -116,9 +133,11 @@ def run(
                     outcome = open_transport().send(call, seconds, is_cancelled)
                 case OwnAddress():
                     outcome = open_transport().own_ip(is_cancelled)
-                case Wait(seconds):
-                    _wait(seconds, is_cancelled)
+                case Wait(seconds, wake):
+                    _wait(seconds, wake, is_cancelled)
                     outcome = None
+                case Notify(callback):
+                    outcome = _notify(callback)
                 case OpenDownload(link, headers):
                     from licclient._incoming import Incoming  # noqa: PLC0415 - loads httpx
 
@@ -127,13 +146,35 @@ def run(
                     outcome = incoming.receive(seconds, is_cancelled)
 
 
-def _wait(seconds: float, is_cancelled: Callable[[], bool] | None) -> None:
-    if is_cancelled is None:
+def _wait(seconds: float, wake: "Event | None", is_cancelled: Callable[[], bool] | None) -> None:
+    if isinstance(wake, threading.Event):
+        wake.wait(seconds)
+        wake.clear()
+    elif is_cancelled is None:
         time.sleep(seconds)
-        return
-    from licclient._sockets import nap  # noqa: PLC0415 - loads socket
+    else:
+        from licclient._sockets import nap  # noqa: PLC0415 - loads socket
 
-    nap(seconds, is_cancelled)
+        nap(seconds, is_cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What a callback raised, on its way into the flow."""
+
+    error: Exception
+
+
+def _notify(callback: Callable[[], object]) -> _Raised | None:
+    try:
+        callback()
+    except Exception as error:  # noqa: BLE001 - raised in the flow
+        return _Raised(error)
+    return None
+
+
+def _advance(flow: Generator[Op, Any, R], outcome: object) -> Op:
+    return flow.throw(outcome.error) if isinstance(outcome, _Raised) else flow.send(outcome)
 
 
 async def run_async(flow: Flow[R], open_transport: "Callable[[], AsyncTransport]") -> R:
@@ -154,9 +195,16 @@ async def run_async(flow: Flow[R], open_transport: "Callable[[], AsyncTransport]
                     outcome = await open_transport().send(call, seconds)
                 case OwnAddress():
                     outcome = await open_transport().own_ip()
+                case Wait(seconds, asyncio.Event() as wake):
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(wake.wait(), seconds)
+                    wake.clear()
+                    outcome = None
                 case Wait(seconds):
                     await asyncio.sleep(seconds)
                     outcome = None
+                case Notify(callback):
+                    outcome = _notify(callback)
                 case _Done(result):
                     return result
     except asyncio.CancelledError:
@@ -176,12 +224,12 @@ class _Stepper(Generic[R]):
 
     def __init__(self, flow: Flow[R]) -> None:
         self._flow = flow
-        self._is_running = Lock()
+        self._is_running = threading.Lock()
 
     def advance(self, outcome: object) -> Operation | _Done[R]:
         with self._is_running:
             try:
-                return self._flow.send(outcome)
+                return _advance(self._flow, outcome)
             except StopIteration as end:
                 return _Done(end.value)
 

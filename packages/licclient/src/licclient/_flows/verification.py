@@ -116,8 +116,8 @@ def _end(
             _let_check_again(context, key)
     if not attempt.was_closed:  # that is no outage (D-119)
         # Last: whoever finds it must find the rest.
-        ended = outcome_of(answer, random_name(), now)
-        context.storage.change(call_name(subject), lambda before: write_outcome(ended, before))
+        ended = write_outcome(outcome_of(answer, random_name(), now))
+        context.storage.change(call_name(subject), lambda _: ended)
     if activation is not None and not _is_activated(context, activation):
         forget_records(context, subject.name)
     return license_or_raise(settled.result)

@@ -181,7 +181,7 @@ def begin_activation(
     client: "LicenseClient", problem: BaseException | None, language: str | None
 ) -> Activation:
     """Begin to ask for a key; arguments are those of `ask_for_key`."""
-    return Activation(_tongue(language), client._steps.settings.product, problem)  # noqa: SLF001 - of the house
+    return Activation(_tongue(language), client._context.settings.product, problem)  # noqa: SLF001 - of the house
 
 
 def begin_offer(client: "LicenseClient", update: "Update", language: str | None) -> Offer:
@@ -190,7 +190,7 @@ def begin_offer(client: "LicenseClient", update: "Update", language: str | None)
     Raises:
         ValueError: The client was made without `slug` or `version`.
     """
-    settings = client._steps.settings  # noqa: SLF001 - of the house
+    settings = client._context.settings  # noqa: SLF001 - of the house
     if settings.slug is None or settings.version is None:
         raise ValueError("updates need slug= and version= when the client is made")
     changelog = in_short_lines(update.changelog_text)

@@ -13,9 +13,11 @@ from unittest.mock import patch
 
 import httpx
 
-from licclient import _doctor, _keyring, _transport, _worker
+from licclient import _doctor, _keyring, _transport
+from licclient._async_client import AsyncLicenseClient
+from licclient._client import LicenseClient
+from licclient._flows import background
 from licclient._flows.context import Context
-from licclient._life import AsyncLife, Life
 from licclient._model import Settings
 from licclient._protocol.requests import Call
 from licclient._records import Document
@@ -65,8 +67,8 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             (StateFolder, "load", state.load),
             (StateFolder, "change", state.change),
             (StateFolder, "folder", lambda _folder: None),
-            (Life, "start", noting(Life.start)),
-            (AsyncLife, "start", noting(AsyncLife.start)),
+            (LicenseClient, "start", noting(LicenseClient.start)),
+            (AsyncLicenseClient, "start", noting(AsyncLicenseClient.start)),
             (PublicKey, "verify", _signing.check),
             (_keyring, "store", lambda _account, _key: False),
             (_keyring, "fetch", lambda _account: None),
@@ -78,9 +80,9 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             (_doctor, "_tls", _unseen("tls")),
             (_doctor, "_folder", _unseen("state folder")),
             # A worker looks at the clock so often that it keeps up with a test that moves it.
-            (_worker, "SLICE", 0.02),
-            (_worker, "LEAST_PAUSE", 0.02),
-            (_worker, "ASLEEP", timedelta.max),  # whoever moves the clock means that time passes
+            (background, "SLICE", 0.02),
+            (background, "LEAST_PAUSE", 0.02),
+            (background, "ASLEEP", timedelta.max),  # whoever moves the clock means that time passes
             (
                 Context,
                 "now",
@@ -92,7 +94,7 @@ def fake_service(clock: LicenseClock | None = None) -> Iterator[LicenseService]:
             yield service
         finally:
             for worker in workers:  # none may outlive the fake, and go on with the real service
-                worker.stop() if isinstance(worker, Worker) else worker.retire()
+                worker.stop() if isinstance(worker, Worker) else worker.cancel()
 
 
 _NOT_LOOKED: Final = "not looked at: this is a test"

@@ -1,0 +1,224 @@
+"""`AsyncLicenseClient`: the methods of `LicenseClient`, with the same flows run for an event loop."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from os import PathLike
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Never, Self, overload
+
+from licclient._base_client import CLOSE_SECONDS, BaseClient
+from licclient._licensed import AsyncLicensed, AsyncOtherwise, Otherwise, P, R, S_co
+from licclient._model import License, Update
+from licclient.errors import LicclientError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from licclient._async_transport import AsyncTransport
+    from licclient._flows.downloads import Cancel, Progress
+    from licclient._part_file import Downloaded
+    from licclient._status import LicenseStatus
+    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate
+
+
+class AsyncLicenseClient(BaseClient["AsyncWorker"]):
+    """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
+
+    Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
+    call. Cancelling a task returns at once; what it was writing is written whole. `progress` is called in the
+    event loop; cancelling the task ends a download like `cancel` does.
+    """
+
+    _open_transport: "AsyncTransport | None" = None
+    _refresh: "asyncio.Task[None] | None" = None
+
+    async def verify(self, key: str | None = None, *, force: bool = False) -> License:
+        """Return the license if the key holds; as `LicenseClient.verify`."""
+        from licclient._flows.runners import run_async
+        from licclient._flows.verification import verify
+
+        return await run_async(verify(self._context, key, force=force), self._transport)
+
+    async def activate(self, key: str) -> License:
+        """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
+        from licclient._flows.activation import activate
+        from licclient._flows.runners import run_async
+
+        found = await run_async(activate(self._context, key), self._transport)
+        self._nudge()
+        return found
+
+    async def require(self) -> License:
+        """Return the license of the activated key, or raise; as `LicenseClient.require`."""
+        import asyncio
+
+        from licclient._flows.activation import remembered_license
+
+        known, is_due = await asyncio.to_thread(remembered_license, self._context)
+        if known is None:
+            return await self.verify()
+        if is_due and self._may_refresh():
+            self._refresh = asyncio.create_task(self._verify_quietly(), name="licclient-refresh")
+        return known
+
+    async def _verify_quietly(self) -> None:
+        with suppress(LicclientError, OSError, RuntimeError):
+            await self.verify()
+
+    @overload
+    def licensed(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def licensed(self, *, otherwise: None = None) -> AsyncLicensed[Never]: ...
+
+    @overload
+    def licensed(self, *, otherwise: AsyncOtherwise[S_co]) -> AsyncLicensed[S_co]: ...
+
+    @overload
+    def licensed(self, *, otherwise: Otherwise[S_co]) -> AsyncLicensed[S_co]: ...
+
+    def licensed(
+        self, function: Callable[..., Any] | None = None, *, otherwise: Callable[..., Any] | None = None
+    ) -> Any:
+        """Decorate an `async def` that needs a license; as `LicenseClient.licensed`.
+
+        `otherwise` may be an `async def`, too.
+        """
+        decorate = AsyncLicensed[Any](self.require, otherwise)
+        return decorate if function is None else decorate(function)
+
+    async def forget_key(self) -> None:
+        """Forget the key on this computer; as `LicenseClient.forget_key`."""
+        import asyncio
+
+        from licclient._flows.activation import forget_key
+
+        await asyncio.to_thread(forget_key, self._context)
+        self._nudge()
+
+    async def status(self) -> "LicenseStatus":
+        """Return what a settings page shows; as `LicenseClient.status`."""
+        import asyncio
+
+        from licclient._flows.activation import status
+
+        return await asyncio.to_thread(status, self._context)
+
+    async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
+        """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
+        from licclient._flows.runners import run_async
+        from licclient._flows.updates import check_for_update
+
+        return await run_async(check_for_update(self._context, key, force=force), self._transport)
+
+    async def skip_update(self, update: Update) -> None:
+        """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
+        import asyncio
+
+        from licclient._flows.updates import skip_update
+
+        await asyncio.to_thread(skip_update, self._context, update)
+
+    async def is_skipped(self, update: Update) -> bool:
+        """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
+        import asyncio
+
+        from licclient._flows.updates import is_skipped
+
+        return await asyncio.to_thread(is_skipped, self._context, update)
+
+    async def download(
+        self,
+        update: Update,
+        to: str | PathLike[str],
+        progress: "Progress | None" = None,
+        cancel: "Cancel | None" = None,
+    ) -> "Downloaded":
+        """Download an update, verified, into a folder; as `LicenseClient.download`."""
+        from licclient._arguments import check_download, read_folder
+        from licclient._async_transport import Stop, in_loop, run_apart
+
+        check_download(update, progress, cancel)
+        folder = read_folder("to", to)
+        stop = Stop(cancel)
+        tell = None if progress is None else in_loop(progress, stop)
+        transport = self._transport()
+
+        def work() -> "Downloaded":
+            from licclient._flows.downloads import download
+            from licclient._flows.runners import run
+
+            flow = download(self._context, update, folder, tell, stop.is_set)
+            return run(flow, transport.on_thread, stop.is_set)
+
+        return await run_apart(work, stop)
+
+    def start(
+        self,
+        *,
+        on_status: "OnStatus | None" = None,
+        on_update: "OnUpdate | None" = None,
+        deliver: "Deliver | None" = None,
+    ) -> "AsyncWorker":
+        """Run one background worker as a task of the running loop; as `LicenseClient.start`.
+
+        ::
+
+            async with client.start(on_status=show):
+                ...
+        """
+        from licclient._arguments import check_callbacks
+        from licclient._flows.background import Callbacks
+        from licclient._worker import AsyncWorker
+
+        check_callbacks(self._context.settings, on_status, on_update, deliver)
+        callbacks = Callbacks(on_status, on_update, deliver)
+        return self._start_worker(lambda: AsyncWorker(self._context, self._transport, callbacks))
+
+    async def stop(self) -> None:
+        """Stop the background worker, if one runs; as `LicenseClient.stop`."""
+        if self._worker is not None:
+            await self._worker.stop()
+
+    async def diagnose(self) -> str:
+        """Find out why something does not work; as `LicenseClient.diagnose`."""
+        import asyncio
+
+        from licclient._doctor import diagnose
+
+        return await asyncio.to_thread(diagnose, self._context, self._agent)
+
+    async def aclose(self) -> None:
+        """Stop what runs in the background, which takes less than a second, and close what is open."""
+        import asyncio
+
+        until = monotonic() + CLOSE_SECONDS
+        await self.stop()
+        refresh, self._refresh = self._refresh, None
+        # One of another loop ended with that loop, or is for that loop to end.
+        if refresh is not None and refresh.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([refresh], timeout=max(until - monotonic(), 0.0))
+            refresh.cancel()
+        with self._opening:
+            transport, self._open_transport = self._open_transport, None
+        if transport is not None:
+            await transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _transport(self) -> "AsyncTransport":
+        from licclient._async_transport import AsyncTransport
+
+        with self._opening:
+            if self._open_transport is None:
+                self._open_transport = AsyncTransport(*self._transport_options())
+            return self._open_transport

@@ -1,0 +1,142 @@
+"""What both clients are made of: the constructor, and what the methods of both need.
+
+What is imported within functions is not needed by an application that makes its client later, or never.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from os import PathLike
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+
+import licclient
+from licclient._clock import Clock
+from licclient._model import Settings
+
+if TYPE_CHECKING:
+    import httpx
+
+    from licclient._flows.updates import UpdateCheck
+    from licclient._settings import ClientSettings
+    from licclient._storage import Storage
+    from licclient._worker import AsyncWorker, Worker
+
+REFRESH_EVERY: Final = 60.0
+"""Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
+
+CLOSE_SECONDS: Final = 0.8
+"""How long closing waits for what runs in the background, the worker's end included."""
+
+_W = TypeVar("_W", bound="Worker | AsyncWorker")
+
+
+class BaseClient(Generic[_W]):
+    """Constructor of both clients; the arguments are described in `LicenseClient`."""
+
+    _worker: _W | None = None
+
+    @overload
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        product: str | None = None,
+        slug: str | None = None,
+        version: str | None = None,
+        domain: str | None = None,
+        state_dir: str | PathLike[str] | None = None,
+        cache_for: timedelta = timedelta(hours=24),
+        grace: timedelta = timedelta(hours=72),
+        check_every: timedelta = timedelta(hours=12),
+        timeout: float | timedelta = 10.0,
+        public_keys: Iterable[str] | None = None,
+        release_keys: Iterable[str] | None = None,
+        download_origins: Iterable[str] | None = None,
+        clock: Clock | None = None,
+        transport: "httpx.BaseTransport | None" = None,
+        storage: "Storage | None" = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        settings: "ClientSettings",
+        /,
+        *,
+        clock: Clock | None = None,
+        transport: "httpx.BaseTransport | None" = None,
+        storage: "Storage | None" = None,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        base_url: "str | ClientSettings",
+        *,
+        clock: Clock | None = None,
+        transport: "httpx.BaseTransport | None" = None,
+        storage: "Storage | None" = None,
+        **options: Any,
+    ) -> None:
+        from licclient._arguments import check_edges, read_folder
+        from licclient._flows.context import create_context
+        from licclient._protocol.links import is_in_the_clear
+        from licclient._settings import ClientSettings, read_settings
+        from licclient._state_places import places_for
+        from licclient._storage import StateFolder
+
+        given = (
+            replace(base_url, **options)
+            if isinstance(base_url, ClientSettings)
+            else ClientSettings(base_url, **options)
+        )
+        settings = read_settings(given)
+        if is_in_the_clear(settings.server):
+            import warnings
+
+            message = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
+            warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
+        check_edges(clock, transport, storage)
+        if given.state_dir is None:
+            state = StateFolder(None, places_for(settings))
+        else:
+            state = StateFolder(read_folder("state_dir", given.state_dir))
+        self._context = create_context(settings, clock, storage or state)
+        self._agent = f"licclient/{licclient.__version__}"
+        self._opening = threading.Lock()
+        self._given_transport = transport
+        self._guard = threading.Lock()
+        self._refreshed_at: float | None = None
+
+    @property
+    def last_update_check(self) -> "UpdateCheck":
+        """The result of this client's latest `check_for_update`: why it returned None."""
+        from licclient._flows.updates import NOT_CHECKED
+
+        return self._context.last_update_check or NOT_CHECKED
+
+    def _transport_options(self) -> "tuple[Settings, str, httpx.BaseTransport | None]":
+        return self._context.settings, self._agent, self._given_transport
+
+    def _start_worker(self, make: Callable[[], _W]) -> _W:
+        with self._guard:
+            if self._worker is not None and self._worker.is_running:
+                raise RuntimeError("this client has a worker that runs already")
+            self._worker = make()
+            return self._worker
+
+    def _nudge(self) -> None:
+        if self._worker is not None:
+            self._worker.nudge()
+
+    def _may_refresh(self) -> bool:
+        """Return whether it is time for a refresh behind an answer; if so, count it as begun."""
+        with self._guard:
+            if self._refreshed_at is not None and monotonic() - self._refreshed_at < REFRESH_EVERY:
+                return False
+            self._refreshed_at = monotonic()
+            return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._context.settings.server!r})"

@@ -1,0 +1,337 @@
+"""Check for updates, renew the link of a download, and remember what a person skipped."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from licclient._activation import Activation
+from licclient._flows.context import Context
+from licclient._flows.runners import Flow, send_with_retries
+from licclient._flows.verification import NO_KEY, check_name, installation_domain, read_key, with_nonce
+from licclient._model import Listing, Manifest, Reason, Update
+from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer, is_version
+from licclient._protocol.requests import tidy_key, update_call
+from licclient._records import Document, read_round, record_name, write_round
+from licclient.errors import (
+    LicclientError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
+
+_NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCheck:
+    """Result of an update check.
+
+    Attributes:
+        update: The newer version, or None.
+        message: In English, such as `Version 2.0 is up to date.`; `explain` translates.
+        error: Why it is unknown whether there is a newer version; None when it is known.
+    """
+
+    update: Update | None
+    message: str
+    error: LicclientError | None = None
+
+
+NOT_CHECKED: Final = UpdateCheck(None, "No update check has been made yet.")
+
+
+def check_for_update(context: Context, typed: str | None, *, force: bool) -> Flow[Update | None]:
+    """Return what the server offers, or what it offered when it was last asked (D-46).
+
+    `context.last_update_check` then has the reason for None.
+
+    Args:
+        context: The client's.
+        typed: The key; None for the one that was activated.
+        force: Ask the server also when no check is due.
+
+    Raises:
+        ValueError: The client was made without `slug` or `version`.
+    """
+    found = yield from _check(context, typed, force=force)
+    context.last_update_check = found
+    return found.update
+
+
+def _check(context: Context, typed: str | None, *, force: bool) -> Flow[UpdateCheck]:
+    slug, version = installed_version(context)
+    if not force and typed is None and (known := _known_result(context, version)) is not None:
+        return _logged(known)
+    if force:
+        context.activations.ask_again()
+    key = _activated_key(context) if typed is None else tidy_key(typed)
+    if isinstance(key, LicclientError):
+        return _failed(key)
+    name = check_name(context, key, slug)
+    if not _claim(context, name, force=force):
+        return _logged(_remembered_result(context, name, version, key))
+    answer = yield from _ask(context, key, slug, context.settings.timeout.total_seconds())
+    if isinstance(answer, LicclientError):
+        return _logged(_failed(answer))
+    if answer.download_url is None:
+        return _none("The support period is over, so no newer version is offered.")
+    if not is_offer(answer, version):
+        return _not_newer(version)
+    update = _update(answer, key, context.now())
+    return _found(update) if force else _unasked(update)
+
+
+def installed_version(context: Context) -> tuple[str, str]:
+    """Return slug and version of the application.
+
+    Raises:
+        ValueError: The client was made without one of them.
+    """
+    slug, version = context.settings.slug, context.settings.version
+    if slug is None or version is None:
+        raise ValueError("updates need slug= and version= when the client is made")
+    return slug, version
+
+
+def _known_result(context: Context, installed: str) -> UpdateCheck | None:
+    """Answer for the activated key without waking its keyring; None when a check is due, or may be."""
+    found = context.activations.find()
+    name = None if found is None else checks_of(context, found)
+    if found is None or name is None:
+        return None
+    if is_due(read_round(context.storage.load(name)), context.now(), context.settings):
+        return None
+    return _remembered_result(context, name, installed, context.activations.key_of(found, 0))
+
+
+def checks_of(context: Context, found: Activation) -> str | None:
+    """Name the record of the activated key's update checks; None when there is none, or nobody knows."""
+    if context.settings.slug is None or found.round is not None:
+        return found.round
+    key = context.activations.key_of(found, 0)
+    return None if key is None else check_name(context, key, context.settings.slug)
+
+
+def remembered_offer(context: Context, found: Activation) -> Update | None:
+    """Return the update that was last offered to the activated key."""
+    name, version = checks_of(context, found), context.settings.version
+    if name is None or version is None:
+        return None
+    return _remembered_result(context, name, version, context.activations.key_of(found, 0)).update
+
+
+def _remembered_result(context: Context, name: str, installed: str, key: str | None) -> UpdateCheck:
+    last = read_round(context.storage.load(name))
+    if last is not None and last.listing is not None and is_newer(last.listing.version, installed):
+        listing = context.releases.check(last.listing, context.now())
+        if isinstance(listing, LicclientError):
+            return _failed(listing)
+        return _unasked(_update(listing, key or "", None))
+    if last is not None and not last.answered:
+        return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
+    return _none("No newer version was offered when it was last asked for.")
+
+
+def _claim(context: Context, name: str, *, force: bool) -> bool:
+    """Count an attempt before it is made; False when none is due, or not any more (D-46)."""
+    now = context.now()
+    if not force and not is_due(read_round(context.storage.load(name)), now, context.settings):
+        return False
+    claimed = False
+
+    def claim(document: Document | None) -> Document | None:
+        nonlocal claimed
+        last = read_round(document)
+        claimed = force or is_due(last, now, context.settings)
+        return write_round(begin_round(last, now, _jitter())) if claimed else document
+
+    context.storage.change(name, claim)
+    return claimed
+
+
+def _ask(context: Context, key: str, slug: str, seconds: float) -> Flow[Listing | LicclientError]:
+    """Ask the server what it offers, and remember it (D-47, D-48)."""
+    settings = context.settings
+    _, installed = installed_version(context)
+    call = with_nonce(context, update_call(settings, key, slug, installed, installation_domain(context)))
+    reply, now = (yield from send_with_retries(call, seconds)).result, context.now()
+    answer: Listing | LicclientError
+    if isinstance(reply, ServiceUnavailableError):
+        answer = reply
+    else:
+        from licclient._signatures.responses import read_trusted_update  # noqa: PLC0415 - after a call
+
+        answer = read_trusted_update(call, reply, slug, key, settings, now)
+        if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
+            answer = context.releases.check(answer, now)
+
+    def remember(document: Document | None) -> Document | None:
+        claimed = read_round(document) or begin_round(None, now, _jitter())
+        return write_round(end_round(claimed, answer))
+
+    context.storage.change(check_name(context, key, slug), remember)
+    return answer
+
+
+def _activated_key(context: Context) -> str | NotActivatedError | ServiceUnavailableError:
+    found = context.activations.find()
+    if found is None:
+        return NotActivatedError()
+    return context.activations.key_of(found) or ServiceUnavailableError(NO_KEY)
+
+
+# --- results ----------------------------------------------------------------------------------
+
+
+def _found(update: Update) -> UpdateCheck:
+    return UpdateCheck(update, f"Version {update.version} is available.")
+
+
+def _unasked(update: Update) -> UpdateCheck:
+    """Return what a check that nobody asked for found: not a version that was rolled back (D-179)."""
+    from licclient._rolled_back import is_rolled_back  # noqa: PLC0415 - most starts offer nothing
+
+    if is_rolled_back(update.version):
+        return _none(f"Version {update.version} was rolled back here, so it is offered only on request.")
+    return _found(update)
+
+
+def _none(message: str) -> UpdateCheck:
+    return UpdateCheck(None, message)
+
+
+def _failed(error: LicclientError) -> UpdateCheck:
+    return UpdateCheck(None, error.message, error)
+
+
+def _not_newer(installed: str) -> UpdateCheck:
+    if is_version(installed):
+        return _none(f"Version {installed} is up to date.")
+    import logging  # noqa: PLC0415 - for this alone
+
+    told = f"Version {installed} is none that PEP 440 can read, so no update is ever offered."
+    logging.getLogger("licclient").warning(told)
+    return _none(told)
+
+
+def _logged(check: UpdateCheck) -> UpdateCheck:
+    """Log what a check that raises nothing hides: a response that may be an attack."""
+    if isinstance(check.error, UntrustedResponseError):
+        import logging  # noqa: PLC0415 - for this alone
+
+        logging.getLogger("licclient").warning("No update is offered: %s", check.error)
+    return check
+
+
+def _jitter() -> float:
+    import random  # noqa: PLC0415 - most starts ask nobody
+
+    return random.random()  # noqa: S311 - so that not all installations ask in the same minute
+
+
+def _update(listing: Listing, key: str, offered_at: datetime | None) -> Update:
+    return Update(
+        name=listing.name,
+        slug=listing.slug,
+        version=listing.version,
+        changelog=listing.changelog,
+        last_updated=listing.last_updated,
+        license_key=key,
+        download_url=listing.download_url,
+        offered_at=offered_at,
+        size=listing.vouched.size if listing.vouched else None,
+        authenticated=listing.vouched is not None,
+        manifest=listing.manifest,
+    )
+
+
+# --- skipping ---------------------------------------------------------------------------------
+
+
+def skip_update(context: Context, update: Update) -> None:
+    """Remember the one version that is not to be offered unasked (D-87)."""
+    context.storage.change(_skipped_name(context, update), lambda _: {"version": update.version})
+
+
+def is_skipped(context: Context, update: Update) -> bool:
+    """Return whether this is the version that was skipped last; to the letter."""
+    document = context.storage.load(_skipped_name(context, update))
+    return document is not None and document.get("version") == update.version
+
+
+def _skipped_name(context: Context, update: Update) -> str:
+    from licclient._arguments import check_update  # noqa: PLC0415 - rarely needed
+
+    check_update(update)
+    return record_name("skipped", context.settings.server, update.slug)
+
+
+# --- for a download ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FreshLink:
+    """A fresh link, its version, and what the vendor signed about the file if release keys are pinned."""
+
+    link: str = field(repr=False)
+    expected: Manifest | None
+    version: str
+
+
+def renew_link(context: Context, update: Update, seconds: float) -> Flow[FreshLink]:
+    """Ask for a fresh link to a file; counts as an update check, which is never too early here (D-48).
+
+    Args:
+        context: The client's.
+        update: The offer.
+        seconds: The deadline.
+
+    Raises:
+        LicenseRefusedError: The key is refused, support is over, or the version is no longer offered.
+        LicclientError: As `LicenseClient.download`.
+    """
+    _, installed = installed_version(context)
+    key = key_of_offer(context, update)
+    _claim(context, check_name(context, key, update.slug), force=True)
+    answer = yield from _ask(context, key, update.slug, seconds)
+    if isinstance(answer, LicclientError):
+        _logged(_failed(answer))
+        raise answer
+    if answer.download_url is None:
+        raise LicenseRefusedError(
+            Reason.SUPPORT_ENDED, "The support period is over, so there is nothing to download."
+        )
+    if not is_offer(answer, installed):
+        raise LicenseRefusedError(Reason.OTHER, "The version is no longer offered.")
+    return FreshLink(answer.download_url, answer.vouched, answer.version)
+
+
+def key_of_offer(context: Context, update: Update) -> str:
+    """Return the key that an offer was made to; fetched now if the offer was shown without it (D-118).
+
+    Raises:
+        LicclientError: There is none.
+    """
+    key = update.license_key or _activated_key(context)
+    if isinstance(key, LicclientError):
+        raise key
+    return read_key(key)
+
+
+def offered_file(context: Context, update: Update) -> tuple[str | None, Manifest | None]:
+    """Return the link of an offer, None if a fresh one is needed, and what the vendor signed.
+
+    Raises:
+        ValueError: The client was made without `slug` or `version`.
+    """
+    from licclient._protocol.links import is_safe_link  # noqa: PLC0415 - most starts download nothing
+
+    installed_version(context)
+    link, now = update.download_url, context.now()
+    if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", context.settings):
+        link = None  # D-48
+    expected = context.releases.expected(update, now)
+    if context.settings.release_keys and expected is None:
+        link = None  # a fresh one comes with a fresh manifest
+    return link, expected
