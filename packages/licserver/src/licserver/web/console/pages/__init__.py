@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
-from licserver.database.repositories.idempotency import IdempotencyKey
+from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.records import ActorKind
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services import IdempotencyConflictError, Services
