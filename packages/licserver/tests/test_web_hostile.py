@@ -32,7 +32,6 @@ async def test_every_other_address_is_not_found(site):
     """404 in the one format of errors."""
     expected = (404, {"error": "not_found", "message": "There is nothing at this address."})
     for path in (
-        "/",
         "/api",
         "/api/v1",
         f"{VERIFY}/",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 import sys
 from contextlib import ExitStack
@@ -13,6 +14,8 @@ from licserver.cli.common import data_dir_option, json_option, load_command_sett
 from licserver.errors import InvalidInputError
 from licserver.services.self_check import Level, check_settings
 from licserver.settings import load_settings
+
+_log = logging.getLogger("licserver.serving")
 
 # `licserver.web` is imported by the commands, because aiohttp would double the time of all others.
 
@@ -63,15 +66,15 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
             console = f"{addresses.get('admin', addresses['listening'])}/console"
             if as_json:
                 click.echo(json.dumps({**addresses, "console": console, "data_dir": str(settings.data_dir)}))
-                return
-            click.echo(f"listening on {addresses['listening']}")
-            if "admin" in addresses:
-                click.echo(f"admin API on {addresses['admin']}")
-            click.echo(f"console at {console}")
-            click.echo(f"data folder {settings.data_dir}")
+            else:
+                click.echo(f"listening on {addresses['listening']}")
+                if "admin" in addresses:
+                    click.echo(f"admin API on {addresses['admin']}")
+                click.echo(f"console at {console}")
+                click.echo(f"data folder {settings.data_dir}")
             for finding in check_settings(settings):
                 if finding.level is not Level.OK:
-                    click.echo(f"warning: {finding.said}; {finding.advice}", err=True)
+                    _log.warning("%s; %s", finding.said, finding.advice)
 
         with opened_services(load_command_settings(data_dir)) as services:
             if workers == 1:
