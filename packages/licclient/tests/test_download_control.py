@@ -11,7 +11,7 @@ from stage.flavours import asynchronous, both
 from stage.store import CONTENT
 
 from harness.standstill import Standstill
-from licclient import AsyncLicenseClient, DownloadCancelledError
+from licclient import AsyncLicenseClient, DownloadCancelledError, ServiceUnavailableError
 from licclient._bar import bar_line, progress_bar
 from licclient._flows.downloads import PROGRESS_SECONDS
 
@@ -155,6 +155,16 @@ async def test_the_loop_goes_on_while_a_file_is_fetched(store, slowly, service, 
         assert (await task).path.read_bytes() == CONTENT
     pauses = [now - before - machine.within(before, now) for before, now in pairwise(looks)]
     assert max(pauses) < 0.5
+
+
+async def test_closing_the_client_ends_a_download(client, store, folder, key, monkeypatch):
+    """No request follows, though a closed client opens again with the next call."""
+    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.01)
+    store.cuts = [100_000]
+    update = await client.check_for_update(key)
+    with pytest.raises(ServiceUnavailableError):
+        await client.download(update, folder, lambda *_: client.client.close())
+    assert store.asked == [None]
 
 
 # --- the bar of the command line --------------------------------------------------------------

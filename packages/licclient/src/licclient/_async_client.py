@@ -152,7 +152,8 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
             from licclient._flows.runners import run
 
             flow = download(self._context, update, folder, tell, stop.is_set)
-            return run(flow, transport.on_thread, stop.is_set)
+            opened = transport.on_thread()  # one for all of it: closing the client ends the download
+            return run(flow, lambda: opened, stop.is_set)
 
         return await run_apart(work, stop)
 

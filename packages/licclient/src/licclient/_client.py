@@ -242,7 +242,8 @@ class LicenseClient(BaseClient["Worker"]):
         check_download(update, progress, cancel)
         is_cancelled = cancel.is_set if cancel is not None else lambda: False
         flow = download(self._context, update, read_folder("to", to), progress, is_cancelled)
-        return run(flow, self._transport, is_cancelled)
+        transport = self._transport()  # one for all of it: closing the client ends the download
+        return run(flow, lambda: transport, is_cancelled)
 
     def start(
         self,
