@@ -38,7 +38,7 @@ PACKAGES: Final = {
     },
     "licclient": {
         "_signatures/responses": ("response_signatures", "pinned_cache", "pins"),
-        "_signatures/releases": ("signed_releases", "highest"),
+        "_signatures/releases": ("signed_releases",),
         "_records": ("records",),
         "_state_places": ("state_places",),
         "_storage": ("storage",),

@@ -1,6 +1,7 @@
 """Whether the vendor signed a version: each clause (D-67, D-68). `test_releases` tests it over sockets."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -9,11 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stage.releases import ALICE, BOB, CONTENT, EVE, document, said, word
+from stage.rules import settings
 
-from licclient import UntrustedResponseError
-from licclient._model import Manifest
+from licclient import UntrustedResponseError, Update
+from licclient._model import Listing, Manifest
+from licclient._records import record_name, unseal
 from licclient._signatures.public_keys import read_public_key
-from licclient._signatures.releases import MAX_HEADER, Highest, check_manifest, is_at_least, read_manifest
+from licclient._signatures.releases import (
+    MAX_HEADER,
+    Highest,
+    SignedReleases,
+    check_manifest,
+    is_at_least,
+    read_manifest,
+)
+from licclient._storage import StateFolder
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KEYS = [read_public_key(BOB.pin), read_public_key(ALICE.pin)]
@@ -214,3 +225,99 @@ def test_rubbish_is_not_trusted_and_raises_nothing(header):
 def test_without_a_pin_nothing_is_signed():
     """No key, no trust."""
     assert str(read_manifest(word(document()), [])) == UNSIGNED
+
+
+# --- the highest version, as it is remembered (D-68) --------------------------------------------
+
+SERVER = "https://x.example"
+PINNED, UNPINNED = settings(SERVER, release_keys=[ALICE.pin]), settings(SERVER)
+
+
+def listing(version: str = "2.0", slug: str = "notes", signer=ALICE) -> Listing:
+    """An answer that carries a manifest."""
+    header = word(document(signer, version=version, slug=slug))
+    return Listing("Notes", slug, version, "", NOW, "https://x.example/f", header)
+
+
+@pytest.fixture
+def state(tmp_path):
+    """A folder of its own."""
+    return StateFolder(tmp_path)
+
+
+def highest(folder, slug="notes"):
+    """What the disk says, or None."""
+    name = record_name("release", SERVER, slug)
+    path = folder / f"{name}.state"
+    return unseal(name, path.read_bytes())["version"] if path.exists() else None
+
+
+def test_what_was_signed_is_vouched_for_and_remembered(state, tmp_path):
+    """With all that was signed; a higher one takes its place, one for each product."""
+    releases = SignedReleases(PINNED, state)
+    vouched = releases.check(listing(), NOW)
+    assert vouched == replace(listing(), vouched=vouched.vouched)
+    assert (vouched.vouched.version, vouched.vouched.slug) == ("2.0", "notes")
+    assert highest(tmp_path) == "2.0"
+    assert isinstance(releases.check(listing("2.1"), NOW), Listing)
+    assert highest(tmp_path) == "2.1"
+    assert isinstance(releases.check(listing("1.0", "paint"), NOW), Listing)
+    assert (highest(tmp_path), highest(tmp_path, "paint")) == ("2.1", "1.0")
+
+
+@pytest.mark.parametrize(
+    "offered", [listing("1.9"), listing("3.0", signer=EVE), replace(listing(), manifest=None)]
+)
+def test_what_is_not_taken_changes_nothing(state, tmp_path, offered):
+    """Neither a step back nor what nobody signed."""
+    releases = SignedReleases(PINNED, state)
+    releases.check(listing(), NOW)
+    assert isinstance(releases.check(offered, NOW), UntrustedResponseError)
+    assert highest(tmp_path) == "2.0"
+
+
+def test_the_same_version_again_costs_no_write(state, monkeypatch):
+    """Nobody waits for the lock when there is nothing to remember."""
+    releases = SignedReleases(PINNED, state)
+    releases.check(listing(), NOW)
+    monkeypatch.setattr(state, "change", None)
+    assert isinstance(releases.check(listing(), NOW), Listing)
+
+
+def test_what_another_process_has_seen_meanwhile_counts():
+    """Two processes check at once: the one that learns of the higher version first is not forgotten."""
+
+    class Racing:
+        """A state that another process changes between our look at it and our lock."""
+
+        def load(self, name) -> None:
+            """Nothing yet."""
+
+        def change(self, name, edit):
+            """By now it is there, and stays."""
+            assert name == record_name("release", SERVER, "notes")
+            held = {"version": "3.0"}
+            assert edit(held) is held
+
+    assert isinstance(SignedReleases(PINNED, Racing()).check(listing(), NOW), UntrustedResponseError)
+
+
+def update(version: str = "2.0", signer=ALICE) -> Update:
+    """What an app hands back to have it downloaded."""
+    manifest = listing(version, signer=signer).manifest
+    return Update("Notes", "notes", version, "", NOW, "key", manifest=manifest)
+
+
+def test_what_is_to_be_downloaded_is_judged_again(state, tmp_path):
+    """By now a higher one may have been seen, its time may be over, or it was never signed."""
+    releases = SignedReleases(PINNED, state)
+    expected = releases.expected(update(), NOW)
+    assert isinstance(expected, Manifest)
+    assert expected.version == "2.0"
+    assert list(tmp_path.iterdir()) == []
+    assert releases.expected(update(signer=EVE), NOW) is None
+    assert releases.expected(update(), expected.expires_at) is None
+    releases.check(listing("2.1"), NOW)
+    assert releases.expected(update(), NOW) is None
+    assert SignedReleases(UNPINNED, state).expected(update(), NOW) is None
+    assert SignedReleases(UNPINNED, state).check(listing(signer=EVE), NOW) == listing(signer=EVE)
