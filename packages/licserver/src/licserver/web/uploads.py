@@ -38,7 +38,6 @@ class Upload:
     fields: Mapping[str, str]
     path: Path
     file_name: str
-    size: int
     sha256: bytes
 
 
@@ -114,7 +113,7 @@ class _Form:
         if self._file_name is None:
             raise InvalidInputError("the form has no part named file")
         await self._threads.run(self._target.flush)
-        return Upload(self._fields, self._path, self._file_name, self._size, self._digest.digest())
+        return Upload(self._fields, self._path, self._file_name, self._digest.digest())
 
     def _begin_part(self, part: MultipartSegment) -> None:
         if not part.name:
