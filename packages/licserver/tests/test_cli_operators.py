@@ -21,9 +21,7 @@ def said(record):
 
 def test_lists_of_commands_are_whole_sentences(bare_cli):
     """The help of a group of commands cuts no sentence off."""
-    context = licserver.make_context("licserver", ["serve"])
-    found = (licserver.resolve_command(context, [name])[:2] for name in licserver.commands)
-    groups = [name for name, command in found if hasattr(command, "commands")]
+    groups = [name for name in licserver.commands if hasattr(licserver.get_command(None, name), "commands")]
     assert len(groups) >= 9
     for group in groups:
         _, heading, commands = bare_cli(group, "--help").partition("Commands:")

@@ -59,15 +59,16 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        names = self.list_commands(ctx)
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, one.get_short_help_str(limit=1000)) for name, one in commands.items() if one]
-            )
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
 
 
 class LazyCommands(Commands):
-    """Imports a command when it runs: SQLAlchemy alone takes three times as long as the help."""
+    """Imports a command when it runs: SQLAlchemy alone takes three times as long as the help.
+
+    `commands` has their names and help only.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands, the most used first."""
@@ -76,16 +77,20 @@ class LazyCommands(Commands):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import the command that is about to run, or suggest the most similar one."""
+        """Find the command, or suggest the most similar one."""
         try:
-            name, found, rest = super().resolve_command(ctx, args)
+            return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as unknown:
             message = f"No such command {unknown.command_name!r}.{_suggest(unknown.command_name)}"
             raise click.exceptions.NoSuchCommand(unknown.command_name, message, ctx=ctx) from None
-        if name is None or found is None:
-            return name, found, rest
-        module, _, attribute = _COMMANDS[name][0].partition(":")
-        return name, getattr(importlib.import_module(f"licserver.cli.{module}"), attribute), rest
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"licserver.cli.{module}"), attribute)
+        return command
 
 
 def _suggest(typed: str) -> str:
