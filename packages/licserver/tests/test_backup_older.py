@@ -19,8 +19,8 @@ from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.records import ActorKind, Scope
 from licserver.services import open_services
 from licserver.services.backup import write_backup
-from licserver.services.idempotency import Response
 from licserver.services.restore import restore_backup
+from licserver.services.tokens import Response
 from licserver.settings import Settings
 
 OLDER = schema.REVISIONS[1:-1]  # 0001 wrote no backups

@@ -12,8 +12,8 @@ from harness.engines import both_engines
 from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.database.tables import idempotency_keys, tokens
 from licserver.domain.records import ActorKind
-from licserver.services.accounts import SESSION_TIME
-from licserver.services.idempotency import Response
+from licserver.services.tokens import Response
+from licserver.services.users import SESSION_TIME
 
 ISSUE, ISSUED = "/console/licenses/issue", "/console/licenses/issue/new"
 TERMS = {

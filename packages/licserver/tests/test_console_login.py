@@ -12,8 +12,7 @@ from harness.engines import both_engines
 from licserver.database.tables import sessions as session_rows
 from licserver.database.tables import users as user_rows
 from licserver.errors import InvalidInputError
-from licserver.services.accounts import SESSION_TIME
-from licserver.services.logins import TRIES
+from licserver.services.users import SESSION_TIME, TRIES
 from licserver.web.app import create_admin_app
 from licserver.web.connections import Runner
 from licserver.web.console.app import ROUTES, UPLOAD

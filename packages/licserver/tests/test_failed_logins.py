@@ -10,7 +10,7 @@ from harness.console import NAME, PASSWORD
 from harness.engines import sqlite_only
 from licserver.database.tables import audit, failed_logins
 from licserver.domain.records import SYSTEM, Scope
-from licserver.services.logins import NETWORK_NAME_TRIES
+from licserver.services.users import NETWORK_NAME_TRIES
 from licserver.web.logging import FAILURES
 
 pytestmark = sqlite_only

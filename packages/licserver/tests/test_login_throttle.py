@@ -8,7 +8,7 @@ from sqlalchemy import select
 from harness.console import NAME, PASSWORD
 from harness.engines import sqlite_only
 from licserver.database.tables import known_addresses
-from licserver.services.logins import (
+from licserver.services.users import (
     KNOWN_NETWORK_TRIES,
     KNOWN_TRIES,
     NETWORK_NAME_TRIES,

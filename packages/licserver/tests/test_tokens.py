@@ -11,7 +11,7 @@ from licserver.database.tables import idempotency_keys, tokens
 from licserver.domain.records import ActorKind, Scope
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.security.redaction import mask
-from licserver.services.idempotency import Response
+from licserver.services.tokens import Response
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 

@@ -15,17 +15,21 @@ from licserver.database.repositories.audit import AuditFilter
 from licserver.database.schema import is_in_use, open_database
 from licserver.domain.records import SYSTEM, Actor, LicenseTerms
 from licserver.security.secrets_file import expects_database, note_database, open_vault
-from licserver.services.accounts import TokenService, UserService
 from licserver.services.audit import AuditService, RetentionService
 from licserver.services.context import Context
-from licserver.services.idempotency import IdempotencyConflictError, IdempotencyService, ReplayedError
 from licserver.services.license_terms import MAX_INDEXED
 from licserver.services.licenses import ISSUE_BATCH, LicenseService, SubscriptionService
 from licserver.services.lists import MAX_PAGE, LicenseFilter, Page, page_of
-from licserver.services.logins import LoginService
 from licserver.services.products import MAX_CHANGELOG, ProductService, ReleaseService
 from licserver.services.second_factors import SecondFactorService
+from licserver.services.tokens import (
+    IdempotencyConflictError,
+    IdempotencyService,
+    ReplayedError,
+    TokenService,
+)
 from licserver.services.transfer import TransferService
+from licserver.services.users import LoginService, UserService
 from licserver.settings import Settings
 
 __all__ = [

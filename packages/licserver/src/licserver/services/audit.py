@@ -8,8 +8,8 @@ from licserver.database.repositories.retention import Retention
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
 from licserver.services.context import Context
-from licserver.services.idempotency import RESPONSES_KEPT
 from licserver.services.lists import Page, check_limit, cut_page, read_place
+from licserver.services.tokens import RESPONSES_KEPT
 
 _ALL: Final = AuditFilter()
 

@@ -14,9 +14,8 @@ from licserver.security.totp import (
     generate_secret,
     normalize_recovery_code,
 )
-from licserver.services.accounts import SignedIn, UserService
 from licserver.services.context import Context
-from licserver.services.logins import LoginService, audit_as, digest_token
+from licserver.services.users import LoginService, SignedIn, UserService, audit_as, digest_token
 
 RECOVERY_CODES: Final = 10
 ENROLMENT_TIME: Final = timedelta(minutes=15)  # for how long a secret is shown and can be confirmed

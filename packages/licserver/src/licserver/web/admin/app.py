@@ -20,9 +20,9 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.protocol import release_manifests
 from licserver.services import Services
-from licserver.services.idempotency import Response, run_once
-from licserver.services.logins import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.services.products import StagedRelease
+from licserver.services.tokens import Response, run_once
+from licserver.services.users import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.web.admin import schemas
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.logging import FailureReport

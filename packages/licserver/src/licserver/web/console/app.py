@@ -12,7 +12,7 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.services import Services
-from licserver.services.accounts import Needs
+from licserver.services.users import Needs
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
 from licserver.web.console.login import Login, SecondFactor

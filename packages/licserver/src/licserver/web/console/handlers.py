@@ -14,8 +14,8 @@ from licserver.domain.records import Actor, ActorKind
 from licserver.errors import ArtifactsError, InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import Services
-from licserver.services.accounts import Needs, SignedIn
 from licserver.services.license_terms import has_id_shape
+from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.formatting import DONE, MAX_FORM, parse_form
 from licserver.web.console.pages import (

@@ -15,8 +15,14 @@ from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.services import Services
-from licserver.services.accounts import SESSION_TIME, Needs, SignedIn
-from licserver.services.logins import CODE_FAILED, SIGN_IN_FAILED, SIGN_IN_THROTTLED
+from licserver.services.users import (
+    CODE_FAILED,
+    SESSION_TIME,
+    SIGN_IN_FAILED,
+    SIGN_IN_THROTTLED,
+    Needs,
+    SignedIn,
+)
 from licserver.web.console import formatting, sessions
 from licserver.web.console.handlers import SIGN_IN, Console
 from licserver.web.console.pages import overview

@@ -18,8 +18,8 @@ from licserver.domain.records import ActorKind
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services import IdempotencyConflictError, Services
 from licserver.services import Page as Some
-from licserver.services.accounts import SignedIn
-from licserver.services.idempotency import Response, run_once
+from licserver.services.tokens import Response, run_once
+from licserver.services.users import SignedIn
 from licserver.web.console.sessions import CSRF_FIELD
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

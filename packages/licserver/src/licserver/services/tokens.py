@@ -1,0 +1,189 @@
+"""The admin API's tokens, and operations that happen once for an idempotency key (D-93, D-130)."""
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from licserver.database.repositories.tokens import IdempotencyKey, Token
+from licserver.domain.environments import is_printable
+from licserver.domain.records import ActorKind, Scope
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
+from licserver.security.redaction import TOKEN_PREFIX
+from licserver.services.context import Context
+from licserver.services.license_terms import check_line
+
+if TYPE_CHECKING:
+    from licserver.services import Services
+
+MAX_TOKEN_NAME: Final = 100
+_TOKEN_BYTES: Final = 32
+
+
+class TokenService:
+    """Creates, revokes and authenticates tokens."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def create(self, name: str, scope: Scope, expires_on: date | None = None) -> tuple[Token, str]:
+        """Create a token; return its record and its text, which is stored nowhere.
+
+        A name is used once, also after revocation: the audit log must be clear. `expires_on` is the last day,
+        UTC.
+        """
+        name = check_line("a token's name", name, MAX_TOKEN_NAME)
+        now = self._context.now()
+        if expires_on is not None and expires_on < now.date():
+            raise InvalidInputError(f"{expires_on} has passed; the token would never be valid")
+        text = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        with self._context.transaction() as tx:
+            if not tx.repositories.tokens.add(name, _hash(text), scope, expires_on, now):
+                raise ConflictError(f"there is a token {name!r} already; give this one another name")
+            tx.write_audit("token.create", ("token", name), scope=scope.value, expires_on=expires_on)
+        return self.get(name), text
+
+    def list_all(self) -> list[Token]:
+        """Return all tokens, by name, revoked ones as well."""
+        return self._context.repositories.tokens.list_all()
+
+    def get(self, name: str) -> Token:
+        """Return one token."""
+        found = self._context.repositories.tokens.find(name=name) if is_printable(name) else None
+        if found is None:
+            raise NotFoundError(f"there is no token {name!r}; `licserver token list` shows all")
+        return found
+
+    def revoke(self, name: str) -> Token:
+        """Revoke a token; it is refused from the next request on."""
+        found = self.get(name)
+        with self._context.transaction() as tx:
+            if tx.repositories.tokens.revoke(found.id, tx.now()):
+                tx.write_audit("token.revoke", ("token", name))
+        return self.get(name)
+
+    def authenticate(self, text: str) -> Token | None:
+        """Find the valid token of a request, and store the day of its use; None for any other text."""
+        if not text.isascii():
+            return None
+        # By its hash, so that the time it takes reveals nothing about an existing token.
+        token, now = self._context.repositories.tokens.find(token_hash=_hash(text)), self._context.now()
+        if token is None or not is_valid(token, now):
+            return None
+        if token.last_used_on is None or token.last_used_on < now.date():
+            self._context.repositories.tokens.set_last_used(token.id, now.date())
+        return token
+
+    def find_refused_name(self, text: str) -> str | None:
+        """Return the name of an expired or revoked token; None when there was never such a token."""
+        token = self._context.repositories.tokens.find(token_hash=_hash(text)) if text.isascii() else None
+        return None if token is None else token.name
+
+
+def is_valid(token: Token, now: datetime) -> bool:
+    """Return whether a token may be used; its last day is included, UTC."""
+    has_expired = token.expires_on is not None and now.date() > token.expires_on
+    return token.revoked_at is None and not has_expired
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()  # of 256 random bits: nothing to guess
+
+
+# --- idempotency ------------------------------------------------------------------------------
+
+RESPONSES_KEPT: Final = timedelta(days=1)  # for how long a response is kept
+
+Prepared = TypeVar("Prepared")
+
+
+class ReplayedError(ConflictError):
+    """Another request with the same key was faster, or the key's owner was removed."""
+
+
+class IdempotencyConflictError(ConflictError):
+    """The key was used for another request within the last day."""
+
+
+class Response(NamedTuple):
+    """A recorded response."""
+
+    status: int
+    body: bytes
+
+
+class Outcome(NamedTuple):
+    """The result of `run_once`; a replayed one was made by an earlier request."""
+
+    response: Response
+    is_replayed: bool
+
+
+class IdempotencyService:
+    """Finds and records responses."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def find(self, key: IdempotencyKey) -> Response | None:
+        """Find the response that was recorded within the last day; the key must be of the same request."""
+        since = self._context.now() - RESPONSES_KEPT
+        found = self._context.repositories.idempotency.find(key, since)
+        if found is None:
+            return None
+        if found.digest != key.digest:
+            raise IdempotencyConflictError(
+                "this Idempotency-Key was used for another request within the last day"
+            )
+        return Response(found.status, self._context.vault.decrypt(found.response, _label(key)))
+
+    def record(self, key: IdempotencyKey, response: Response) -> None:
+        """Record a response, in the operation's transaction; encrypted, because it may hold a license key.
+
+        A `ReplayedError` means that another request was faster: the transaction must not be committed.
+        """
+        now = self._context.now()
+        encrypted = self._context.vault.encrypt(response.body, _label(key))
+        if not self._context.repositories.idempotency.add(
+            key, response.status, encrypted, now, now - RESPONSES_KEPT
+        ):
+            raise ReplayedError(
+                "a request with this Idempotency-Key is in progress; look at what exists before you retry"
+            )
+
+
+def run_once(
+    services: "Services",
+    key: IdempotencyKey,
+    prepare: Callable[[], Prepared],
+    operation: Callable[["Services", Prepared], Response],
+) -> Outcome:
+    """Run an operation and record its response in one transaction, unless it was done before.
+
+    Args:
+        services: On behalf of the acting user.
+        key: Identifies the operation.
+        prepare: Slow work before the transaction, such as storing a file; may be done in vain.
+        operation: Runs within the transaction, with services bound to it and what `prepare` returned; if it
+            raises, nothing was done and nothing is recorded.
+    """
+    recorded = services.idempotency.find(key)
+    if recorded is None:
+        try:
+            prepared = prepare()
+            with services.transaction() as tx:
+                response = operation(tx, prepared)
+                tx.idempotency.record(key, response)
+            return Outcome(response, is_replayed=False)
+        except InvalidInputError:
+            # A faster request may have caused this by doing the same: then its response is the answer.
+            recorded = services.idempotency.find(key)
+            if recorded is None:
+                raise
+    return Outcome(recorded, is_replayed=True)
+
+
+def _label(key: IdempotencyKey) -> bytes:
+    owner = b"user " if key.by is ActorKind.USER else b""  # a token's label begins with its number
+    return owner + b"%d " % key.owner_id + key.key.encode()
