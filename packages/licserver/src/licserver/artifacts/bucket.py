@@ -95,8 +95,6 @@ class ArtifactBucket:
             about = f", asked for artifact {artifact.sha256.hex()}," if artifact else ""
             raise ArtifactsError(f"bucket {self._bucket!r}{about} {_reason(error)}") from None
 
-    # --- storing and checking -----------------------------------------------------------------
-
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
         """Upload a file. It is read twice, because the object's key is its digest."""
         start = source.tell()
@@ -159,8 +157,6 @@ class ArtifactBucket:
             raise ArtifactsError(
                 f"artifact {artifact.sha256.hex()} has other bytes than when it was published"
             )
-
-    # --- sending ------------------------------------------------------------------------------
 
     async def find(self, artifact: Artifact, method: str) -> Pieces | ArtifactRedirect:
         """Return a presigned address, or pieces if redirects are off or not possible."""

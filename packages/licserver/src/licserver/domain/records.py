@@ -96,13 +96,10 @@ class Release(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product.
+    """A product; the slug, which names it in update checks, never changes.
 
-    Args:
-        slug: Names it in update checks; never changes.
-        name: Shown to customers; may change.
-        has_support_policy: Whether update downloads end with a license's support period.
-        latest: The release that update checks offer, or None.
+    With `has_support_policy` update downloads end with a license's support period. `latest` is offered by
+    update checks.
     """
 
     id: int
@@ -143,13 +140,7 @@ class LicenseTerms:
 class IssuedLicense(LicenseTerms):
     """An issued license with its terms, as the database has it.
 
-    Args:
-        id: The key's index (`security.key_vault`); reveals nothing about the key.
-        encrypted_key: The key, encrypted.
-        product_name: The product's name on the day of issue.
-        revoked_reason: As typed.
-        subscription_ended_at: When the linked subscription ended or will end.
-        slots_used: How many activations it has.
+    `id` is the key's index, which reveals nothing about the key; `product_name` is that of the day of issue.
     """
 
     id: bytes

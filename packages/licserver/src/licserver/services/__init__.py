@@ -105,13 +105,8 @@ def open_services(
 ) -> Services:
     """Open an installation; close the services when done.
 
-    Args:
-        settings: Name the data folder and the database.
-        actor: Named in the audit log.
-        new_database: Whether an empty database may be set up for secrets that belong to one.
-
-    Raises:
-        LicserverError: when the secrets or the database cannot be used, or the bucket as it is named.
+    With `new_database` an empty database is set up even if the secrets belong to one already; otherwise that
+    is a `LicserverError`.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     vault = open_vault(settings, lambda: is_in_use(settings.database))

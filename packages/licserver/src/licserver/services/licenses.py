@@ -39,8 +39,6 @@ class LicenseService:
         self._context = context
         self._products = ProductService(context)
 
-    # --- issue --------------------------------------------------------------------------------
-
     def issue(self, slug: str, terms: LicenseTerms) -> tuple[IssuedLicense, str]:
         """Issue one license; return it and its key."""
         key, product, terms = generate_license_key(), self._products.get(slug), self._validate(terms)
@@ -80,8 +78,6 @@ class LicenseService:
     def _validate(self, terms: LicenseTerms) -> LicenseTerms:
         return license_terms.validate_terms(terms, self._context.settings.ipv6_prefix)
 
-    # --- find ---------------------------------------------------------------------------------
-
     def get(self, reference: str) -> IssuedLicense:
         """Return one license."""
         return _get(self._context, reference)
@@ -117,8 +113,6 @@ class LicenseService:
         """Return a license's activations and when each took its slot."""
         return self._context.repositories.licenses.list_activations(license_.id)
 
-    # --- keys ---------------------------------------------------------------------------------
-
     def decrypt_key(self, license_: IssuedLicense) -> str:
         """Return a license's key, to be masked (`decisions.mask_key`); `reveal` is audited."""
         return self._context.vault.decrypt_key(license_.encrypted_key, license_.id)
@@ -130,8 +124,6 @@ class LicenseService:
             key = self.decrypt_key(found)
             tx.write_audit("license.reveal", _object(found))
         return key
-
-    # --- change -------------------------------------------------------------------------------
 
     def change(
         self, reference: str, *, was: Mapping[str, Any] | None = None, **changes: Any
@@ -197,8 +189,6 @@ class LicenseService:
                 tx.repositories.licenses.reinstate(found.id)
                 tx.write_audit("license.reinstate", _object(found), was=found.revoked_reason)
         return self.get(reference)
-
-    # --- slots --------------------------------------------------------------------------------
 
     def deactivate(self, reference: str, domain_or_ip: str) -> int:
         """Free the slots of a domain or an address; return how many were freed."""

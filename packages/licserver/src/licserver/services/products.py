@@ -131,17 +131,11 @@ class ReleaseService:
         *,
         file_name: str | None = None,
     ) -> Release:
-        """Publish a file as a version (PEP 440) of a product.
+        """Publish a file as a version (PEP 440) of a product; its changelog is sanitized.
 
         The file is stored first and the database written last, together with the manifest: a crash between
-        the two leaves no release.
-
-        Args:
-            slug: Of the product.
-            file: What customers download.
-            changelog: Plain text or basic HTML, from which everything unsafe is removed.
-            sign: Makes the signed manifest; None leaves the release unsigned.
-            file_name: The name that customers see, checked (`validate_file_name`); that of `file` if None.
+        the two leaves no release. Without `sign` there is no manifest; `file_name` is what customers see, if
+        not the file's own.
         """
         return self.add(self.stage(slug, version, file, changelog, sign, file_name=file_name))
 

@@ -153,8 +153,6 @@ class LoginService:
         self._context = context
         self._users = UserService(context)
 
-    # --- sign in and out ----------------------------------------------------------------------
-
     def sign_in(self, name: str, password: str, address: str | None = None) -> SignedIn | None:
         """Begin a session; None for a wrong name or password, which take as long as the right ones.
 
@@ -209,8 +207,6 @@ class LoginService:
             if has_ended and session is not None and not session.is_pending:
                 audit_as(tx, session.user, "user.sign_out")
 
-    # --- sessions -----------------------------------------------------------------------------
-
     def begin_session(self, user: User, address: str | None, *, is_verified: bool = False) -> SignedIn | None:
         """Begin a session and audit the sign-in, within a transaction.
 
@@ -241,8 +237,6 @@ class LoginService:
         now = self._context.now()
         session = self._context.repositories.sessions.find(digest_token(token), now, self._idle_since(now))
         return session.user if session is not None and session.is_pending else None
-
-    # --- limits -------------------------------------------------------------------------------
 
     def is_known_address(self, address: str, name: str) -> bool:
         """Return whether the user of a name has signed in from an address lately."""
@@ -275,8 +269,6 @@ class LoginService:
             ]
         return self._context.repositories.logins.count_attempt(limits, self._context.now())
 
-    # --- failures -----------------------------------------------------------------------------
-
     def find_name(self, typed: str) -> str | None:
         """Return the user's name if there is such a user: anything else that is typed may be a password."""
         user = self._users.find(typed)
@@ -292,8 +284,6 @@ class LoginService:
             if count >= total or len(str(total)) > len(str(total - count)):
                 object_ = (action.partition(".")[0], subject or "-")
                 tx.write_audit(action, object_, attempts=total, address=address)
-
-    # --- details ------------------------------------------------------------------------------
 
     def _idle_since(self, now: datetime) -> datetime:
         return now - timedelta(minutes=self._context.settings.session_idle_minutes)

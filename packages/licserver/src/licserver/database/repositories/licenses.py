@@ -54,8 +54,6 @@ _SELECT: Final = _STORED.add_columns(
 class LicenseRepository(Repository):
     """Licenses and activations."""
 
-    # --- licenses -----------------------------------------------------------------------------
-
     def add_all(self, new: Sequence[IssuedLicense]) -> None:
         """Write new licenses, all of them or none."""
         ordered = sorted(new, key=lambda one: one.id)  # in the order of the index: half the page writes
