@@ -32,8 +32,6 @@ from licserver.security.secrets_file import (
 from licserver.settings import Settings
 
 LOOK_EVERY: Final = timedelta(seconds=5)  # how often a process checks whether the secrets file has changed
-READ_AGAIN_AFTER: Final = timedelta(seconds=1)
-"""How soon invalid links make a process read an unusable file again."""
 
 LEAD: Final = timedelta(minutes=1)
 """From acceptance of a new secret to its first signature; leaves room for clocks that differ."""
@@ -71,16 +69,11 @@ class LinkSecrets:
         """
         self._check_if_due(now)
         subject = read_link(query, accepted_secrets(self._secrets, now), now)
-        if subject is DownloadRefusal.INVALID_LINK and self._is_changed(now):
+        known = (None, self._version, self._unusable)
+        if subject is DownloadRefusal.INVALID_LINK and _file_version(self._path) not in known:
             self._check(now)
             subject = read_link(query, accepted_secrets(self._secrets, now), now)
         return subject
-
-    def _is_changed(self, now: datetime) -> bool:
-        version = _file_version(self._path)
-        if version is None or version == self._version:
-            return False
-        return version != self._unusable or now - self._checked_at >= READ_AGAIN_AFTER
 
     def _check_if_due(self, now: datetime) -> None:
         if not self._checked_at <= now < self._check_at:  # also if the clock was set back
