@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any, Final
 
 from alembic import command
-from alembic.config import Config
 from sqlalchemy import (
     Column,
     Connection,
@@ -27,7 +26,6 @@ from sqlalchemy import (
     Table,
     delete,
     func,
-    inspect,
     select,
     text,
 )
@@ -129,7 +127,6 @@ def loading(
     revision: str,
     layouts: Sequence[Layout],
     *,
-    anew: bool,
     at_last: Callable[[], None] | None = None,
 ) -> Iterator[Loading]:
     """Load a database in one transaction, and upgrade it to this program's schema.
@@ -137,15 +134,13 @@ def loading(
     Args:
         revision: The schema of the rows.
         layouts: Of the tables, in the order of their foreign keys.
-        anew: Whether to drop existing tables first.
         at_last: Called before the commit; an exception rolls back.
     """
     config = make_config()
     with database.long_transaction(foreign_keys=False) as connection:
         config.attributes["connection"] = connection
-        if anew:
-            _drop_all(connection)
-        _make_schema(connection, config, revision)
+        _drop_all(connection)  # what is there is empty, or is to be replaced
+        command.upgrade(config, revision)
         yield Loading(connection, layouts)
         if revision != HEAD:
             command.upgrade(config, "head")
@@ -164,13 +159,6 @@ def holds_something(database: Database) -> bool:
         return False
     with database.reading() as connection:
         return connection.scalar(select(func.count()).select_from(products)) != 0
-
-
-def _make_schema(connection: Connection, config: Config, revision: str) -> None:
-    """Create the empty tables of a schema; existing ones are empty, or another schema's."""
-    if not set(inspect(connection).get_table_names()).isdisjoint(metadata.tables):
-        _drop_all(connection)
-    command.upgrade(config, revision)
 
 
 def _drop_all(connection: Connection) -> None:

@@ -59,9 +59,7 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
         ):
             name = _restore_artifacts(reader, open_artifacts(settings), settings.data_dir, summary)
             at_last = place_secrets if target.database.is_remote else None
-            with loading(
-                target.database, summary.revision, layouts, anew=target.anew, at_last=at_last
-            ) as rows:
+            with loading(target.database, summary.revision, layouts, at_last=at_last) as rows:
                 _restore_rows(reader, name, rows, summary)
             target.put_in_place(place_secrets)
     summary.size = reader.size
@@ -137,7 +135,6 @@ class Target:
                 _check_unused(self._file)
         finally:
             found.close()
-        self.anew = self._file is None and holds
         url = settings.database
         if self._file is not None:
             handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".restore-")  # mode 0600
