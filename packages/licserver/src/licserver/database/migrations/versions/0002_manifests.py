@@ -1,10 +1,9 @@
 """Signed manifests of releases."""
 
-from contextlib import AbstractContextManager
+from typing import Literal
 
 import sqlalchemy as sa
 from alembic import op
-from alembic.operations import BatchOperations
 
 revision = "0002"
 down_revision = "0001"
@@ -24,11 +23,7 @@ def upgrade() -> None:
         comment="Signed words about releases; a renewed one is a new row, and the newest counts.",
     )
     op.create_index("ix_manifests_release_id", "manifests", ["release_id"])
-    with _changing_products() as products:
+    # Recreated on SQLite, so that it reads as if it had been created at once.
+    recreate: Literal["always", "never"] = "always" if op.get_bind().dialect.name == "sqlite" else "never"
+    with op.batch_alter_table("products", recreate=recreate) as products:
         products.add_column(sa.Column("latest_manifest_id", number, nullable=True))
-
-
-def _changing_products() -> AbstractContextManager[BatchOperations]:
-    # Made anew on SQLite, so that it reads as if it had been made at once.
-    on_sqlite = op.get_bind().dialect.name == "sqlite"
-    return op.batch_alter_table("products", recreate="always" if on_sqlite else "never")

@@ -18,7 +18,9 @@ _SLUG = sa.String(100).with_variant(sa.String(100, collation="C"), "postgresql")
 
 def upgrade() -> None:
     """Make the tables, and let licenses and activations say more of themselves."""
-    _drop_indexes_of_licenses("ix_licenses_product_id_issued_at")
+    # All of them: a table that SQLite recreates would bring partial ones along as whole ones.
+    op.drop_index("ix_licenses_product_id_issued_at", "licenses")
+    op.drop_index("ix_licenses_subscription_id", "licenses")
     with _changing("licenses") as licenses:
         licenses.add_column(sa.Column("customer_email", sa.Text(), nullable=True))
         licenses.add_column(sa.Column("note", sa.Text(), nullable=True))
@@ -144,12 +146,6 @@ def _make_totals() -> None:
         comment="What is counted of each day, in batches; plots are drawn from it.",
         sqlite_with_rowid=False,
     )
-
-
-def _drop_indexes_of_licenses(*names: str) -> None:
-    # All of them: a table that is made anew on SQLite would bring partial ones along as whole ones.
-    for name in (*names, "ix_licenses_subscription_id"):
-        op.drop_index(name, "licenses")
 
 
 def _index_where(held: str, name: str, table: str, *columns: str) -> None:

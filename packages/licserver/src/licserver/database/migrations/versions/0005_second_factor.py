@@ -14,10 +14,20 @@ _PLAIN = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def upgrade() -> None:
     """Add the tables. All users sign in anew: it is not known when their sessions were last used."""
     op.drop_table("sessions")
-    _create_sessions(
+    op.create_table(
+        "sessions",
+        sa.Column("token_hash", sa.LargeBinary(32), nullable=False),
+        sa.Column("user_id", _NUMBER, nullable=False),
+        sa.Column("created_at", _INSTANT, nullable=False),
+        sa.Column("expires_at", _INSTANT, nullable=False),
         sa.Column("last_used_at", _INSTANT, nullable=False),
         sa.Column("is_pending", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("token_hash", name="pk_sessions"),
+        _of_user("sessions"),
+        sqlite_with_rowid=False,
     )
+    op.create_index("ix_sessions_user_id", "sessions", ["user_id"])
+    op.create_index("ix_sessions_expires_at", "sessions", ["expires_at"])
     op.create_table(
         "second_factors",
         sa.Column("user_id", _NUMBER, nullable=False),
@@ -61,22 +71,6 @@ def upgrade() -> None:
         comment="Failed logins and refused tokens of a day; the audit log has the 1st, the 10th, the 100th.",
         sqlite_with_rowid=False,
     )
-
-
-def _create_sessions(*more: sa.Column[object]) -> None:
-    op.create_table(
-        "sessions",
-        sa.Column("token_hash", sa.LargeBinary(32), nullable=False),
-        sa.Column("user_id", _NUMBER, nullable=False),
-        sa.Column("created_at", _INSTANT, nullable=False),
-        sa.Column("expires_at", _INSTANT, nullable=False),
-        *more,
-        sa.PrimaryKeyConstraint("token_hash", name="pk_sessions"),
-        _of_user("sessions"),
-        sqlite_with_rowid=False,
-    )
-    op.create_index("ix_sessions_user_id", "sessions", ["user_id"])
-    op.create_index("ix_sessions_expires_at", "sessions", ["expires_at"])
 
 
 def _of_user(table: str) -> sa.ForeignKeyConstraint:

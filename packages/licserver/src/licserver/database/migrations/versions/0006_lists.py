@@ -7,13 +7,7 @@ revision = "0006"
 down_revision = "0005"
 
 _DECISIVE = ("lifetime", "expires_on", "revoked_at", "subscription_ended_at", "support_until")
-_BEFORE = {
-    "ix_licenses_issued_at_id": (None, "issued_at id"),
-    "ix_licenses_product_id_issued_at_id": (None, "product_id issued_at id"),
-    "ix_licenses_expires_on": ("expires_on", "expires_on id"),
-    "ix_licenses_revoked": ("revoked_at", "issued_at id"),
-}
-_AFTER = {
+_INDEXES: dict[str, tuple[str | None, str]] = {
     "ix_licenses_by_issue": (None, " ".join(("issued_at id", *_DECISIVE))),
     "ix_licenses_by_product": (None, " ".join(("product_id issued_at id", *_DECISIVE))),
     "ix_licenses_by_expiry": (
@@ -31,12 +25,8 @@ _AFTER = {
 def upgrade() -> None:
     """Replace the indexes: new ones first, because dropping an index of PostgreSQL blocks its readers."""
     op.create_index("ix_license_words_license_id_word", "license_words", ["license_id", "word"])
-    _replace(_BEFORE, _AFTER)
-
-
-def _replace(old: dict[str, tuple[str | None, str]], new: dict[str, tuple[str | None, str]]) -> None:
-    for name, (held, columns) in new.items():
+    for name, (held, columns) in _INDEXES.items():
         where = None if held is None else sa.column(held).is_not(None)
         op.create_index(name, "licenses", columns.split(), sqlite_where=where, postgresql_where=where)
-    for name in old:
-        op.drop_index(name, "licenses")
+    for name in ("issued_at_id", "product_id_issued_at_id", "expires_on", "revoked"):
+        op.drop_index(f"ix_licenses_{name}", "licenses")
