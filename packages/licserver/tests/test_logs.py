@@ -60,8 +60,8 @@ async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken,
 @pytest.mark.parametrize(
     ("path", "asked", "side"),
     [
-        ("/admin/api/v1/products", "accounts.TokenService.authenticate", "admin"),
-        ("/console/sign-in", "accounts.UserService.list_all", "console"),
+        ("/admin/api/v1/products", "tokens.TokenService.authenticate", "admin"),
+        ("/console/sign-in", "users.UserService.list_all", "console"),
     ],
 )
 async def test_so_it_is_on_the_vendors_side(path, asked, side, problem, expected, site, monkeypatch):
