@@ -9,12 +9,11 @@ Start a store to play with, and then this, with the address that it prints; ente
 import argparse
 import html
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtWidgets import QApplication, QMainWindow, QPlainTextEdit, QPushButton, QToolBar
 
-from licclient import LicclientError, LicenseClient, LicenseStatus, Update, explain
+from licclient import LicclientError, License, LicenseClient, LicenseStatus, Update, explain
 from licclient.deliver import to_qt
 from licclient.dialogs.qt import ask_for_key, offer_update
 
@@ -29,11 +28,19 @@ def main() -> None:
     parser.add_argument("--slug", default="demo-notes", help="its slug, for updates")
     parser.add_argument("--state-dir", help="folder for the app's state; the platform's unless given")
     parser.add_argument("--folder", type=Path, default=Path(), help="folder for exports and downloads")
-    told = parser.parse_args()
-    settings = {"product": told.product, "slug": told.slug, "version": VERSION, "state_dir": told.state_dir}
-    app = QApplication([told.product])
-    with LicenseClient(told.server, **settings) as client:
-        window = Notes(client, told.product, told.folder)
+    args = parser.parse_args()
+    client = LicenseClient(
+        args.server,
+        product=args.product,
+        slug=args.slug,
+        version=VERSION,
+        state_dir=args.state_dir,
+        buy_url="https://example.com/buy",
+        support_url="mailto:support@example.com",
+    )
+    app = QApplication([args.product])
+    with client:
+        window = Notes(client, args.folder)
         window.show()
         app.exec()
 
@@ -41,17 +48,16 @@ def main() -> None:
 class Notes(QMainWindow):
     """The app's window."""
 
-    def __init__(self, client: LicenseClient, product: str, folder: Path) -> None:
+    def __init__(self, client: LicenseClient, folder: Path) -> None:
         super().__init__()
         self.licenses, self.folder = client, folder
-        self.setWindowTitle(product)
+        self.setWindowTitle(client.settings.product or "Notes")
         self.resize(640, 420)
+        # Without a license this asks for a key first; nothing is written before there is one.
+        self.export = client.licensed(otherwise=self.ask_for_key)(self.write_file)
         self.build()
-        self.back = to_qt()  # what runs on other threads comes back through this
-        # Without a license this calls `locked` instead, and nothing is written.
-        self.export = client.licensed(otherwise=self.locked)(self.write_file)
-        # Behind the app: keeps the license fresh, looks for updates, tells both on this thread.
-        client.start(on_status=self.show_status, on_update=self.offer, deliver=self.back)
+        self.deliver = to_qt()  # what other threads have comes to this one
+        client.start(on_status=self.show_status, on_update=self.offer, deliver=self.deliver)
 
     def build(self) -> None:
         """Put up the buttons, the page and the status line."""
@@ -59,9 +65,9 @@ class Notes(QMainWindow):
         bar.setMovable(False)
         self.addToolBar(bar)
         for text, act in (
-            ("&Export", self.on_export),
-            ("License &key …", self.on_key),
-            ("Check for &updates", self.on_check),
+            ("&Export", self.export),
+            ("License &key …", self.ask_for_key),
+            ("Check for &updates", self.check),
         ):
             button = QPushButton(text, self)
             button.clicked.connect(lambda _=False, act=act: act())
@@ -74,59 +80,38 @@ class Notes(QMainWindow):
         """Show something in the status line."""
         self.statusBar().showMessage(text)
 
-    # --- the gated feature --------------------------------------------------------------------
-
-    def on_export(self) -> None:
-        """Export; on a thread, because the gate may have to ask the service when nothing remembered holds."""
-        text = self.page.toPlainText()
-        self.behind(lambda: self.export(text))
-
-    def write_file(self, text: str) -> None:
+    def write_file(self) -> None:
         """Write the page as HTML: what customers pay for."""
         file = self.folder / "notes.html"
-        file.write_text(
-            f"<!doctype html><meta charset=utf-8><pre>{html.escape(text)}</pre>\n", encoding="utf-8"
-        )
-        self.back(lambda: self.say(f"Exported to {file.name}."))
-
-    def locked(self, problem: LicclientError) -> None:
-        """Come back to the windows' thread, with the reason why there is no license."""
-        self.back(lambda: self.unlock(problem))
-
-    def unlock(self, problem: LicclientError) -> None:
-        """Say why it is locked, and take up what was wanted when a key has been entered."""
-        if self.on_key(problem):
-            self.on_export()
+        page = html.escape(self.page.toPlainText())
+        file.write_text(f"<!doctype html><meta charset=utf-8><pre>{page}</pre>\n", encoding="utf-8")
+        self.say(f"Exported to {file.name}.")
 
     # --- license and updates ------------------------------------------------------------------
 
-    def on_key(self, problem: LicclientError | None = None) -> bool:
-        """Ask for a license key; tells whether there is a license now."""
-        return ask_for_key(self.licenses, self, problem=problem) is not None
+    def ask_for_key(self, problem: LicclientError | None = None) -> License | None:
+        """Ask for a license key; with a license, what was wanted is done."""
+        return ask_for_key(self.licenses, self, problem=problem)
 
     def show_status(self, status: LicenseStatus) -> None:
-        """Say where the license stands."""
+        """Show the state of the license."""
         self.say(explain(status))
 
-    def on_check(self) -> None:
-        """Look for an update, because the person wants to know."""
-        self.say("Looking for updates …")
-        self.behind(self.check)
-
     def check(self) -> None:
-        """Ask the service; on a thread."""
+        """Check for an update now; on a thread, so that the window stays alive."""
+        self.say("Checking for updates …")
+        threading.Thread(target=self.check_on_thread, daemon=True).start()
+
+    def check_on_thread(self) -> None:
+        """Ask the service, and bring what it offers to the window's thread."""
         update = self.licenses.check_for_update(force=True)
-        self.back(lambda: self.offer(update, asked=True))
+        self.deliver(lambda: self.offer(update, asked=True))
 
     def offer(self, update: Update | None, *, asked: bool = False) -> None:
         """Offer an update; what has been downloaded and verified is yours to install."""
-        self.say("" if update else self.licenses.last_update_check.message)  # up to date, or why not known
+        self.say("" if update else explain(self.licenses.last_update_check))
         if update and (file := offer_update(self.licenses, update, self.folder, self, asked=asked)):
             self.say(f"Version {file.version} is here: {file.path.name}")
-
-    def behind(self, work: Callable[[], object]) -> None:
-        """Do something on a thread, so that the window stays alive."""
-        threading.Thread(target=work, daemon=True).start()
 
 
 if __name__ == "__main__":

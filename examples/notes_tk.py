@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tkinter import ttk
 
-from licclient import LicclientError, LicenseClient, LicenseStatus, Update, explain
+from licclient import LicclientError, License, LicenseClient, LicenseStatus, Update, explain
 from licclient.deliver import to_tk
 from licclient.dialogs.tk import ask_for_key, offer_update
 
@@ -29,35 +29,43 @@ def main() -> None:
     parser.add_argument("--slug", default="demo-notes", help="its slug, for updates")
     parser.add_argument("--state-dir", help="folder for the app's state; the platform's unless given")
     parser.add_argument("--folder", type=Path, default=Path(), help="folder for exports and downloads")
-    told = parser.parse_args()
-    settings = {"product": told.product, "slug": told.slug, "version": VERSION, "state_dir": told.state_dir}
-    with LicenseClient(told.server, **settings) as client:
-        Notes(client, told.product, told.folder).mainloop()
+    args = parser.parse_args()
+    client = LicenseClient(
+        args.server,
+        product=args.product,
+        slug=args.slug,
+        version=VERSION,
+        state_dir=args.state_dir,
+        buy_url="https://example.com/buy",
+        support_url="mailto:support@example.com",
+    )
+    with client:
+        Notes(client, args.folder).mainloop()
 
 
 class Notes(tk.Tk):
     """The app's window."""
 
-    def __init__(self, client: LicenseClient, product: str, folder: Path) -> None:
+    def __init__(self, client: LicenseClient, folder: Path) -> None:
+        product = client.settings.product or "Notes"
         super().__init__(className=product)
         self.licenses, self.folder = client, folder
         self.title(product)
         self.geometry("640x420")
         ttk.Style(self).theme_use("clam")
+        # Without a license this asks for a key first; nothing is written before there is one.
+        self.export = client.licensed(otherwise=self.ask_for_key)(self.write_file)
         self.build()
-        self.back = to_tk(self)  # what runs on other threads comes back through this
-        # Without a license this calls `locked` instead, and nothing is written.
-        self.export = client.licensed(otherwise=self.locked)(self.write_file)
-        # Behind the app: keeps the license fresh, looks for updates, tells both on this thread.
-        client.start(on_status=self.show_status, on_update=self.offer, deliver=self.back)
+        self.deliver = to_tk(self)  # what other threads have comes to this one
+        client.start(on_status=self.show_status, on_update=self.offer, deliver=self.deliver)
 
     def build(self) -> None:
         """Put up the buttons, the page and the status line."""
         buttons = ttk.Frame(self, padding=6)
         buttons.pack(fill="x")
-        self.add_button(buttons, "e", "Export", self.on_export)
-        self.add_button(buttons, "k", "License key …", self.on_key)
-        self.add_button(buttons, "u", "Check for updates", self.on_check)
+        self.add_button(buttons, "e", "Export", self.export)
+        self.add_button(buttons, "k", "License key …", self.ask_for_key)
+        self.add_button(buttons, "u", "Check for updates", self.check)
         self.status = ttk.Label(self, padding=6)
         self.status.pack(side="bottom", fill="x")
         self.page = tk.Text(self, wrap="word", padx=12, pady=10, undo=True)
@@ -75,59 +83,38 @@ class Notes(tk.Tk):
         """Show something in the status line."""
         self.status["text"] = text
 
-    # --- the gated feature --------------------------------------------------------------------
-
-    def on_export(self) -> None:
-        """Export; on a thread, because the gate may have to ask the service when nothing remembered holds."""
-        text = self.page.get("1.0", "end-1c")
-        self.behind(lambda: self.export(text))
-
-    def write_file(self, text: str) -> None:
+    def write_file(self) -> None:
         """Write the page as HTML: what customers pay for."""
         file = self.folder / "notes.html"
-        file.write_text(
-            f"<!doctype html><meta charset=utf-8><pre>{html.escape(text)}</pre>\n", encoding="utf-8"
-        )
-        self.back(lambda: self.say(f"Exported to {file.name}."))
-
-    def locked(self, problem: LicclientError) -> None:
-        """Come back to the windows' thread, with the reason why there is no license."""
-        self.back(lambda: self.unlock(problem))
-
-    def unlock(self, problem: LicclientError) -> None:
-        """Say why it is locked, and take up what was wanted when a key has been entered."""
-        if self.on_key(problem):
-            self.on_export()
+        page = html.escape(self.page.get("1.0", "end-1c"))
+        file.write_text(f"<!doctype html><meta charset=utf-8><pre>{page}</pre>\n", encoding="utf-8")
+        self.say(f"Exported to {file.name}.")
 
     # --- license and updates ------------------------------------------------------------------
 
-    def on_key(self, problem: LicclientError | None = None) -> bool:
-        """Ask for a license key; tells whether there is a license now."""
-        return ask_for_key(self.licenses, self, problem=problem) is not None
+    def ask_for_key(self, problem: LicclientError | None = None) -> License | None:
+        """Ask for a license key; with a license, what was wanted is done."""
+        return ask_for_key(self.licenses, self, problem=problem)
 
     def show_status(self, status: LicenseStatus) -> None:
-        """Say where the license stands."""
+        """Show the state of the license."""
         self.say(explain(status))
 
-    def on_check(self) -> None:
-        """Look for an update, because the person wants to know."""
-        self.say("Looking for updates …")
-        self.behind(self.check)
-
     def check(self) -> None:
-        """Ask the service; on a thread."""
+        """Check for an update now; on a thread, so that the window stays alive."""
+        self.say("Checking for updates …")
+        threading.Thread(target=self.check_on_thread, daemon=True).start()
+
+    def check_on_thread(self) -> None:
+        """Ask the service, and bring what it offers to the window's thread."""
         update = self.licenses.check_for_update(force=True)
-        self.back(lambda: self.offer(update, asked=True))
+        self.deliver(lambda: self.offer(update, asked=True))
 
     def offer(self, update: Update | None, *, asked: bool = False) -> None:
         """Offer an update; what has been downloaded and verified is yours to install."""
-        self.say("" if update else self.licenses.last_update_check.message)  # up to date, or why not known
+        self.say("" if update else explain(self.licenses.last_update_check))
         if update and (file := offer_update(self.licenses, update, self.folder, self, asked=asked)):
             self.say(f"Version {file.version} is here: {file.path.name}")
-
-    def behind(self, work: Callable[[], object]) -> None:
-        """Do something on a thread, so that the window stays alive."""
-        threading.Thread(target=work, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from harness.programs import environment
 from harness.screen import Screen, without
 from harness.sockets import Cable
 from harness.world import Server
-from licclient.dialogs._words import say
+from licclient._texts import text_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SLUG, NAME = "demo-notes", "Demo Notes"
@@ -87,8 +87,8 @@ class Customer:
     def in_language(self, program: str, language: str, work: Path) -> Self:
         """Sit down in front of one of them."""
         self.suffix, self.work = f"{program}-{language}", work
-        self.activation = say("activation.title", language, NAME)
-        self.update = say("update.title", language)
+        self.activation = text_of("activation.title", language, NAME)
+        self.update = text_of("update.title", language)
         return self
 
     def is_refused(self, key: str) -> None:
@@ -106,20 +106,21 @@ class Customer:
         assert list(self.work.iterdir()) == []
 
     def activates(self, key: str) -> None:
-        """Empty the field, enter a good key; skip the offer that comes with it, and find the export done."""
+        """Empty the field, enter a good key; skip the offer that comes after it, and find the export done."""
         screen = self.screen
         screen.wait_for(self.activation)
-        screen.press(*["BackSpace"] * len(key))
+        screen.press("ctrl+a")
         screen.write(key.lower().replace("-", " "))
         screen.press("Return")
         eventually(lambda: self.server.verifies == 2)
-        offered = screen.wait_for(self.update)  # the worker looked for updates with the new key
-        self.look(offered, f"update-{self.suffix}")
-        screen.press("alt+s")
-        screen.wait_until_gone(self.update)
+        time.sleep(1)  # the worker checks for updates with the new key meanwhile
         screen.wait_for(self.activation)
+        assert not screen.windows(self.update), "one window at a time"
         screen.press("Return")
         screen.wait_until_gone(self.activation)
+        self.look(screen.wait_for(self.update), f"update-{self.suffix}")
+        screen.press("alt+s")
+        screen.wait_until_gone(self.update)
         exported = self.work / "notes.html"
         eventually(exported.exists)
         assert "Typed by hand." in exported.read_text(encoding="utf-8")

@@ -63,7 +63,7 @@ def test_names_that_lead_elsewhere_and_what_is_no_file(refused):
         ([entry("a", orig_filename="a\0b")], "a name that no file may have"),
         ([entry("a/b", orig_filename="a\\b")], "a name that no file may have"),
         ([entry("a\ud800")], "a name that no file may have"),
-        ([entry("a", stat.S_IFLNK | 0o777)], "a link; pack what it leads to: 'a'"),
+        ([entry("a", stat.S_IFLNK | 0o777)], "a link; pack the file that it points to: 'a'"),
         ([entry("/a")], "an absolute path: '/a'"),
         ([entry("a", flag_bits=0x1)], "encrypted: 'a'"),
         ([entry("a", flag_bits=0x2000)], "encrypted"),

@@ -12,7 +12,8 @@ from stage.archives import app, downloaded
 from stage.scripts import digest
 
 from licclient import License, Source
-from licclient._cli import _origin, main
+from licclient._cli import main
+from licclient._cli._output import bar_line, format_origin, format_term, progress_bar
 from licclient.install import Installation
 
 FILE = b"the new version" * 100
@@ -76,15 +77,6 @@ def test_verify_tells_product_term_and_source(run, shop, key):
 
 
 @pytest.mark.parametrize(
-    ("expiry", "lifetime", "words"), [(None, True, "lifetime license"), (None, False, "no expiry")]
-)
-def test_verify_names_keys_without_an_end(run, service, key, expiry, lifetime, words):
-    """A lifetime key and one that merely has no date are told apart."""
-    service.grants("Notes", expiry, lifetime=lifetime)
-    assert words in run("verify", key)[1]
-
-
-@pytest.mark.parametrize(
     ("source", "age", "words"),
     [
         (Source.CACHE, timedelta(minutes=3, seconds=50), "from the cache, checked 3 minutes ago"),
@@ -94,10 +86,10 @@ def test_verify_names_keys_without_an_end(run, service, key, expiry, lifetime, w
     ],
 )
 def test_people_read_how_old_an_answer_is(source, age, words):
-    """The source in words, with the largest unit that fits."""
+    """The source in words, with the largest unit that fits; and a license without an end."""
     now = datetime(2026, 11, 21, tzinfo=UTC)
     found = License("Notes", None, lifetime=True, checked_at=now - age, source=source)
-    assert _origin(found, now) == words
+    assert (format_origin(found, now), format_term(found)) == (words, "lifetime license")
 
 
 def test_a_refusal_is_exit_1(run, service, key):
@@ -131,12 +123,63 @@ def test_no_answer_is_exit_3(run, service, dead_url, key, command, tmp_path):
     assert (status, json.loads(out)["error"]) == (3, "unavailable")
 
 
-@pytest.mark.parametrize("server", ["store.example", "ftp://x", "https://x?y"])
-def test_a_bad_address_is_exit_2(run, key, server):
-    """Wrong use is told in one line."""
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        ("store.example", "type --server https://store.example"),
+        ("localhost:8080", "type --server http://localhost:8080"),
+        ("ftp://x", "http:// or https://"),
+        ("https://x?y", "no query"),
+    ],
+)
+def test_a_bad_address_is_exit_2(run, key, server, message):
+    """Wrong use is one line, which says what to type."""
     status, out, err = run("verify", key, server=server)
-    assert (status, out) == (2, "")
-    assert err.count("\n") == 1
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_options_stand_before_or_after_the_command_or_in_the_environment(
+    run, shop, key, capsys, tmp_path, monkeypatch
+):
+    """All three are the same; a key is repaired by every command, and the rest is an error in one line."""
+    folder = str(tmp_path / "state")
+    assert main(["check", f" «{key.lower().replace('-', '–')}» ", "notes", "1.0", "--json", *(
+        "--server", shop.url, "--state-dir", folder
+    )]) == 0  # fmt: skip
+    assert json.loads(capsys.readouterr().out)["update"]["version"] == "2.0"
+    assert shop.requests[-1].query["license_key"] == key
+    assert run("--json", "verify", key)[1].startswith("{")
+    monkeypatch.setenv("LICCLIENT_SERVER", shop.url)
+    monkeypatch.setenv("LICCLIENT_STATE_DIR", folder)
+    monkeypatch.setenv("LICCLIENT_PRODUCT", "Paint")
+    assert main(["verify", key]) == 1
+    monkeypatch.setenv("LICCLIENT_PUBLIC_KEYS", "ed25519:no")
+    assert main(["verify", key, "--product", "Notes"]) == 2
+
+
+def test_a_recheck_that_failed_is_not_taken_for_one(run, shop, key):
+    """The answer is the cache's, which is said."""
+    assert run("verify", key)[0] == 0
+    shop.goes_down()
+    status, out, _ = run("verify", key, "--recheck")
+    assert status == 0
+    assert "(the recheck failed: no response from the server; from the cache, checked less" in out
+
+
+def test_a_complaint_is_printed_once(run, service, key, tmp_path):
+    """What the log says is printed, unless the result says it."""
+    service.offers("2.0")
+    status, out, err = run("check", key, "notes", "2024 Spring")
+    assert (status, err) == (1, "")
+    assert "2024 Spring" in out
+    service.grants()
+    (tmp_path / "state").mkdir(exist_ok=True)
+    (tmp_path / "file").write_text("")
+    _, _, err = run("verify", key, "--state-dir", str(tmp_path / "file" / "state"))
+    lines = err.splitlines()
+    assert "cannot be written" in err
+    assert len(lines) == len(set(lines))
 
 
 @pytest.mark.parametrize(
@@ -168,10 +211,10 @@ def test_the_key_can_come_from_the_standard_input(run, shop, key, monkeypatch):
 @pytest.mark.parametrize(
     ("stdin", "message"),
     [
-        (None, "there is no standard input to read the key from"),
+        (None, "there is no standard input to read the license key from"),
         (
             io.TextIOWrapper(io.BytesIO(b"\xff\xfeC\0P\0"), encoding="utf-8"),
-            "the standard input is no text in utf-8",
+            "the standard input is not utf-8 text",
         ),
     ],
 )
@@ -265,7 +308,7 @@ def test_apply_and_roll_back_need_no_server(run, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == {"version": "1.1", "folder": str(folder)}
     status, out, _ = run("roll-back", str(root), "--json")
     assert (status, json.loads(out)["version"]) == (0, "1.0")
-    assert run("roll-back", str(root))[:2] == (1, "There is no version before this one.\n")
+    assert run("roll-back", str(root))[:2] == (1, "There is no previous version.\n")
 
 
 def test_what_cannot_be_applied_is_told_in_one_line(run, tmp_path):
@@ -318,3 +361,56 @@ def test_the_version_is_told(capsys):
         main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr().out.startswith("licclient 0.")
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ((0, 200_000_000, 0.0), "  0% [........................] 0 B of 200.0 MB"),
+        (
+            (50_000_000, 200_000_000, 10_000_000.0),
+            " 25% [######..................] 50.0 MB of 200.0 MB, 10.0 MB/s, 0:15 left",
+        ),
+        (
+            (1_500, 5_000_000_000, 1000.0),
+            "  0% [........................] 1.5 kB of 5.00 GB, 1.0 kB/s, days left",
+        ),
+        (
+            (1_000_000, 20_000_000, 2_000.0),
+            "  5% [#.......................] 1.0 MB of 20.0 MB, 2.0 kB/s, 2:38:20 left",
+        ),
+        ((7, 7, 7.0), "100% [########################] 7 B of 7 B, 7 B/s, 0:00 left"),
+        ((0, 0, 0.0), "100% [########################] 0 B of 0 B"),
+    ],
+)
+def test_the_bar_in_words(told, line):
+    """How far, how much, how fast, and how much longer."""
+    assert bar_line(*told) == line
+
+
+def test_a_terminal_shows_a_bar(monkeypatch):
+    """It grows in one line, and is gone at the end."""
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bar(stream, shown=True) as progress:
+        for done in (0, 150_000, 300_000):
+            progress(done, 300_000, 1e6)
+    drawn = stream.getvalue()
+    assert drawn.count("\r") == 4
+    assert "\n" not in drawn
+    assert "100% [########################] 300.0 kB of 300.0 kB" in drawn
+    assert drawn.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_terminal", "term"), [(False, True, "xterm"), (True, True, "dumb"), (True, False, "xterm")]
+)
+def test_no_bar_where_none_can_be_used(monkeypatch, shown, is_terminal, term):
+    """With `--json`, on a terminal that cannot go back in a line, in a pipe or a file: nothing is written."""
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    monkeypatch.setenv("TERM", term)
+    with progress_bar(stream, shown=shown) as progress:
+        assert progress is None
+    assert stream.getvalue() == ""

@@ -1,5 +1,6 @@
 """What the two dialogs decide, without any window: `licclient.dialogs` but for its driver."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,37 +13,36 @@ from licclient import (
     DownloadCancelledError,
     Downloaded,
     InvalidRequestError,
+    KeyFlaw,
     License,
     LicenseRefusedError,
+    MistypedKeyError,
     NotActivatedError,
     Reason,
     ServiceUnavailableError,
     Source,
     Update,
+    dialogs,
 )
-from licclient._texts import LANGUAGES, amount, span
-from licclient.dialogs import _words as words
+from licclient._texts import LANGUAGES, TABLES, amount, format_date, span
 from licclient.dialogs._activation import Activation
 from licclient.dialogs._update import Offer
 from licclient.dialogs._view import (
     Action,
-    Activate,
     Bar,
-    Close,
-    Download,
+    Command,
     Ended,
     Pressed,
     Progressed,
-    Skip,
-    Stop,
     Tone,
     Typed,
+    Urls,
     View,
     colour_of,
     marked,
     split_mnemonic,
 )
-from licclient.dialogs._words import WORDS, say_problem
+from licclient.dialogs._words import links_for, say_problem
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -74,15 +74,15 @@ def shown(view):
 def test_a_key_is_repaired_asked_about_and_thanked_for():
     """The story of a good key: the field shows what was understood, one question, thanks, and the end."""
     state, command = play(Activation("en", "Notes"), Typed(f" {KEY.lower().replace('-', '–')}"), GO)
-    assert command == Activate(KEY)
+    assert command == Command.ACTIVATE
     assert (state.view().body, state.view().is_editable) == (KEY, False)
-    assert shown(state.view()) == ({"leave"}, "Asking the license service …")
+    assert shown(state.view()) == ({"leave"}, "Checking the license key …")
     assert state.view().bar == Bar()
     state, command = play(state, Ended(LICENSE))
     assert (state.outcome, command) == (LICENSE, None)
-    assert shown(state.view()) == ({"go"}, "Thank you. Your license is active until 2027-12-31.")
+    assert shown(state.view()) == ({"go"}, "Thank you. Your license is active until Dec 31, 2027.")
     assert state.view().tone is Tone.GOOD
-    assert play(state, GO)[1] == play(state, LEAVE)[1] == play(state, CLOSE)[1] == Close()
+    assert play(state, GO)[1] == play(state, LEAVE)[1] == play(state, CLOSE)[1] == Command.CLOSE
     endless = replace(state, outcome=replace(LICENSE, expiry=None))
     assert endless.view().message == "Thank you. Your license is active."
 
@@ -121,13 +121,16 @@ def test_a_flaw_is_followed_until_it_is_mended():
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        (REFUSED, "This license has been revoked."),
-        (ServiceUnavailableError(), "The license could not be confirmed. Please go online and try again."),
+        (REFUSED, "This license has been revoked. Please contact support."),
+        (
+            ServiceUnavailableError(),
+            "The license service could not be reached. Please go online and try again.",
+        ),
         (
             InvalidRequestError({}),
-            "The license service did not understand the request. Please contact support.",
+            "The license service did not accept the request. Please contact support.",
         ),
-        (ZeroDivisionError(KEY), "Something went wrong that should not have. Please contact support."),
+        (ZeroDivisionError(KEY), "An unexpected problem occurred. Please contact support."),
     ],
 )
 def test_a_no_is_told_and_the_key_can_be_changed(problem, message):
@@ -137,12 +140,15 @@ def test_a_no_is_told_and_the_key_can_be_changed(problem, message):
     assert (state.view().is_editable, state.view().tone) == (True, Tone.BAD)
     assert play(state, Typed(KEY))[0] == state  # a field that is set again is not a person who types
     assert play(state, Typed("CP-"))[0].view().message == ""
-    assert play(state, GO)[1] == Activate(KEY)
+    assert play(state, GO)[1] == Command.ACTIVATE
 
 
 def test_why_the_app_asks_is_shown_unless_it_is_plain():
     """A refusal that made the app ask is told; that no key has been entered is not."""
-    assert Activation("de", problem=REFUSED).view().message == "Diese Lizenz wurde widerrufen."
+    assert (
+        Activation("de", problem=REFUSED).view().message
+        == "Diese Lizenz wurde widerrufen. Bitte wenden Sie sich an den Support."
+    )
     assert Activation("de", problem=NotActivatedError()).view().message == ""
 
 
@@ -160,11 +166,11 @@ def test_an_update_is_offered_downloaded_and_handed_over():
     offer = Offer("en", UPDATE, "1.0.0", changelog="- Export.")
     view = offer.view()
     assert view.heading == "Notes 1.1.0 is available"
-    assert view.intro == "Installed: 1.0.0 · Published: 2026-11-21 · Size: 4.2 MB"
+    assert view.intro == "Installed: 1.0.0 · Published: Nov 21, 2026 · Size: 4.2 MB"
     assert (view.body, view.is_editable) == ("- Export.", False)
     assert shown(view) == ({"go", "leave", "skip"}, "")
     coming, command = play(offer, GO)
-    assert command == Download()
+    assert command == Command.DOWNLOAD
     assert shown(coming.view()) == ({"leave"}, "Connecting …")
     assert coming.view().bar == Bar(None)
     half, _ = play(coming, Progressed(2_100_000, 4_200_000, 700_000.0))
@@ -173,13 +179,13 @@ def test_an_update_is_offered_downloaded_and_handed_over():
     here, command = play(half, Ended(FILE))
     assert (here.outcome, command) == (FILE, None)
     assert shown(here.view()) == ({"go"}, "Downloaded and verified.")
-    assert play(here, GO)[1] == play(here, LEAVE)[1] == play(here, CLOSE)[1] == Close()
+    assert play(here, GO)[1] == play(here, LEAVE)[1] == play(here, CLOSE)[1] == Command.CLOSE
 
 
 def test_little_is_known_of_some_updates():
     """Without size, installed version, speed or end, nothing is made up."""
     offer = Offer("en", replace(UPDATE, size=None))
-    assert offer.view().intro == "Published: 2026-11-21"
+    assert offer.view().intro == "Published: Nov 21, 2026"
     coming, _ = play(offer, GO)
     assert play(coming, Progressed(5, 10, 0.0))[0].view().message == "5 B of 10 B"
     assert play(coming, Progressed(5, 10**12, 1.0))[0].view().message == "5 B of 1000.00 GB · 1 B/s"
@@ -191,13 +197,13 @@ def test_little_is_known_of_some_updates():
 def test_cancelling_goes_back_to_the_offer():
     """The button that Escape presses stops the download first, and only then leaves (D-85)."""
     stopping, command = play(Offer("en", UPDATE), GO, LEAVE)
-    assert command == Stop()
+    assert command == Command.STOP
     assert shown(stopping.view()) == (set(), "Cancelling …")
     assert play(stopping, Progressed(1, 2, 3.0))[0] == stopping
     offered, _ = play(stopping, Ended(DownloadCancelledError("")))
     assert shown(offered.view()) == ({"go", "leave", "skip"}, "The download was cancelled.")
     assert offered.view().tone is Tone.PLAIN
-    assert play(stopping, LEAVE)[1] == Close()
+    assert play(stopping, LEAVE)[1] == Command.CLOSE
     assert play(stopping, Ended(FILE))[0].outcome == FILE  # it was quicker
 
 
@@ -208,7 +214,7 @@ def test_cancelling_goes_back_to_the_offer():
             ServiceUnavailableError(),
             "The download was interrupted. Please go online and try again; it goes on where it stopped.",
         ),
-        (REFUSED, "This license has been revoked."),
+        (REFUSED, "This license has been revoked. Please contact support."),
         (
             OSError(28, "No space left on device", "/x"),
             "The file could not be saved. No space left on device",
@@ -222,17 +228,17 @@ def test_a_download_that_failed_can_be_tried_again(problem, message):
     assert shown(state.view()) == ({"go", "leave", "skip"}, message)
     assert (state.view().tone, state.view().go.text) == (Tone.BAD, "&Try again")
     again, command = play(state, GO)
-    assert (command, again.view().message) == (Download(), "Connecting …")
+    assert (command, again.view().message) == (Command.DOWNLOAD, "Connecting …")
 
 
 def test_skipping_closes_when_it_is_remembered():
     """The window waits for the disk, and nothing can be pressed meanwhile but its closing."""
     state, command = play(Offer("en", UPDATE), SKIP)
-    assert command == Skip()
+    assert command == Command.SKIP
     assert shown(state.view()) == (set(), "")
     assert play(state, GO) == (state, None)
-    assert play(state, Ended(None))[1] == Close()
-    assert play(state, CLOSE)[1] == Close()
+    assert play(state, Ended(None))[1] == Command.CLOSE
+    assert play(state, CLOSE)[1] == Command.CLOSE
 
 
 # --- both -------------------------------------------------------------------------------------
@@ -266,8 +272,8 @@ def test_nothing_leads_astray(state, events):
         if isinstance(event, Ended):
             is_busy = False
         before, (state, command) = state, state.step(event)
-        assert play(state, CLOSE)[1] == Close()
-        if isinstance(command, Activate | Download | Skip):
+        assert play(state, CLOSE)[1] == Command.CLOSE
+        if command in {Command.ACTIVATE, Command.DOWNLOAD, Command.SKIP}:
             assert not was_busy or isinstance(event, Ended)
             is_busy = True
         if state.outcome is not before.outcome:
@@ -278,7 +284,7 @@ def test_nothing_leads_astray(state, events):
         assert any(view.buttons().values())
         assert view.bar is None or view.bar.part is None or 0 <= view.bar.part <= 1
         assert KEY not in repr((state, command, view, event)), "a key is told"
-        if command == Close():
+        if command == Command.CLOSE:
             return
 
 
@@ -310,18 +316,20 @@ def test_no_two_things_answer_to_the_same_letter(state, language):
 
 
 def test_no_line_is_left_over():
-    """Every text of the table is used by a module."""
-    folder = Path(words.__file__).parent
-    said = "".join(
-        (folder / f"_{module}.py").read_text(encoding="utf-8") for module in ("activation", "update")
-    )
-    said += (folder / "_words.py").read_text(encoding="utf-8").partition("def say(")[2]
-    assert [code for code in WORDS if f'"{code}"' not in said] == []
+    """Every text of the dialogs is used, and every one that they use is there."""
+    modules = Path(dialogs.__file__).parent.glob("_*.py")
+    source = "".join(module.read_text(encoding="utf-8") for module in modules)
+    own = ("activation.", "button.", "link.", "problem.", "update.")
+    used = set(re.findall(r'"((?:activation|button|link|problem|update)\.\w+)"', source))
+    assert used == {code for code in TABLES["en"] if code.startswith(own)} - {
+        "update.none",
+        "update.unavailable",
+    }
 
 
 def test_problems_speak_the_language():
     """Also those that no error of licclient is made for; the unexpected is not quoted."""
-    assert say_problem(REFUSED, "zh") == "此许可证已被吊销。"
+    assert say_problem(REFUSED, "zh") == "此许可证已被吊销。请联系技术支持。"
     assert say_problem(OSError(28, "Kein Platz"), "de").endswith("gespeichert werden. Kein Platz")
     assert KEY not in say_problem(ValueError(KEY), "fr")
 
@@ -333,6 +341,44 @@ def test_problems_speak_the_language():
 def test_amounts_are_written_as_people_write_them(language, text):
     """With a comma or a point, and in octets in French."""
     assert amount(1_500_000, language) == text
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        *[("en", "Jan 5, 2027"), ("en-us", "Jan 5, 2027"), ("en-gb", "5 Jan 2027"), ("de-at", "5.1.2027")],
+        *[("fr", "05/01/2027"), ("es-mx", "05/01/2027"), ("ja", "2027年1月5日"), ("zh-cn", "2027年1月5日")],
+    ],
+)
+def test_dates_are_written_as_people_write_them(language, text):
+    """By language, and in English by region."""
+    assert format_date(date(2027, 1, 5), language) == text
+
+
+URLS = Urls("https://x/buy", "mailto:help@x", "https://x/me")
+
+
+@pytest.mark.parametrize(
+    ("problem", "texts"),
+    [
+        (NotActivatedError(), ["Buy a license", "Lost your key?"]),
+        (MistypedKeyError(KeyFlaw.PREFIX), ["Buy a license", "Lost your key?"]),
+        (LicenseRefusedError(Reason.NOT_FOUND, ""), ["Lost your key?", "Buy a license"]),
+        (LicenseRefusedError(Reason.ENVIRONMENT, ""), ["Manage your computers", "Buy a license"]),
+        (LicenseRefusedError(Reason.EXPIRED, ""), ["Buy a license", "Contact support"]),
+        (ServiceUnavailableError(), []),
+        (ZeroDivisionError(), ["Contact support"]),
+        (None, []),
+    ],
+)
+def test_links_lead_on(problem, texts):
+    """What helps with a problem, and only if the app has a page for it."""
+    assert [link.text for link in links_for(problem, URLS, "en")] == texts
+    assert links_for(problem, Urls(), "en") == ()
+    if problem is not None:
+        refused, _ = play(Activation("en", urls=URLS), Typed(KEY), GO, Ended(problem))
+        assert [link.text for link in refused.view().links] == texts
+        assert play(refused, GO)[0].view().links == ()
 
 
 def test_spans():
@@ -350,7 +396,7 @@ def test_messages_are_told_without_colours_too():
     """Good and bad have a mark each; what is plain has neither mark nor colour."""
     view = View("t", "h", "i", "l", "", message="Words.")
     assert marked(view) == "Words."
-    assert marked(replace(view, tone=Tone.BAD)) == "⚠ Words."
+    assert marked(replace(view, tone=Tone.BAD)) == "⚠\u00a0Words."
     assert marked(replace(view, tone=Tone.BAD, message="")) == ""
     assert colour_of(Tone.PLAIN, on_dark=True) is None
 

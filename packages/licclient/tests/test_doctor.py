@@ -40,14 +40,17 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     report = await client.diagnose()
     lines = _lines(report)
     assert list(lines) == [
-        "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "keyring", "license",
-        "pinned keys",
+        "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "keyring",
+        "installation", "license", "pinned keys",
     ]  # fmt: skip
     assert report.endswith("Nothing wrong was found.")
-    assert lines["service"] == ("ok", "answers")
+    assert lines["service"] == ("ok", "responds")
     assert lines["clock"] == ("ok", "agrees with the server's")
     assert lines["license"][0] == "ok"
-    assert f"key CP-…{key[-2:]}; Notes, lifetime" in lines["license"][1]
+    assert f"key {key[:5]}…{key[-4:]}; Notes, lifetime" in lines["license"][1], (
+        "as the server's console shows it"
+    )
+    assert lines["installation"][1] == well.requests[0].json["domain"]
     assert key not in report
     assert well.requests[-1].query == {}, "a diagnosis asks nothing about the key"
 
@@ -72,7 +75,7 @@ async def test_something_else_answers(client, service):
     """A hotel's page is named as what it is."""
     service.says(200, b"<h1>Welcome</h1>")
     report = await client.diagnose()
-    assert _lines(report)["service"] == ("!!", "something else answers (HTTP status 200)")
+    assert _lines(report)["service"] == ("!!", "this is not a license service (HTTP status 200)")
     assert report.endswith("Look at: service.")
 
 
@@ -89,7 +92,7 @@ async def test_a_name_that_does_not_exist(make_client):
     """The name is looked up on its own."""
     lines = _lines(await make_client("http://nowhere.invalid").diagnose())
     assert lines["name"][0] == "!!"
-    assert lines["name"][1].startswith("nowhere.invalid cannot be looked up")
+    assert lines["name"][1].startswith("nowhere.invalid cannot be resolved")
 
 
 async def test_a_proxy_is_shown_without_its_password(client, well, monkeypatch):
@@ -111,13 +114,13 @@ async def test_a_refused_license_says_why(client, service, well, key):
     service.script = script
     mark, words = _lines(await client.diagnose())["license"]
     assert mark == "!!"
-    assert words.startswith("refused; key CP-…")
-    assert words.endswith("last word: License has been revoked.")
+    assert words.startswith("refused; key CP-AB…O345")
+    assert words.endswith("last response: License has been revoked.")
 
 
 async def test_a_check_that_breaks_hides_no_other(client, well, monkeypatch):
     """A bug in one check costs one line."""
-    monkeypatch.setattr(_doctor, "_proxy", lambda _: 1 / 0)
+    monkeypatch.setattr(_doctor, "_check_proxy", lambda _: 1 / 0)
     lines = _lines(await client.diagnose())
     assert lines["proxy"] == ("!!", "the check itself failed (ZeroDivisionError)")
     assert lines["license"] == ("", "not activated")
@@ -143,6 +146,6 @@ def test_on_the_command_line(well, tmp_path, capsys, key):
     assert found["service"] == {
         "name": "service",
         "fine": False,
-        "words": "something else answers (HTTP status 500)",
+        "words": "this is not a license service (HTTP status 500)",
     }
     assert found["name"]["words"].startswith(urlsplit(well.url).hostname)

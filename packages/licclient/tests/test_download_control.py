@@ -1,7 +1,6 @@
 """What an app sees of a download while it runs, and how it stops one."""
 
 import asyncio
-import io
 import threading
 import time
 from itertools import pairwise
@@ -12,7 +11,6 @@ from stage.store import CONTENT
 
 from harness.standstill import Standstill
 from licclient import AsyncLicenseClient, DownloadCancelledError, ServiceUnavailableError
-from licclient._bar import bar_line, progress_bar
 from licclient._flows.downloads import PROGRESS_SECONDS
 
 
@@ -165,59 +163,3 @@ async def test_closing_the_client_ends_a_download(client, store, folder, key, mo
     with pytest.raises(ServiceUnavailableError):
         await client.download(update, folder, lambda *_: client.client.close())
     assert store.asked == [None]
-
-
-# --- the bar of the command line --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("told", "line"),
-    [
-        ((0, 200_000_000, 0.0), "  0% [........................] 0 B of 200.0 MB"),
-        (
-            (50_000_000, 200_000_000, 10_000_000.0),
-            " 25% [######..................] 50.0 MB of 200.0 MB, 10.0 MB/s, 0:15 left",
-        ),
-        (
-            (1_500, 5_000_000_000, 1000.0),
-            "  0% [........................] 1.5 kB of 5.00 GB, 1.0 kB/s, days left",
-        ),
-        (
-            (1_000_000, 20_000_000, 2_000.0),
-            "  5% [#.......................] 1.0 MB of 20.0 MB, 2.0 kB/s, 2:38:20 left",
-        ),
-        ((7, 7, 7.0), "100% [########################] 7 B of 7 B, 7 B/s, 0:00 left"),
-        ((0, 0, 0.0), "100% [########################] 0 B of 0 B"),
-    ],
-)
-def test_the_bar_in_words(told, line):
-    """How far, how much, how fast, and how much longer."""
-    assert bar_line(*told) == line
-
-
-def test_a_terminal_shows_a_bar(monkeypatch):
-    """It grows in one line, and is gone at the end."""
-    stream = io.StringIO()
-    stream.isatty = lambda: True
-    monkeypatch.setenv("TERM", "xterm")
-    with progress_bar(stream, shown=True) as progress:
-        for done in (0, 150_000, 300_000):
-            progress(done, 300_000, 1e6)
-    drawn = stream.getvalue()
-    assert drawn.count("\r") == 4
-    assert "\n" not in drawn
-    assert "100% [########################] 300.0 kB of 300.0 kB" in drawn
-    assert drawn.endswith("\r\x1b[K")
-
-
-@pytest.mark.parametrize(
-    ("shown", "is_terminal", "term"), [(False, True, "xterm"), (True, True, "dumb"), (True, False, "xterm")]
-)
-def test_no_bar_where_none_can_be_used(monkeypatch, shown, is_terminal, term):
-    """With `--json`, on a terminal that cannot go back in a line, in a pipe or a file: nothing is written."""
-    stream = io.StringIO()
-    stream.isatty = lambda: is_terminal
-    monkeypatch.setenv("TERM", term)
-    with progress_bar(stream, shown=shown) as progress:
-        assert progress is None
-    assert stream.getvalue() == ""

@@ -1,4 +1,4 @@
-import string
+import re
 
 import pytest
 from hypothesis import given
@@ -20,8 +20,7 @@ from licclient import (
     UpdateCheck,
     explain,
 )
-from licclient._texts import LANGUAGES, TEXTS, pick_language, text_of
-from licclient.dialogs._words import WORDS
+from licclient._texts import LANGUAGES, TABLES, pick_language, text_of
 
 EVERYTHING = [
     *Reason,
@@ -50,15 +49,15 @@ def test_everything_that_can_happen_has_words_in_every_language(language):
         assert "{" not in told
 
 
-@pytest.mark.parametrize("code", [*TEXTS, *WORDS])
-def test_translations_are_complete(code):
-    """No language is missing a line, or has other blanks to fill in; sentences are all translated."""
-    row = (TEXTS | WORDS)[code]
-    assert len(row) == len(LANGUAGES)
-    assert code in WORDS or len(set(row)) == len(row)
-    assert all(text == text.strip() != "" for text in row)
-    blanks = {tuple(sorted(name for _, name, *_ in string.Formatter().parse(text) if name)) for text in row}
-    assert len(blanks) == 1
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_translations_are_complete(language):
+    """No language is missing a text, or has other places to fill; no sentence is left in English."""
+    table, english = TABLES[language], TABLES["en"]
+    assert list(table) == list(english)
+    for code, text in table.items():
+        assert text == text.strip() != ""
+        assert sorted(re.findall(r"\{.*?\}", text)) == sorted(re.findall(r"\{.*?\}", english[code]))
+        assert language == "en" or text != english[code] or code == "update.progress"
 
 
 def test_what_a_download_says_of_the_disk_is_explained_too():
@@ -70,8 +69,16 @@ def test_what_a_download_says_of_the_disk_is_explained_too():
 @pytest.mark.parametrize("what", [None, "revoked", ValueError("x")])
 def test_what_cannot_be_explained_is_a_slip(what):
     """It was None, which a label shows as "None", or not at all."""
-    with pytest.raises(TypeError, match="nothing that licclient says"):
+    with pytest.raises(TypeError, match="not an error, reason or status"):
         explain(what)
+
+
+def test_an_update_that_failed_is_not_a_license_that_failed():
+    """A download and an update check that got no response say nothing about the license."""
+    problem = ServiceUnavailableError()
+    assert explain(UpdateCheck(None, "", problem), "en").startswith("Updates could not be checked.")
+    assert explain(problem, "en").startswith("The license service could not be reached.")
+    assert explain(LicenseStatus(LicenseState.UNCONFIRMED), "en").startswith("The license could not be conf")
 
 
 def test_who_cancels_is_not_told_of_an_outage():
@@ -80,11 +87,12 @@ def test_who_cancels_is_not_told_of_an_outage():
 
 
 def test_no_line_is_left_over():
-    """Every line of the table belongs to a reason, a flaw, a kind of error or a state."""
+    """Every text belongs to a reason, a flaw, a kind of error or a state, or to the dialogs."""
     codes = {f"reason.{reason.value}" for reason in Reason} | {f"flaw.{flaw.value}" for flaw in KeyFlaw}
     kinds = ("not_activated", "invalid_request", "unavailable", "untrusted", "unusable_archive", "cancelled")
-    codes |= {f"error.{kind}" for kind in kinds}
-    assert set(TEXTS) == codes | {"state.valid", "state.grace", "update.none", "error.disk"}
+    codes |= {f"error.{kind}" for kind in (*kinds, "disk")}
+    codes |= {"state.valid", "state.grace", "state.unconfirmed"}
+    assert {code for code in TABLES["en"] if code.startswith(("reason", "flaw", "error", "state"))} == codes
 
 
 @pytest.mark.parametrize(
@@ -119,10 +127,16 @@ def test_any_tag_gives_some_language(tags):
 def test_the_servers_words_stay(monkeypatch):
     """The wire's sentence is untouched beside the translation, and stands in where there is none."""
     known = LicenseRefusedError(Reason.EXPIRED, "License expired.")
-    assert explain(known, "de") == "Diese Lizenz ist abgelaufen."
+    assert (
+        explain(known, "de")
+        == "Diese Lizenz ist abgelaufen. Bitte verlängern Sie sie oder geben Sie einen anderen Schlüssel ein."
+    )
     assert (known.message, str(known)) == ("License expired.", "License expired.")
     assert explain(LicenseRefusedError(Reason.OTHER, "Closed on Sundays."), "de") == "Closed on Sundays."
-    assert text_of("reason.from_the_future", "fr") == "La licence a été refusée."
+    assert (
+        text_of("reason.from_the_future", "fr")
+        == "La licence a été refusée. Veuillez contacter l’assistance."
+    )
 
 
 def test_without_a_language_the_system_is_asked(monkeypatch):
@@ -130,6 +144,6 @@ def test_without_a_language_the_system_is_asked(monkeypatch):
     for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", "es_ES.UTF-8")
-    assert explain(Reason.REVOKED) == "Esta licencia ha sido revocada."
+    assert explain(Reason.REVOKED) == "Esta licencia ha sido revocada. Póngase en contacto con el soporte."
     monkeypatch.setenv("LANGUAGE", "nl:ja:de")
-    assert explain(Reason.REVOKED) == "このライセンスは取り消されました。"
+    assert explain(Reason.REVOKED) == "このライセンスは取り消されました。サポートにお問い合わせください。"

@@ -1,26 +1,23 @@
-"""`licclient.testing`, used as an app's developer would: the app's own client, not changed for the test."""
+"""`licclient.testing`, used as an app's developer would: with the app's own settings."""
 
 import asyncio
 import re
 import socket
 import subprocess
 import sys
-import unittest
-from datetime import date, timedelta
+import threading
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from stage.flavours import both
 
 import licclient
-from licclient import AsyncLicenseClient, LicenseClient, Source
-from licclient.testing import LicenseClock, Misbehaviour, fake_service
+from licclient import ClientSettings, LicenseClient, Source
+from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour
 
-# An app's module: its client is made when it is imported, long before any test.
-APP = LicenseClient(
-    "https://licenses.example.com/shop", product="Notes Pro", slug="notes-pro", version="1.4.0"
-)
-ASYNC_APP = AsyncLicenseClient(
+SETTINGS = ClientSettings(
     "https://licenses.example.com/shop", product="Notes Pro", slug="notes-pro", version="1.4.0"
 )
 
@@ -37,9 +34,10 @@ def _no_network(monkeypatch):
 
 
 @pytest.fixture
-def app(flavour, drive):
+def app(flavour, drive, license_service):
     """The app's client, driven the same way whatever its class."""
-    return drive(APP if flavour is LicenseClient else ASYNC_APP)
+    make = license_service.client if flavour is LicenseClient else license_service.async_client
+    return drive(make(SETTINGS))
 
 
 @both
@@ -72,30 +70,6 @@ async def test_tests_do_not_see_each_other(app, license_service, license_clock, 
     license_clock.move(days=9)
 
 
-async def test_all_refusals_can_be_played(app, license_service, license_clock):
-    """Revoked, expired, unknown, for another product, on too many computers."""
-    key = license_service.issue("Notes Pro", expires=date(2030, 2, 1), slots=1)
-    await app.activate(key)
-
-    async def reason():
-        with pytest.raises(licclient.LicenseRefusedError) as caught:
-            await app.verify(force=True)
-        return caught.value.reason.value
-
-    license_service.revoke(key)
-    assert await reason() == "revoked"
-    license_service.reinstate(key)
-    assert (await app.verify()).expiry == date(2030, 2, 1)
-    license_service.expire(key)
-    assert await reason() == "expired"
-    with pytest.raises(licclient.LicenseRefusedError, match="not found"):
-        await app.verify(key[:-1] + "9")
-    with pytest.raises(licclient.LicenseRefusedError, match="not for Notes Pro"):
-        await app.verify(license_service.issue("Photos"))
-    with pytest.raises(licclient.LicenseRefusedError, match="Max activations"):
-        await app.verify(license_service.issue("Notes Pro", slots=0))
-
-
 async def test_an_outage_is_played_to_its_end(app, license_service, license_clock):
     """Cache, grace, over, and back again, without waiting for any of it."""
     license_service.issue("Notes Pro", activated=True)
@@ -124,16 +98,17 @@ async def test_no_misbehaviour_is_an_answer(app, license_service, how):
 async def test_a_report_for_support_looks_at_nothing_real(app, license_service, monkeypatch, tmp_path):
     """An app tests its button "Copy diagnosis" without a network, and without its developer's own state."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    (tmp_path / "licclient").mkdir()
-    (tmp_path / "licclient" / "license-1.state").write_text("the developer's own")
     license_service.issue("Notes Pro", activated=True)
     await app.verify()
     report = await app.diagnose()
-    assert "ok service:       answers" in report
-    assert "ok license:       valid; key CP-…" in report
-    for name in ("name", "proxy", "tls", "state folder", "keyring"):
-        assert f"   {name + ':':14} not looked at: this is a test" in report
+    assert "ok service:       responds" in report
+    assert "ok license:       valid; key CP-TE…" in report
+    for name in ("name", "proxy", "tls"):
+        assert f"   {name + ':':14} not checked: the app has its own transport" in report
+    assert "   state folder:  none: the app has its own storage" in report
+    assert "   keyring:       not used" in report
     assert report.endswith("Nothing wrong was found.")
+    assert list(tmp_path.iterdir()) == []
 
 
 @both
@@ -169,10 +144,9 @@ VENDOR, RELEASES = (f"ed25519:{letter * 42}A" for letter in "vr")  # whose priva
 
 
 @pytest.fixture
-def pinned(drive):
+def pinned(drive, license_service):
     """An app that pins the vendor's keys, as it ships."""
-    told = {"slug": "notes-pro", "version": "1.4.0", "public_keys": [VENDOR], "release_keys": [RELEASES]}
-    return drive(LicenseClient("https://licenses.example.com/shop", product="Notes Pro", **told))
+    return drive(license_service.client(replace(SETTINGS, public_keys=[VENDOR], release_keys=[RELEASES])))
 
 
 async def test_an_app_that_pins_keys_is_tested_as_it_is(pinned, license_service, license_clock, tmp_path):
@@ -201,19 +175,25 @@ async def test_an_app_that_pins_keys_sees_through_what_is_not_signed(pinned, lic
     with pytest.raises(licclient.UntrustedResponseError):
         await pinned.verify()
     assert await pinned.check_for_update(force=True) is None
-    told = {"slug": "notes-pro", "version": "1.4.0", "release_keys": [RELEASES]}
-    assert LicenseClient("https://licenses.example.com", **told).check_for_update(force=True) is None
-    assert not APP.verify().authenticated
-    assert APP.check_for_update(force=True).version == "1.5.0"
+    assert license_service.client(SETTINGS, release_keys=[RELEASES]).check_for_update(force=True) is None
+    plain = license_service.client(SETTINGS)
+    assert not plain.verify().authenticated
+    assert plain.check_for_update(force=True).version == "1.5.0"
 
 
-async def test_support_can_end(app, license_service):
-    """The version is still listed, but not offered."""
-    key = license_service.issue("Notes Pro", support_until=date(2030, 1, 15), activated=True)
+async def test_what_a_vendor_does_later(app, license_service):
+    """Revoked and reinstated, expired, out of support: what the app has noticed of it by now."""
+    key = license_service.issue("Notes Pro", slots=1, activated=True)
     license_service.publish("1.5.0")
-    assert (await app.check_for_update()).version == "1.5.0"
+    await app.verify()
     license_service.end_support(key)
     assert await app.check_for_update(force=True) is None
+    for spoil, reason in ((license_service.revoke, "revoked"), (license_service.expire, "expired")):
+        license_service.reinstate(key)
+        spoil(key)
+        with pytest.raises(licclient.LicenseRefusedError) as caught:
+            await app.verify(force=True)
+        assert caught.value.reason == reason
 
 
 def test_a_key_must_look_like_one(license_service):
@@ -222,29 +202,62 @@ def test_a_key_must_look_like_one(license_service):
         license_service.issue("Notes Pro", key="CP-123")
 
 
-def test_both_flavours_share_the_computer(license_service):
-    """What one remembers the other finds, as in one state folder."""
-    APP.activate(license_service.issue("Notes Pro"))
-    assert asyncio.run(ASYNC_APP.verify()).source is Source.CACHE
+def test_clients_share_a_computer_unless_they_are_given_one(license_service):
+    """What one remembers the others find, of both kinds; another storage is another computer."""
+    key = license_service.issue("Notes Pro", slots=1)
+    license_service.client(SETTINGS).activate(key)
+    assert asyncio.run(license_service.async_client(SETTINGS).verify()).source is Source.CACHE
+    with pytest.raises(licclient.LicenseRefusedError):
+        license_service.client(SETTINGS, storage=MemoryStorage()).activate(key)
 
 
-class WithoutPytest(unittest.TestCase):
-    """The same without fixtures."""
+APP = LicenseClient(SETTINGS)  # a module's client, made long before any test
 
-    def test_a_context_manager_does_as_well(self):
-        """`fake_service` leads the clients there and back."""
-        clock = LicenseClock()
-        with fake_service(clock) as service:
-            service.issue("Notes Pro", activated=True)
-            assert APP.require().checked_at == clock.now
-        assert "fake" not in repr(vars(type(APP)))
+
+@APP.licensed
+def export():
+    """What the module gates."""
+    return "exported"
+
+
+def test_a_client_that_exists_already_is_led_here_and_back(license_service, monkeypatch):
+    """So that a module's decorated functions can be tested; afterwards the client is as it was."""
+    before = vars(APP).copy()
+    with LicenseService() as service:
+        service.attach(APP)
+        with pytest.raises(licclient.NotActivatedError):
+            export()
+        service.issue("Notes Pro", activated=True)
+        assert export() == "exported"
+    assert vars(APP) == before
+
+
+def test_services_side_by_side_do_not_see_each_other():
+    """Threads with a service each, as of a parallel test run, find what is theirs."""
+
+    def play(product, found):
+        with LicenseService(LicenseClock()) as service:
+            client = service.client(SETTINGS, product=product)
+            service.issue(product, activated=True)
+            for _ in range(20):
+                service.clock.move(days=2)
+                found.append(client.verify().product == product)
+            found.append(service.count("verify") == 20)
+
+    found = []
+    threads = [threading.Thread(target=play, args=(f"P{number}", found)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert found == [True] * 84
 
 
 def test_the_plugin_costs_nothing_until_it_is_asked_for():
     """A pytest run that uses no fixture of it loads neither httpx nor the fakes."""
     code = (
         "import sys; import licclient._pytest_plugin\n"
-        "print(sorted({'httpx', 'licclient.testing._hooks', 'asyncio'} & set(sys.modules)))"
+        "print(sorted({'httpx', 'licclient.testing', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -258,6 +271,7 @@ def test_the_readmes_example_runs_as_it_stands(license_service, tmp_path):
     [example] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     app = {}
     exec(compile(example, "README.md", "exec"), app)  # noqa: S102 - ours
+    license_service.attach(app["client"])
     assert "exported" not in app["export"]("A note")
     key = license_service.issue("Notes Pro")
     assert "Notes Pro" not in app["enter_key"]("CP-")

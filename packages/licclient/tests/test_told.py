@@ -43,7 +43,9 @@ async def test_a_version_that_nobody_can_compare(make_client, service, key, capl
     assert found.error is None
     assert "2024 Spring is none that PEP 440 can read" in found.message
     assert found.message in caplog.messages
-    assert re.search("^!! version: +2024 Spring is none that PEP 440", await client.diagnose(), re.MULTILINE)
+    assert re.search(
+        "^!! version: +2024 Spring is not a version of PEP 440", await client.diagnose(), re.MULTILINE
+    )
 
 
 async def test_a_version_that_can_be_compared(client, service, key, caplog):

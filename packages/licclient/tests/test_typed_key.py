@@ -88,6 +88,6 @@ def test_only_text_is_typed():
 
 
 def test_a_masked_key_tells_keys_apart_and_no_more():
-    """Two letters of thirty."""
-    assert mask_key(KEY) == "CP-…45"
+    """Six letters of thirty, as the server's console shows them."""
+    assert mask_key(KEY) == "CP-AB…O345"
     assert mask_key("short") == "…"

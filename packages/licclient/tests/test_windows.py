@@ -39,7 +39,8 @@ def hands(request):
 @pytest.fixture
 def client(service, clock, tmp_path):
     """An app's client; patient, so that nothing ends here but what is ended."""
-    options = {"state_dir": tmp_path / "state", "clock": clock, "timeout": 60}
+    urls = {"buy_url": "https://x.example/buy", "manage_url": "https://x.example/me"}
+    options = {"state_dir": tmp_path / "state", "clock": clock, "timeout": 60, **urls}
     with LicenseClient(service.url, product="Notes", slug="notes", version="1.0", **options) as client:
         yield client
 
@@ -78,14 +79,14 @@ def test_a_key_is_entered_with_the_keyboard_alone(hands, client, service):
     assert hands.focus() == "body"
     hands.type(KEY[:-2].lower())
     hands.enter()
-    assert hands.message() == "⚠ The license key is incomplete. Characters missing: 2"
+    assert hands.message() == "⚠\u00a0The license key is incomplete. Characters missing: 2"
     assert hands.colour() == "#b3261e"
     hands.type("45")
     assert hands.message() == ""
     assert service.count() == 0
     hands.enter()
     hands.until(lambda: hands.message().startswith("✓"))
-    assert hands.message() == "✓ Thank you. Your license is active until 2027-12-31."
+    assert hands.message() == "✓\u00a0Thank you. Your license is active until Dec 31, 2027."
     assert (hands.body(), hands.buttons(), hands.bar()) == (KEY, ["Close"], None)
     hands.enter()
     hands.until(lambda: not hands.is_open())
@@ -99,11 +100,11 @@ def test_a_key_is_pasted_and_the_mouse_does_the_rest(hands, client, service):
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
     hands.paste(f"  “{KEY.replace('-', '–')}”. ")
     hands.click(Action.GO)
-    hands.until(lambda: hands.message() == "⚠ This license has been revoked.")
+    hands.until(lambda: hands.message() == "⚠\u00a0This license has been revoked. Please contact support.")
     assert hands.body() == KEY
     service.grants()
     hands.click(Action.GO)
-    hands.until(lambda: hands.message() == "✓ Thank you. Your license is active.")
+    hands.until(lambda: hands.message() == "✓\u00a0Thank you. Your license is active.")
     hands.click(Action.GO)
     hands.until(lambda: not hands.is_open())
     assert hands.dialog.license is not None
@@ -134,12 +135,12 @@ def test_it_can_be_closed_without_a_license(hands, client, service, way):
 def test_tab_goes_through_everything_and_back(hands, client):
     """The field first, and nothing but what can be used."""
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
-    seen = []
-    while hands.focus() not in seen:
+    seen = [hands.focus()]
+    assert seen == ["body"]
+    while hands.tab() or hands.focus() != "body":
         seen.append(hands.focus())
-        hands.tab()
-    assert seen[0] == "body"
-    assert sorted(seen) == ["Activate", "Not now", "body"]
+        assert len(seen) < 9
+    assert sorted(set(seen)) == ["Activate", "Not now", "body", "links"]
 
 
 def test_the_window_lives_while_the_service_is_asked(hands, client, service, http_answer):
@@ -157,7 +158,7 @@ def test_the_window_lives_while_the_service_is_asked(hands, client, service, htt
     hands.enter()
     hands.until(asked.is_set)
     hands.until(lambda: hands.bar() is not None)
-    assert hands.message() == "Asking the license service …"
+    assert hands.message() == "Checking the license key …"
     hands.type("X")
     hands.enter()
     assert hands.body() == KEY
@@ -177,7 +178,7 @@ def test_a_mistake_does_not_leave_a_dead_window(hands, client, monkeypatch):
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
     hands.paste(KEY)
     hands.enter()
-    hands.until(lambda: hands.message().startswith("⚠ Something went wrong"))
+    hands.until(lambda: hands.message().startswith("⚠\u00a0An unexpected problem"))
     assert heard == [ZeroDivisionError]
     assert hands.buttons()
 
@@ -214,7 +215,7 @@ def test_an_update_is_downloaded_with_the_keyboard_alone(hands, client, shop, fo
     assert hands.body() == "Faster."
     assert sorted(hands.buttons()) == ["Download", "Later", "Skip this version"]
     hands.enter()
-    hands.until(lambda: hands.message() == "✓ Downloaded and verified.")
+    hands.until(lambda: hands.message() == "✓\u00a0Downloaded and verified.")
     assert (hands.buttons(), hands.bar()) == (["Continue"], 1.0)
     hands.enter()
     hands.until(lambda: not hands.is_open())
@@ -236,7 +237,7 @@ def test_a_download_is_cancelled_and_taken_up_again(hands, client, gate, shop, f
     assert hands.focus() == "body"
     gate.set()
     hands.click(Action.GO)
-    hands.until(lambda: hands.message() == "✓ Downloaded and verified.")
+    hands.until(lambda: hands.message() == "✓\u00a0Downloaded and verified.")
     assert len(shop.asked) == 2
     assert shop.asked[1] is not None
     hands.escape()
@@ -305,6 +306,56 @@ def test_a_client_without_a_slug_cannot_offer(hands, service, shop, client, fold
 
 
 # --- both -------------------------------------------------------------------------------------
+
+
+def test_dialogs_queue(hands, client, shop, folder):
+    """An update that arrives while a key is entered waits until that window is closed; then it is shown."""
+    client.activate(KEY)
+    update = client.check_for_update(force=True)
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    first, waiting = hands.dialog, []
+    for _ in range(2):
+        waiting.append(hands.kit.UpdateDialog(client, update, folder, hands.parent, **ENGLISH))
+        hands.show(waiting[-1])
+    hands.rest()
+    assert [hands.is_shown(dialog) for dialog in (first, *waiting)] == [True, False, False]
+    hands.close(waiting[0])  # before its turn
+    hands.close_window()
+    hands.until(lambda: hands.is_shown(waiting[1]))
+    hands.close(waiting[1])
+
+
+def test_links_open_in_the_browser(hands, client, service, monkeypatch):
+    """When all slots are taken, the first link leads to where one is freed; with mouse and keyboard."""
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    service.refuses(403, "Max activations exceeded or unrecognized environment.")
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    assert hands.links() == ["Buy a license"]
+    hands.paste(KEY)
+    hands.enter()
+    hands.until(lambda: hands.message().startswith("⚠"))
+    assert hands.links() == ["Manage your computers", "Buy a license"]
+    hands.follow("Manage your computers")
+    hands.until(lambda: opened)
+    assert opened == ["https://x.example/me"]
+
+
+def test_control_a_selects_all(hands, client):
+    """What is typed then replaces the key."""
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    hands.paste(KEY)
+    hands.control_a()
+    hands.type("CP")
+    assert hands.body() == "CP"
+
+
+@pytest.mark.parametrize("hands", ["tk"], indirect=True)
+@pytest.mark.parametrize("dark", [False, True])
+def test_tk_can_be_dark(hands, client, dark):
+    """Where the app has chosen no theme."""
+    dialog = hands.kit.ActivationDialog(client, hands.parent, dark=dark)
+    assert (dialog.winfo_rgb(dialog["background"])[0] < 0x8000) is dark
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

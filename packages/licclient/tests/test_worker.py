@@ -22,9 +22,10 @@ APP = {"product": "Notes", "slug": "notes", "version": "1.0"}
 
 
 @pytest.fixture
-def app(flavour):
+def app(flavour, license_service):
     """The app's client."""
-    return flavour("https://licenses.example.com", **APP)
+    make = license_service.client if flavour is LicenseClient else license_service.async_client
+    return make(**APP)
 
 
 @pytest.fixture
@@ -238,7 +239,7 @@ async def test_in_an_event_loop(license_service, eventually):
     """`to_loop` brings the synchronous client's callbacks into the loop."""
     license_service.issue("Notes", activated=True)
     threads = []
-    client = LicenseClient("https://licenses.example.com", **APP)
+    client = license_service.client(**APP)
     loop = asyncio.get_running_loop()
     async with working(
         client, on_status=lambda _: threads.append(threading.get_ident()), deliver=to_loop(loop)
@@ -273,7 +274,7 @@ def test_in_the_loop_of_a_toolkit(license_service, make_loop):
     """`to_tk` and `to_qt` bring the callbacks into the main loop, as long as there is one."""
     license_service.issue("Notes", activated=True)
     threads = []
-    client = LicenseClient("https://licenses.example.com", **APP)
+    client = license_service.client(**APP)
     deliver, turn = make_loop()
     with client.start(on_status=lambda _: threads.append(threading.get_ident()), deliver=deliver):
         until = time.monotonic() + 10

@@ -16,6 +16,7 @@ import licclient.dialogs.tk as tk_dialogs
 from licclient import (
     AsyncLicenseClient,
     AsyncWorker,
+    ClientSettings,
     Downloaded,
     KeyFlaw,
     LicclientError,
@@ -33,7 +34,7 @@ from licclient import (
     explain,
 )
 from licclient.install import Installation, Installed
-from licclient.testing import LicenseClock, LicenseService, fake_service
+from licclient.testing import LicenseClock, LicenseService, MemoryStorage
 
 
 def synchronous(client: LicenseClient, update: Update) -> None:
@@ -43,6 +44,7 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     assert_type(client.verify("CP-…", force=True), License)
     assert_type(client.check_for_update(), Update | None)
     assert_type(client.last_update_check, UpdateCheck)
+    assert_type(client.settings, ClientSettings)
     assert_type(client.start(), Worker)
     assert_type(client.download(update, "folder"), Downloaded)
     assert_type(client.require(), License)
@@ -153,11 +155,13 @@ def windows(client: LicenseClient, update: Update, root: tk.Tk, parent: QWidget 
     tk_dialogs.ask_for_key(client)  # type: ignore[call-arg]
 
 
-def fakes(clock: LicenseClock, make: Callable[[], LicenseClient]) -> None:
+def fakes(clock: LicenseClock, settings: ClientSettings) -> None:
     """What the tests of apps use."""
-    with fake_service(clock) as service:
-        assert_type(service, LicenseService)
+    with LicenseService(clock) as service:
         assert_type(service.issue("Notes", expires=date(2030, 1, 1)), str)
         service.misbehave("slow")
-        make().verify()
+        assert_type(service.client(settings), LicenseClient)
+        assert_type(service.async_client(product="Notes", storage=MemoryStorage()), AsyncLicenseClient)
+        LicenseClient(settings, transport=service.transport, storage=service.storage, clock=service.clock)
+        service.attach(LicenseClient(settings))
         clock.move(days=1, hours=2)

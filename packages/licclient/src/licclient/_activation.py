@@ -101,7 +101,8 @@ class Activations:
         same = found is not None and (found.name, found.domain, found.round) == (name, domain, round_name)
         if found is not None and same and self.key_of(found) == key:
             return
-        in_keyring = _keyring.store(name, key)
+        # An app's own storage keeps the key as well (D-180).
+        in_keyring = self._state.folder() is not None and _keyring.store(name, key)
         document = {
             "hint": mask_key(key),
             "domain": domain,

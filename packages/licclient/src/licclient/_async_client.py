@@ -190,7 +190,8 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
 
         from licclient._doctor import diagnose
 
-        return await asyncio.to_thread(diagnose, self._context, self._agent)
+        _, report = await asyncio.to_thread(diagnose, self._context, self._agent, self._given_transport)
+        return report
 
     async def aclose(self) -> None:
         """Stop what runs in the background, which takes less than a second, and close what is open."""

@@ -54,6 +54,9 @@ class BaseClient(Generic[_W]):
         public_keys: Iterable[str] | None = None,
         release_keys: Iterable[str] | None = None,
         download_origins: Iterable[str] | None = None,
+        buy_url: str | None = None,
+        support_url: str | None = None,
+        manage_url: str | None = None,
         clock: Clock | None = None,
         transport: "httpx.BaseTransport | None" = None,
         storage: "Storage | None" = None,
@@ -92,6 +95,7 @@ class BaseClient(Generic[_W]):
             else ClientSettings(base_url, **options)
         )
         settings = read_settings(given)
+        self._given = given
         if is_in_the_clear(settings.server):
             import warnings
 
@@ -108,6 +112,11 @@ class BaseClient(Generic[_W]):
         self._given_transport = transport
         self._guard = threading.Lock()
         self._refreshed_at: float | None = None
+
+    @property
+    def settings(self) -> "ClientSettings":
+        """The settings that the client was constructed with."""
+        return self._given
 
     @property
     def last_update_check(self) -> "UpdateCheck":

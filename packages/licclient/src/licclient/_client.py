@@ -30,7 +30,8 @@ class LicenseClient(BaseClient["Worker"]):
     Args:
         base_url: Address of the license service; or a `ClientSettings` with the address and all options.
         **options: As the attributes of `ClientSettings`, which describes them.
-        clock: Returns the present instant as an aware datetime; for tests.
+        clock: Returns the present instant as an aware datetime; for tests. If it has an attribute
+            `worker_pause`, workers read it after so many seconds, and take a jump for time that passed.
         transport: An httpx transport that sends the requests, such as `httpx.MockTransport`; the system's
             proxies are not used then. Both clients call `handle_request`, on a thread, and close it.
         storage: Where the state is kept instead of `state_dir`.
@@ -287,14 +288,14 @@ class LicenseClient(BaseClient["Worker"]):
             self._worker.stop()
 
     def diagnose(self) -> str:
-        """Find out why something does not work: a report for a mail to support, as of `licclient doctor`.
+        """Find out why something does not work: a report for an e-mail to support, as of `licclient doctor`.
 
         It looks at name, proxy, TLS, the service and its clock, state folder, keyring and license. The key in
         it is masked, and the service is asked nothing about it. May take half a minute when a lot is wrong.
         """
         from licclient._doctor import diagnose
 
-        return diagnose(self._context, self._agent)
+        return diagnose(self._context, self._agent, self._given_transport)[1]
 
     def close(self) -> None:
         """Stop what runs in the background, which takes less than a second, and close what is open."""

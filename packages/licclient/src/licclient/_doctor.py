@@ -1,7 +1,7 @@
-"""Finds out why it does not work, in words that a customer can paste into a mail: `LicenseClient.diagnose`.
+"""Finds out what is wrong: the report of `LicenseClient.diagnose`, which a customer can paste into an e-mail.
 
-Every check stands alone and says what it saw. The license key appears masked, proxies without their
-passwords, and nothing here asks the service about the key: a diagnosis takes no activation slot.
+Each check stands alone. The license key appears masked and a proxy without its password, and no request
+contains the key: a diagnosis takes no activation slot.
 """
 
 import os
@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from licclient import _keyring
 from licclient._flows.activation import pinned_keys, status
 from licclient._flows.context import Context
 from licclient._flows.runners import run, send_with_retries
+from licclient._flows.verification import installation_domain
 from licclient._model import Settings
 from licclient._policy import is_version
 from licclient._protocol.links import is_in_the_clear
@@ -28,57 +30,57 @@ from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Ca
 from licclient._protocol.responses import REDIRECTS, Reply
 from licclient._sockets import system_proxy, within
 from licclient._status import LicenseState, LicenseStatus
+from licclient._storage import StateFolder
 from licclient.errors import ServiceUnavailableError
 
 SECONDS: Final = 10.0
-"""How long one check may take."""
+"""Time limit of one check."""
 
-_NOT_COMPARED: Final = "could not be compared"
-
-MOST_APART: Final = timedelta(minutes=5)
-"""How far the two clocks may be apart without a word: as in D-43."""
+MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
+"""As in D-43."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw.
-
-    Attributes:
-        name: As `clock`.
-        is_fine: None when there was nothing to judge.
-        words: What was seen; one line.
-    """
+    """The result of one check; `is_fine` is None where there is nothing to judge."""
 
     name: str
     is_fine: bool | None
-    words: str
+    text: str
 
 
-def diagnose(context: Context, agent: str) -> str:
-    """Make every check, and write a report; arguments as for `examine`."""
-    return write_report(examine(context, agent), context.now())
-
-
-def examine(context: Context, agent: str) -> list[Finding]:
-    """Make every check, for one client.
+def diagnose(context: Context, agent: str, transport: object) -> tuple[list[Finding], str]:
+    """Run every check on a client; return the findings, and the report as text.
 
     Args:
         context: The client's.
-        agent: What it calls itself: `licclient/` and its version.
+        agent: `licclient/` and its version.
+        transport: The one that the app passed, if any: then the way to the service is not checked.
     """
+    findings = _examine(context, agent, transport)
+    return findings, _format_report(findings, context.now())
+
+
+def _examine(context: Context, agent: str, transport: Any) -> list[Finding]:
     settings = context.settings
-    found = [_noted("server", settings.server), _noted("program", _program(settings, agent))]
+    folder = context.storage.folder()
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
-        "name": lambda: _name(settings.server),
-        "proxy": lambda: _proxy(settings.server),
-        "tls": lambda: _tls(settings.server),
-        "service": lambda: _service(settings, agent, context.now()),
-        "version": lambda: _version(settings.version),
-        "state folder": lambda: _folder(context.storage.folder(), settings.domain),
-        "keyring": lambda: iter([_noted("keyring", _keyring.describe())]),
-        "license": lambda: _license(status(context)),
+        "name": lambda: _check_name(settings.server),
+        "proxy": lambda: _check_proxy(settings.server),
+        "tls": lambda: _check_tls(settings.server),
+    }
+    if transport is not None:
+        checks = {name: partial(_skip, name) for name in checks}
+    checks |= {
+        "service": lambda: _check_service(settings, agent, transport, context.now()),
+        "version": lambda: _check_version(settings.version),
+        "state folder": lambda: _check_folder(folder, context),
+        "keyring": lambda: iter([_noted("keyring", "not used" if folder is None else _keyring.describe())]),
+        "installation": lambda: iter([_noted("installation", installation_domain(context))]),
+        "license": lambda: _check_license(status(context)),
         "pinned keys": lambda: iter([_noted("pinned keys", ", ".join(pinned_keys(context)) or "none")]),
     }
+    found = [_noted("server", settings.server), _noted("program", _format_program(settings, agent))]
     for name, check in checks.items():
         try:
             found += check()
@@ -87,80 +89,85 @@ def examine(context: Context, agent: str) -> list[Finding]:
     return found
 
 
-def _fine(name: str, words: str) -> Finding:
-    return Finding(name, is_fine=True, words=words)
+def _skip(name: str) -> Iterator[Finding]:
+    yield _noted(name, "not checked: the app has its own transport")
 
 
-def _wrong(name: str, words: str) -> Finding:
-    return Finding(name, is_fine=False, words=words)
-
-
-def _noted(name: str, words: str) -> Finding:
-    return Finding(name, is_fine=None, words=words)
-
-
-def write_report(findings: list[Finding], now: datetime) -> str:
-    """Write what can be pasted into a mail."""
+def _format_report(findings: list[Finding], now: datetime) -> str:
+    """Format the findings as text."""
     marks: Mapping[bool | None, str] = {True: "ok", False: "!!", None: "  "}
     lines = [f"licclient doctor, {now:%Y-%m-%d %H:%M:%S} UTC"]
-    lines += [f"{marks[one.is_fine]} {one.name + ':':14} {one.words}" for one in findings]
+    lines += [f"{marks[one.is_fine]} {one.name + ':':14} {one.text}" for one in findings]
     wrong = [one.name for one in findings if one.is_fine is False]
     lines.append(f"Look at: {', '.join(wrong)}." if wrong else "Nothing wrong was found.")
     return "\n".join(lines)
 
 
-def _program(settings: Settings, agent: str) -> str:
+def _fine(name: str, text: str) -> Finding:
+    return Finding(name, is_fine=True, text=text)
+
+
+def _wrong(name: str, text: str) -> Finding:
+    return Finding(name, is_fine=False, text=text)
+
+
+def _noted(name: str, text: str) -> Finding:
+    return Finding(name, is_fine=None, text=text)
+
+
+def _format_program(settings: Settings, agent: str) -> str:
     frozen = ", frozen" if getattr(sys, "frozen", False) else ""
     app = f"{settings.product or settings.slug or 'app'} {settings.version or ''}".strip()
     python = f"Python {platform.python_version()}{frozen}"
     return f"{app}, {agent.replace('/', ' ')}, {python}, {platform.system()} {platform.release()}"
 
 
-def _name(server: str) -> Iterator[Finding]:
+def _check_name(server: str) -> Iterator[Finding]:
     parts = urlsplit(server)
     host = parts.hostname or ""
     try:
         found = within(SECONDS, lambda: socket.getaddrinfo(host, parts.port or 443, type=socket.SOCK_STREAM))
     except TimeoutError:
-        yield _wrong("name", f"looking up {host} took longer than {SECONDS:.0f} s")
+        yield _wrong("name", f"{host} was not resolved within {SECONDS:.0f} s")
     except (OSError, UnicodeError) as problem:
-        # Behind a proxy names are often looked up by the proxy alone.
+        # Behind a proxy, often only the proxy can resolve names.
         is_fine = None if system_proxy(server) else False
-        yield Finding("name", is_fine, f"{host} cannot be looked up ({problem})")
+        yield Finding("name", is_fine, f"{host} cannot be resolved ({problem})")
     else:
         addresses = dict.fromkeys(str(one[4][0]) for one in found)
-        yield _fine("name", f"{host} is {', '.join(addresses)}")
+        yield _fine("name", f"{host} resolves to {', '.join(addresses)}")
 
 
-def _proxy(server: str) -> Iterator[Finding]:
+def _check_proxy(server: str) -> Iterator[Finding]:
     proxy = system_proxy(server)
     if proxy is None:
         yield _noted("proxy", "none")
         return
     try:
         parts = urlsplit(proxy)
-        place = f"{parts.hostname}:{parts.port or ''}"
-    except ValueError:  # its words may hold the password
-        yield _wrong("proxy", "its address cannot be read")
+        address = f"{parts.hostname}:{parts.port or ''}"
+    except ValueError:  # its message may contain the password
+        yield _wrong("proxy", "its address is not a valid URL")
         return
     password = " (with a password)" if parts.username else ""
     kind = "" if parts.scheme == "http" else f"{parts.scheme}, "
-    yield _noted("proxy", f"{kind}{place}{password}")
+    yield _noted("proxy", f"{kind}{address}{password}")
 
 
-def _tls(server: str) -> Iterator[Finding]:
+def _check_tls(server: str) -> Iterator[Finding]:
     parts = urlsplit(server)
     if parts.scheme != "https":
-        clear = is_in_the_clear(server)
-        words = "not used: the address is http" + (", so keys travel in the clear" if clear else "")
-        yield _wrong("tls", words) if clear else _noted("tls", words)
+        if is_in_the_clear(server):
+            yield _wrong("tls", "not used: base_url is http, so license keys are sent unencrypted; use https")
+        else:
+            yield _noted("tls", "not used: base_url is http")
         return
     if system_proxy(server):
         yield _noted("tls", "goes through the proxy; see service")
         return
     host = parts.hostname or ""
 
-    def shake() -> str:
+    def shake_hands() -> str:
         import truststore  # noqa: PLC0415 - loads the system's trust store
 
         context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -171,100 +178,101 @@ def _tls(server: str) -> Iterator[Finding]:
             return secured.version() or "TLS"
 
     try:
-        version = within(SECONDS, shake)
+        version = within(SECONDS, shake_hands)
     except ssl.SSLCertVerificationError as problem:
         yield _wrong("tls", f"the certificate is not trusted: {problem.verify_message}")
     except ssl.SSLError as problem:
-        yield _wrong("tls", f"no agreement: {problem.reason or type(problem).__name__}")
+        yield _wrong("tls", f"the handshake failed: {problem.reason or type(problem).__name__}")
     except (OSError, TimeoutError) as problem:
-        yield _wrong("tls", f"no connection ({str(problem) or 'no answer in time'})")
+        yield _wrong("tls", f"no connection ({str(problem) or 'timed out'})")
     else:
         yield _fine("tls", f"{version}, the certificate is trusted")
 
 
-def _service(settings: Settings, agent: str, now: datetime) -> Iterator[Finding]:
+def _check_service(settings: Settings, agent: str, given: Any, now: datetime) -> Iterator[Finding]:
     from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
 
-    transport = Transport(settings, agent)
+    transport = Transport(settings, agent, given)
     try:
-        # Nothing is asked about a key, so a service that is well says what is missing: 422.
-        link = settings.server + UPDATE_CHECK_PATH
-        call = Call("GET", link, {"Accept": "application/json"}, None, MAX_UPDATE_BYTES)
+        # An update check without any field: a service that works answers 422.
+        url = settings.server + UPDATE_CHECK_PATH
+        call = Call("GET", url, {"Accept": "application/json"}, None, MAX_UPDATE_BYTES)
         reply = run(send_with_retries(call, settings.timeout.total_seconds()), lambda: transport).result
     finally:
-        transport.close()
+        if given is None:
+            transport.close()
     if isinstance(reply, ServiceUnavailableError):
-        yield _wrong("service", str(reply))
-        yield _noted("clock", _NOT_COMPARED)
+        yield _wrong("service", reply.message)
+        yield _noted("clock", "could not be compared")
     else:
-        yield from _judge(reply, now)
+        yield from _judge_service(reply)
+        yield _judge_clock(reply.headers.get("date"), now)
 
 
-def _judge(reply: Reply, now: datetime) -> Iterator[Finding]:
-    speaks = reply.status == 422 and b'"errors"' in reply.body  # noqa: PLR2004 - spec 4.2
+def _judge_service(reply: Reply) -> Iterator[Finding]:
+    if reply.status == 422 and b'"errors"' in reply.body:  # noqa: PLR2004 - spec 4.2
+        yield _fine("service", "responds")
+        return
     redirects = "; it redirects: is base_url right?" if reply.status in REDIRECTS else ""
-    words = "answers" if speaks else f"something else answers (HTTP status {reply.status}{redirects})"
-    yield Finding("service", speaks, words)
-    yield _clock(reply.headers.get("date"), now)
+    yield _wrong("service", f"this is not a license service (HTTP status {reply.status}{redirects})")
 
 
-def _clock(told: str | None, now: datetime) -> Finding:
+def _judge_clock(date: str | None, now: datetime) -> Finding:
     try:
-        there = parsedate_to_datetime(told or "").astimezone(UTC)
+        difference = now - parsedate_to_datetime(date or "").astimezone(UTC)
     except ValueError:
-        return _noted("clock", "the server does not say what time it has")
-    apart = now - there
-    seconds = round(apart.total_seconds())
-    if abs(apart) <= MOST_APART:
+        return _noted("clock", "the server sends no date to compare with")
+    if abs(difference) <= MAX_CLOCK_DIFFERENCE:
         return _fine("clock", "agrees with the server's")
+    seconds = round(difference.total_seconds())
     direction = "ahead of" if seconds > 0 else "behind"
     return _wrong("clock", f"{timedelta(seconds=abs(seconds))} {direction} the server's")
 
 
-def _version(version: str | None) -> Iterator[Finding]:
+def _check_version(version: str | None) -> Iterator[Finding]:
     if version is not None and not is_version(version):
-        yield _wrong("version", f"{version} is none that PEP 440 can read: no update is ever offered")
+        yield _wrong("version", f"{version} is not a version of PEP 440, so no update is ever offered")
 
 
-def _folder(folder: Path | None, domain: str | None) -> Iterator[Finding]:
-    lost = "the key is forgotten at the end" + ("" if domain else ", and each start takes an activation slot")
+def _check_folder(folder: Path | None, context: Context) -> Iterator[Finding]:
+    slots = "" if context.settings.domain else ", and each start takes an activation slot"
+    lost = f"the license key is forgotten at exit{slots}"
     if folder is None:
-        yield _wrong("state folder", f"there is none: no home folder was found; {lost}")
+        if isinstance(context.storage, StateFolder):
+            yield _wrong("state folder", f"there is none: no home folder was found; {lost}")
+        else:
+            yield _noted("state folder", "none: the app has its own storage")
         return
-    nearest = _nearest(folder)
+    nearest = folder
+    while not nearest.exists() and nearest.parent != nearest:
+        nearest = nearest.parent
     may_write = os.access(nearest, os.W_OK | os.X_OK)
     kinds = ", ".join(sorted({path.name.partition("-")[0] for path in folder.glob("*.state")}))
-    held = f"holds {kinds}" if kinds else "empty" if folder.exists() else "not made yet"
-    words = f"{_short(folder)}: {held}" + ("" if may_write else f"; cannot be written: {lost}")
-    yield Finding("state folder", may_write, words)
+    content = f"contains {kinds}" if kinds else "empty" if folder.exists() else "not created yet"
+    text = f"{_shorten(folder)}: {content}" + ("" if may_write else f"; cannot be written: {lost}")
+    yield Finding("state folder", may_write, text)
 
 
-def _nearest(folder: Path) -> Path:
-    while not folder.exists() and folder.parent != folder:
-        folder = folder.parent
-    return folder
-
-
-def _short(folder: Path) -> str:
-    """Write a path without the name of whoever is at home there."""
+def _shorten(folder: Path) -> str:
+    """Return a path without the user's name."""
     try:
         return str(Path("~") / folder.relative_to(Path.home()))
     except (ValueError, RuntimeError):
         return str(folder)
 
 
-def _license(status: LicenseStatus) -> Iterator[Finding]:
-    parts = [status.state.value.replace("_", " ")]
-    if status.key_hint:
-        parts.append(f"key {status.key_hint}")
-    if status.product:
-        term = "lifetime" if status.lifetime else f"through {status.expiry}" if status.expiry else "no expiry"
-        parts.append(f"{status.product}, {term}")
-    if status.checked_at:
-        parts.append(f"confirmed {status.checked_at:%Y-%m-%d %H:%M} UTC")
-    if status.grace_ends_at:
-        parts.append(f"holds without the service until {status.grace_ends_at:%Y-%m-%d %H:%M} UTC")
-    if status.message:
-        parts.append(f"last word: {status.message}")
-    is_fine = {LicenseState.VALID: True, LicenseState.NOT_ACTIVATED: None}.get(status.state, False)
+def _check_license(found: LicenseStatus) -> Iterator[Finding]:
+    parts = [found.state.value.replace("_", " ")]
+    if found.key_hint:
+        parts.append(f"key {found.key_hint}")
+    if found.product:
+        term = "lifetime" if found.lifetime else f"through {found.expiry}" if found.expiry else "no expiry"
+        parts.append(f"{found.product}, {term}")
+    if found.checked_at:
+        parts.append(f"confirmed {found.checked_at:%Y-%m-%d %H:%M} UTC")
+    if found.grace_ends_at:
+        parts.append(f"valid without the service until {found.grace_ends_at:%Y-%m-%d %H:%M} UTC")
+    if found.message:
+        parts.append(f"last response: {found.message}")
+    is_fine = {LicenseState.VALID: True, LicenseState.NOT_ACTIVATED: None}.get(found.state, False)
     yield Finding("license", is_fine, "; ".join(parts))

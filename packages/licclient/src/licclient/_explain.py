@@ -1,4 +1,4 @@
-"""What to show a person: any error, reason or state of this package, in their language."""
+"""Any error, reason or status of this package as a sentence for a person, in their language."""
 
 import locale
 import os
@@ -13,6 +13,7 @@ from licclient.errors import (
     LicenseRefusedError,
     MistypedKeyError,
     NotActivatedError,
+    ServiceUnavailableError,
     UntrustedResponseError,
     UnusableArchiveError,
 )
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 def explain(
     what: "LicclientError | OSError | Reason | LicenseStatus | UpdateCheck", language: str | None = None
 ) -> str:
-    """Say in a person's language what an error, a reason or a status means.
+    """Return a sentence in a person's language: what an error, a reason or a status means, and what to do.
 
-    The server's own words stay where they are: `LicenseRefusedError.message`.
+    The server's own message is in `LicenseRefusedError.message`.
 
     Args:
         what: What `verify`, `activate`, `require`, `download` or `apply` raised, an `OSError` of the last two
@@ -38,29 +39,35 @@ def explain(
     Raises:
         TypeError: `what` is none of these.
     """
-    from licclient._explain import system_languages  # noqa: PLC0415 - most starts have nothing to say
+    from licclient._explain import system_languages  # noqa: PLC0415 - rarely needed
     from licclient._flows.updates import UpdateCheck  # noqa: PLC0415 - as above
     from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
-    from licclient._texts import pick_language, text_of  # noqa: PLC0415 - as above
+    from licclient._texts import pick_tag, text_of  # noqa: PLC0415 - as above
 
-    tongue = pick_language(system_languages() if language is None else [language])
+    tag = pick_tag(system_languages() if language is None else [language])
     match what:
         case LicenseStatus():
-            return _status(what, tongue)
+            return _status(what, tag)
         case UpdateCheck():
-            return text_of("update.none", tongue) if what.error is None else explain(what.error, tongue)
+            match what.error:
+                case None:
+                    return text_of("update.none", tag)
+                case ServiceUnavailableError():
+                    return text_of("update.unavailable", tag)
+                case error:
+                    return explain(error, tag)
         case LicenseRefusedError(reason=Reason.OTHER):
-            return what.message  # a sentence that this version does not know says more than "refused"
+            return what.message  # more than "refused", if this version does not know it
         case LicenseRefusedError(reason=reason) | (Reason() as reason):
-            return text_of(f"reason.{reason.value}", tongue)
+            return text_of(f"reason.{reason.value}", tag)
         case MistypedKeyError():
-            return text_of(f"flaw.{what.flaw.value}", tongue, what.detail)
+            return text_of(f"flaw.{what.flaw.value}", tag, what.detail)
         case LicclientError():
-            return text_of(f"error.{_kind(what)}", tongue)
+            return text_of(f"error.{_kind(what)}", tag)
         case OSError():
-            return text_of("error.disk", tongue, what.strerror or "").rstrip()
+            return text_of("error.disk", tag, what.strerror or "").rstrip()
         case _:
-            raise TypeError(f"{type(what).__name__} is nothing that licclient says")
+            raise TypeError(f"{type(what).__name__} is not an error, reason or status of licclient")
 
 
 def _kind(error: LicclientError) -> str:
@@ -79,24 +86,27 @@ def _kind(error: LicclientError) -> str:
             return "unavailable"
 
 
-def _status(status: "LicenseStatus", tongue: str) -> str:
+def _status(status: "LicenseStatus", tag: str) -> str:
     from licclient._status import LicenseState  # noqa: PLC0415 - as above
-    from licclient._texts import text_of  # noqa: PLC0415 - as above
+    from licclient._texts import format_date, text_of  # noqa: PLC0415 - as above
 
     match status.state:
         case LicenseState.VALID:
-            return text_of("state.valid", tongue)
+            return text_of("state.valid", tag)
         case LicenseState.GRACE:
             until = status.grace_ends_at
-            return text_of("state.grace", tongue, f"{until.astimezone():%Y-%m-%d %H:%M}" if until else "…")
+            if until is None:
+                return text_of("state.valid", tag)
+            local = until.astimezone()
+            return text_of("state.grace", tag, f"{format_date(local.date(), tag)} {local:%H:%M}")
         case LicenseState.NOT_ACTIVATED:
-            return text_of("error.not_activated", tongue)
+            return text_of("error.not_activated", tag)
         case LicenseState.UNCONFIRMED:
-            return text_of("error.unavailable", tongue)
+            return text_of("state.unconfirmed", tag)
         case LicenseState.REFUSED:
             if status.reason in (None, Reason.OTHER) and status.message:
                 return status.message
-            return text_of(f"reason.{(status.reason or Reason.OTHER).value}", tongue)
+            return text_of(f"reason.{(status.reason or Reason.OTHER).value}", tag)
 
 
 _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
@@ -104,11 +114,11 @@ _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 
 def system_languages() -> list[str]:
     """Return the person's languages, best first; may be empty."""
-    told = [tag for name in _VARIABLES for tag in os.environ.get(name, "").split(":") if tag]
-    if not told and sys.platform == "win32":
-        # The number of the language that Windows itself speaks; only there is it asked.
+    tags = [one for name in _VARIABLES for one in os.environ.get(name, "").split(":") if one]
+    if not tags and sys.platform == "win32":
+        # The language of Windows itself, as a number.
         import ctypes  # noqa: PLC0415 - this one platform
 
         number = ctypes.windll.kernel32.GetUserDefaultUILanguage()
-        told = [tag] if (tag := locale.windows_locale.get(number)) else []
-    return told
+        tags = [tag] if (tag := locale.windows_locale.get(number)) else []
+    return tags

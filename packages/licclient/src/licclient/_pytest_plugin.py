@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def license_clock() -> "LicenseClock":
-    """A clock that stands at noon of 2030-01-15, UTC, until the test moves it.
-
-    The app's clients read it when the test asks for `license_service` as well.
-    """
+    """A clock that stands at noon of 2030-01-15, UTC, until the test moves it; that of `license_service`."""
     from licclient.testing import LicenseClock  # noqa: PLC0415 - every pytest run loads this file
 
     return LicenseClock()
@@ -22,11 +19,8 @@ def license_clock() -> "LicenseClock":
 
 @pytest.fixture
 def license_service(license_clock: "LicenseClock") -> "Iterator[LicenseService]":
-    """A license service that every licclient of the test talks to, whatever address it was given.
+    """A license service in memory, without licenses and releases; its `client(settings)` is for the app."""
+    from licclient.testing import LicenseService  # noqa: PLC0415 - as above
 
-    It starts with no licenses and no versions, and every computer starts without an activation.
-    """
-    from licclient.testing import fake_service  # noqa: PLC0415 - as above
-
-    with fake_service(license_clock) as service:
+    with LicenseService(license_clock) as service:
         yield service

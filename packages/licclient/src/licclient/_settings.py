@@ -33,6 +33,9 @@ MAX_PUBLIC_KEYS: Final = 16
 # What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
 _PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
 
+_LINKS: Final = ("https://", "http://", "mailto:")
+"""What a dialog opens: a program on the customer's computer must not be started by a link."""
+
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -63,6 +66,9 @@ class ClientSettings:
             extra, too.
         download_origins: Where files may come from besides the service itself, such as
             `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
+        buy_url: Where a license can be bought; the dialogs show the link where it helps.
+        support_url: Where support is found, `mailto:` included; shown likewise.
+        manage_url: Where a customer frees a computer; shown when all slots of a license are taken.
     """
 
     base_url: str
@@ -79,6 +85,9 @@ class ClientSettings:
     public_keys: Iterable[str] | None = None
     release_keys: Iterable[str] | None = None
     download_origins: Iterable[str] | None = None
+    buy_url: str | None = None
+    support_url: str | None = None
+    manage_url: str | None = None
 
 
 def read_settings(given: ClientSettings) -> Settings:
@@ -90,6 +99,8 @@ def read_settings(given: ClientSettings) -> Settings:
         ImportError: Keys are pinned, and the extra that verifies signatures is not installed.
     """
     server = read_server(given.base_url)
+    for name in ("buy_url", "support_url", "manage_url"):
+        _check_link(name, getattr(given, name))
     return Settings(
         server=server,
         product=_text("product", given.product, printable=False),
@@ -146,6 +157,12 @@ def _text(name: str, value: str | None, *, printable: bool = True) -> str | None
     if printable and not value.isprintable():
         raise ValueError(f"{name} must not contain control characters")
     return value
+
+
+def _check_link(name: str, value: str | None) -> None:
+    link = _text(name, value)
+    if link is not None and (" " in link or not link.startswith(_LINKS)):
+        raise ValueError(f"{name} must be an address that begins with {', '.join(_LINKS)}")
 
 
 def _domain(value: str | None) -> str | None:

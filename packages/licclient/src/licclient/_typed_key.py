@@ -1,7 +1,6 @@
 """Pure: what a person typed or pasted → the license key that was meant, or what is wrong with it (D-57).
 
-This is for `activate` alone, where a person waits in front of a field. `verify` sends what the app hands
-over, so that the server has the last word on what a key is (D-02).
+For `activate`, dialogs and the command line. `verify` sends what the app passes: the server decides (D-02).
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ GROUP_LENGTH: Final = 6
 _LENGTH: Final = GROUPS * GROUP_LENGTH
 
 _MOST_SHOWN: Final = 8
-"""How many wrong characters are named; who pasted a novel need not read it again."""
+"""How many wrong characters are listed."""
 
 _KEY_IN_TEXT: Final = rf"(?<![A-Z0-9-]){PREFIX}(?:-[A-Z0-9]{{{GROUP_LENGTH}}}){{{GROUPS}}}(?![A-Z0-9-])"
 
@@ -29,7 +28,7 @@ _LOOK_ALIKE: Final = str.maketrans(
 
 
 class KeyFlaw(StrEnum):
-    """What is wrong with the shape of a key, before anybody is asked (D-57)."""
+    """What is wrong with the format of a typed key (D-57)."""
 
     EMPTY = "empty"
     PREFIX = "prefix"
@@ -40,7 +39,7 @@ class KeyFlaw(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mistyped:
-    """Why something typed is no key.
+    """Why a typed text is not a license key.
 
     Attributes:
         flaw: The kind.
@@ -53,7 +52,7 @@ class Mistyped:
 
 
 def repair_key(typed: str) -> str | Mistyped:
-    """Make a license key of what a person typed or pasted (D-57).
+    """Return the license key that a person typed or pasted, repaired (D-57).
 
     White space, invisible characters and case do not matter, nor which of the many dashes was used, nor
     whether the dashes were typed at all; full-width letters and letters of other alphabets that look alike
@@ -64,14 +63,14 @@ def repair_key(typed: str) -> str | Mistyped:
         typed: Any text.
 
     Returns:
-        The key, in its one shape; or what is wrong.
+        The key as it was issued; or what is wrong.
 
     Raises:
         TypeError: Not a string.
     """
     if not isinstance(typed, str):
         raise TypeError(f"a license key is a string, not {type(typed).__name__}")
-    import re  # noqa: PLC0415 - a start need not load what only a person's typing needs
+    import re  # noqa: PLC0415 - only for typed keys
 
     plain = _plain(typed)
     found = set(re.findall(_KEY_IN_TEXT, plain))
@@ -96,8 +95,8 @@ def repair_key(typed: str) -> str | Mistyped:
 
 
 def mask_key(key: str) -> str:
-    """Write a key so that support can tell two apart, and nobody can use it: the last two letters stay."""
-    return f"{PREFIX}-…{key[-2:]}" if len(key) > _LENGTH else "…"
+    """Return enough of a license key to recognise it, and too little to use it; as the server's console."""
+    return f"{key[:5]}…{key[-4:]}" if len(key) > _LENGTH else "…"
 
 
 def _plain(typed: str) -> str:

@@ -2,6 +2,7 @@
 
 # ruff: noqa: D102 - what a hand does is in its name
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,12 @@ class Hands:
         """Press a key that both toolkits call by the same name."""
         raise NotImplementedError
 
+    def rest(self) -> None:
+        """Let it work for a while."""
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            self.turn()
+
     def tab(self) -> None:
         self.key("Tab")
 
@@ -72,6 +79,32 @@ class TkHands(Hands):
         self.until(lambda: dialog.focus_lastfor() is not dialog)  # Tk sees to it when the window is mapped
         dialog.focus_lastfor().focus_force()
         self.until(lambda: dialog.focus_get() is not None)
+
+    def show(self, dialog: Any) -> None:
+        """Nothing: Tk's dialogs show themselves."""
+
+    def is_shown(self, dialog: Any) -> bool:
+        return bool(dialog.winfo_exists() and dialog.winfo_viewable())
+
+    def close(self, dialog: Any) -> None:
+        dialog.destroy()
+        self.turn()
+
+    def links(self) -> list[str]:
+        return [str(link["text"]) for link in self._links()]
+
+    def _links(self) -> list[Any]:
+        return [link for link in self.dialog._links.winfo_children() if link.winfo_ismapped()]
+
+    def follow(self, text: str) -> None:
+        (link,) = (link for link in self._links() if link["text"] == text)
+        link.focus_force()
+        link.event_generate("<KeyPress-Return>")
+        self.turn()
+
+    def control_a(self) -> None:
+        self.dialog.focus_get().event_generate("<Control-a>")
+        self.turn()
 
     def turn(self) -> None:
         self.parent.update()
@@ -146,8 +179,10 @@ class TkHands(Hands):
         ]
 
     def focus(self) -> str:
-        """What has the keyboard: a button's text, or `body`."""
+        """What has the keyboard: a button's text, `body` or `links`."""
         focused = self.dialog.focus_get()
+        if focused.master is self.dialog._links:
+            return "links"
         return "body" if focused is self.dialog._target else str(focused["text"])
 
     def end(self) -> None:
@@ -174,6 +209,28 @@ class QtHands(Hands):
         self.dialog = dialog
         dialog.open()
         self.until(dialog.isActiveWindow)
+
+    def show(self, dialog: Any) -> None:
+        dialog.open()
+
+    def is_shown(self, dialog: Any) -> bool:
+        return bool(dialog.isVisible())
+
+    def close(self, dialog: Any) -> None:
+        dialog.close()
+        self.turn()
+
+    def links(self) -> list[str]:
+        return re.findall(">([^<]+)</a>", self.dialog._links.text())
+
+    def follow(self, text: str) -> None:
+        self.dialog._links.setFocus()
+        self.key("Tab")
+        self.dialog._links.setFocus(self.core.Qt.FocusReason.TabFocusReason)
+        self.key("Return")
+
+    def control_a(self) -> None:
+        self.key("A", "Control")
 
     def turn(self) -> None:
         self.app.processEvents()
@@ -244,7 +301,8 @@ class QtHands(Hands):
 
     def focus(self) -> str:
         focused = self.dialog.focusWidget()
-        return "body" if focused is self.dialog._body else focused.text().replace("&", "")
+        names = {self.dialog._body: "body", self.dialog._links: "links"}
+        return names.get(focused) or focused.text().replace("&", "")
 
     def end(self) -> None:
         if self.parent is not None:

@@ -83,10 +83,11 @@ class _Times:
     looked_at: datetime
     verified_at: datetime | None = None
     checked_at: datetime | None = None
+    asleep: timedelta = ASLEEP
 
     def look(self, now: datetime) -> datetime:
         """Take note of the time, once for a whole decision: a computer may be suspended within one."""
-        if now - self.looked_at > ASLEEP:
+        if now - self.looked_at > self.asleep:
             self.started_at = now
         self.looked_at = now
         return now
@@ -103,14 +104,15 @@ def work(
         wake: Ends a wait.
         report_error: Called with what a callback of the application raised.
     """
-    times = _Times(now := context.now(), now)
+    pause = context.worker_pause  # the clock of a test: each jump is time that passes, awake
+    times = _Times(now := context.now(), now, asleep=ASLEEP if pause is None else timedelta.max)
     while not callbacks.is_over:
-        seconds = SLICE
+        seconds = SLICE if pause is None else pause
         try:
             yield from _turn(context, callbacks, times)
             now = times.look(context.now())
             first = min((at for at in plan(context, times, now) if at is not None), default=None)
-            if first is not None:
+            if first is not None and pause is None:
                 seconds = min(max((first - now).total_seconds(), LEAST_PAUSE), SLICE)
         except Exception as problem:  # noqa: BLE001 - an app's callback that fails must not end the worker
             yield Notify(partial(report_error, problem))

@@ -27,6 +27,7 @@ class Context:
         storage: The client's records.
         activations: The key that was activated.
         successes: The license that was last confirmed, for each key.
+        worker_pause: Seconds after which a worker reads the clock again, if it is one for tests; else None.
         last_update_check: What the latest update check came to.
     """
 
@@ -35,6 +36,7 @@ class Context:
     storage: Storage
     activations: Activations
     successes: Successes
+    worker_pause: float | None
     last_update_check: "UpdateCheck | None" = None
 
     @cached_property
@@ -48,4 +50,5 @@ class Context:
 def create_context(settings: Settings, clock: Clock | None, storage: Storage) -> Context:
     """Create the context of a client; without a clock it reads the real one."""
     activations, successes = Activations(settings, storage), Successes(settings, storage)
-    return Context(settings, checked(clock), storage, activations, successes)
+    pause = getattr(clock, "worker_pause", None)
+    return Context(settings, checked(clock), storage, activations, successes, pause)

@@ -4,22 +4,23 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from licclient._model import License
+from licclient._texts import format_date, text_of
 from licclient._typed_key import Mistyped, repair_key
 from licclient.dialogs._view import (
+    NO_URLS,
     Action,
-    Activate,
     Bar,
     Button,
-    Close,
     Command,
     Ended,
     Event,
     Pressed,
     Tone,
     Typed,
+    Urls,
     View,
 )
-from licclient.dialogs._words import say, say_problem
+from licclient.dialogs._words import links_for, say_problem
 from licclient.errors import MistypedKeyError, NotActivatedError
 
 
@@ -31,14 +32,15 @@ class _Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Where the dialog stands; each step makes a new one.
+    """The state of the dialog; each step returns a new one.
 
     Attributes:
-        language: One of `_texts.LANGUAGES`.
-        product: What the app is called; None when the client was not told.
-        problem: Why there is no license: what the person is told.
-        typed: What is in the field.
-        outcome: What the service said yes to.
+        language: As from `_texts.pick_tag`.
+        product: The app's name; None if the client has none.
+        problem: Why there is no license.
+        typed: The text in the field.
+        outcome: The license.
+        urls: The app's pages.
     """
 
     language: str
@@ -47,16 +49,17 @@ class Activation:
     typed: str = field(default="", repr=False)
     outcome: License | None = None
     phase: _Phase = _Phase.TYPING
+    urls: Urls = NO_URLS
 
     def step(self, event: Event) -> tuple["Activation", Command | None]:
-        """Take what has happened; say where the dialog stands now, and what it wants done."""
+        """Return the state after an event, and what is to be done."""
         match event, self.phase:
             case Typed(text), _Phase.TYPING if text != self.typed:
                 return replace(self, typed=text, problem=self._still_wrong(text)), None
             case Pressed(Action.GO), _Phase.TYPING:
                 return self._judge_typed()
             case (Pressed(Action.GO), _Phase.LICENSED) | (Pressed(Action.LEAVE | Action.CLOSE), _):
-                return self, Close()
+                return self, Command.CLOSE
             case Ended(License() as license_), _Phase.ASKING:
                 return replace(self, outcome=license_, phase=_Phase.LICENSED), None
             case Ended(BaseException() as problem), _Phase.ASKING:
@@ -68,53 +71,56 @@ class Activation:
         key = repair_key(self.typed)
         if isinstance(key, Mistyped):
             return replace(self, problem=MistypedKeyError(key.flaw, key.detail)), None
-        # The field then shows the key that was understood.
-        return replace(self, typed=key, problem=None, phase=_Phase.ASKING), Activate(key)
+        # The field then shows the repaired key.
+        return replace(self, typed=key, problem=None, phase=_Phase.ASKING), Command.ACTIVATE
 
     def _still_wrong(self, text: str) -> MistypedKeyError | None:
-        """Follow what is typed once a flaw was shown, until it is mended; never complain before (D-86)."""
+        """Return the flaw that is left, once one was shown; never one before that (D-86)."""
         if not isinstance(self.problem, MistypedKeyError):
-            return None  # what the service said was about another key
+            return None  # a refusal was about another key
         key = repair_key(text)
         return MistypedKeyError(key.flaw, key.detail) if isinstance(key, Mistyped) else None
 
     def view(self) -> View:
-        """Say what the window shows."""
+        """Return what the window shows."""
         speak = self.language
         title = "activation.title" if self.product else "activation.title_alone"
         view = View(
-            title=say(title, speak, self.product or ""),
-            heading=say(title, speak, self.product or ""),
-            intro=say("activation.intro", speak),
-            label=say("activation.label", speak),
+            title=text_of(title, speak, self.product or ""),
+            heading=text_of(title, speak, self.product or ""),
+            intro=text_of("activation.intro", speak),
+            label=text_of("activation.label", speak),
             body=self.typed,
         )
         match self.phase:
             case _Phase.TYPING:
-                # Who opens the dialog to enter a key need not be told that there is none.
-                is_told = self.problem is not None and not isinstance(self.problem, NotActivatedError)
+                # A person who opens the dialog to enter a key knows that there is none.
+                is_shown = self.problem is not None and not isinstance(self.problem, NotActivatedError)
                 return replace(
                     view,
                     is_editable=True,
-                    message=say_problem(self.problem, speak) if self.problem and is_told else "",
-                    tone=Tone.BAD if is_told else Tone.PLAIN,
-                    go=Button(say("button.activate", speak)),
-                    leave=Button(say("button.not_now", speak)),
+                    message=say_problem(self.problem, speak) if self.problem and is_shown else "",
+                    tone=Tone.BAD if is_shown else Tone.PLAIN,
+                    links=links_for(self.problem or NotActivatedError(), self.urls, speak),
+                    go=Button(text_of("button.activate", speak)),
+                    leave=Button(text_of("button.not_now", speak)),
                 )
             case _Phase.ASKING:
                 return replace(
                     view,
-                    message=say("activation.asking", speak),
+                    message=text_of("activation.asking", speak),
                     bar=Bar(),
-                    go=Button(say("button.activate", speak), is_enabled=False),
-                    leave=Button(say("button.not_now", speak)),
+                    go=Button(text_of("button.activate", speak), is_enabled=False),
+                    leave=Button(text_of("button.not_now", speak)),
                 )
             case _Phase.LICENSED:
                 return replace(
-                    view, message=self._thanks(), tone=Tone.GOOD, go=Button(say("button.close", speak))
+                    view, message=self._thanks(), tone=Tone.GOOD, go=Button(text_of("button.close", speak))
                 )
 
     def _thanks(self) -> str:
         if self.outcome is None or self.outcome.expiry is None:
-            return say("activation.done", self.language)
-        return say("activation.done_until", self.language, self.outcome.expiry.isoformat())
+            return text_of("activation.done", self.language)
+        return text_of(
+            "activation.done_until", self.language, format_date(self.outcome.expiry, self.language)
+        )

@@ -1,32 +1,29 @@
-"""Runs a dialog: takes what its window tells, does what is wanted on threads, and draws what comes of it.
+"""Runs a dialog: handles its events, does its commands on threads, and draws its views.
 
 No toolkit is named here. Everything but the work itself happens on the thread of the windows.
 """
 
 import threading
+import webbrowser
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 from licclient._explain import system_languages
-from licclient._texts import pick_language
+from licclient._texts import pick_tag
 from licclient.deliver import Deliver
 from licclient.dialogs._activation import Activation
 from licclient.dialogs._update import Offer
 from licclient.dialogs._view import (
     Action,
-    Activate,
-    Close,
     Command,
-    Download,
     Ended,
     Event,
     Pressed,
     Progressed,
-    Skip,
-    Stop,
     Typed,
+    Urls,
     View,
-    Work,
     in_short_lines,
 )
 from licclient.errors import LicclientError
@@ -34,59 +31,43 @@ from licclient.errors import LicclientError
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
     from licclient._model import Update
+    from licclient._settings import ClientSettings
 
 
-class State(Protocol):
-    """Where a dialog stands: `Activation` or `Offer`."""
-
-    @property
-    def outcome(self) -> object:
-        """What has come of it; None as long as nothing has."""
-        ...
-
-    def step(self, event: Event) -> tuple[Self, Command | None]:
-        """Take what has happened."""
-        ...
-
-    def view(self) -> View:
-        """Say what the window shows."""
-        ...
-
-
-StateT = TypeVar("StateT", bound=State)
+State = Activation | Offer
 
 
 class Window(Protocol):
-    """What a toolkit brings."""
+    """What a toolkit brings: `draw` shows a view, `leave` closes the window."""
 
-    def draw(self, view: View) -> None:
-        """Show this, and nothing else."""
-        ...
+    def draw(self, view: View) -> None: ...
 
-    def leave(self) -> None:
-        """Close the window."""
-        ...
+    def leave(self) -> None: ...
 
 
-class Driver(Generic[StateT]):
+_queue: Final[list["tuple[Driver, Callable[[], object]]"]] = []
+"""The dialog that is shown, and those that wait, each with what shows it; for the windows' thread alone."""
+
+
+class Driver:
     """One dialog from its opening to its end.
 
     Args:
         window: What to draw on; done at once.
         deliver: Runs a function on the thread of the windows; called by others.
-        client: Whom to ask.
-        state: Where the dialog begins.
+        client: Verifies, downloads and remembers.
+        state: The dialog's first state.
         to: The folder for downloads.
 
     Attributes:
-        state: Where it stands.
+        state: The dialog's state.
     """
 
     def __init__(
-        self, window: Window, deliver: Deliver, client: "LicenseClient", state: StateT, to: Path | None = None
+        self, window: Window, deliver: Deliver, client: "LicenseClient", state: State, to: Path | None = None
     ) -> None:
-        self.state = state
-        # Let go at the end: threads hold the driver, and a window must be freed on its own thread.
+        self.state: State = state
+        # None at the end: threads hold the driver, and a window must be freed on its own thread.
         self._window: Window | None = window
         self._deliver = deliver
         self._client = client
@@ -94,45 +75,71 @@ class Driver(Generic[StateT]):
         self._cancel = threading.Event()
         window.draw(state.view())
 
+    def show_in_turn(self, show: Callable[[], object]) -> None:
+        """Show the window when no other dialog is open: now, or when those before it are closed (D-181)."""
+        if any(driver is self for driver, _ in _queue):
+            return
+        _queue.append((self, show))
+        if len(_queue) == 1:
+            show()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is this dialog's turn."""
+        return bool(_queue) and _queue[0][0] is self
+
     @property
     def is_over(self) -> bool:
         """Whether the window is closed, or about to be."""
         return self._window is None
 
     def typed(self, text: str) -> None:
-        """Take what the field holds now."""
-        self._tell(Typed(text))
+        """Handle a change of the field."""
+        self._handle(Typed(text))
 
     def pressed(self, action: Action) -> None:
-        """Take a click on a button, its key, or the window's closing."""
-        self._tell(Pressed(action))
+        """Handle a click on a button, its key, or the closing of the window."""
+        self._handle(Pressed(action))
 
     def end(self) -> None:
-        """Tell nobody any more, and cancel a download; a key on its way is seen through (D-85)."""
+        """Ignore what still comes, and cancel a download; a verify that runs is completed (D-85)."""
         self._window = None
         self._cancel.set()
+        self.leave_queue()
 
-    def _tell(self, event: Event) -> None:
+    def leave_queue(self) -> None:
+        """Let the next dialog be shown."""
+        was_first = self.is_first
+        _queue[:] = [waiting for waiting in _queue if waiting[0] is not self]
+        if was_first and _queue:
+            driver, show = _queue[0]
+            driver._deliver(show)  # noqa: SLF001 - later, when this window is gone
+
+    def open_link(self, url: str) -> None:
+        """Open a page in the browser, on a thread: some browsers are waited for."""
+        threading.Thread(target=webbrowser.open, args=(url,), name="licclient-link", daemon=True).start()
+
+    def _handle(self, event: Event) -> None:
         window = self._window
         if window is None:
             return
         before = self.state
         self.state, command = before.step(event)
         match command:
-            case Close():
+            case Command.CLOSE:
                 self.end()
                 window.leave()
                 return
-            case Stop():
+            case Command.STOP:
                 self._cancel.set()
-            case Activate() | Download() | Skip():
+            case Command():
                 self._begin(command)
             case None:
                 pass
         if self.state is not before:
             window.draw(self.state.view())
 
-    def _begin(self, work: Work) -> None:
+    def _begin(self, work: Command) -> None:
         self._cancel = threading.Event()
         # A daemon: what it leaves on the disk is whole or goes on next time, so the app's end need not wait.
         run = threading.Thread(
@@ -142,7 +149,7 @@ class Driver(Generic[StateT]):
 
     # --- on the thread ------------------------------------------------------------------------
 
-    def _run(self, work: Work, cancel: threading.Event) -> None:
+    def _run(self, work: Command, cancel: threading.Event) -> None:
         outcome: object
         try:
             outcome = self._do(work, cancel)
@@ -150,17 +157,17 @@ class Driver(Generic[StateT]):
             outcome = problem
         except Exception as problem:  # noqa: BLE001 - a mistake must not leave a person before a dead window
             outcome = problem
-            told = (type(problem), problem, problem.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(told))
+            arguments = (type(problem), problem, problem.__traceback__, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(arguments))
         self._send(Ended(outcome))
 
-    def _do(self, work: Work, cancel: threading.Event) -> object:
+    def _do(self, work: Command, cancel: threading.Event) -> object:
         match work, self.state:
-            case Activate(key), _:
+            case Command.ACTIVATE, Activation(typed=key):
                 return self._client.activate(key)
-            case Download(), Offer(update=update) if self._to is not None:
+            case Command.DOWNLOAD, Offer(update=update) if self._to is not None:
                 return self._client.download(update, self._to, self._progressed, cancel)
-            case Skip(), Offer(update=update):
+            case Command.SKIP, Offer(update=update):
                 self._client.skip_update(update)
                 return None
             case _:
@@ -171,7 +178,7 @@ class Driver(Generic[StateT]):
 
     def _send(self, event: Event) -> None:
         if not self.is_over:
-            self._deliver(lambda: self._tell(event))
+            self._deliver(lambda: self._handle(event))
 
 
 # --- where the dialogs begin ------------------------------------------------------------------
@@ -180,22 +187,27 @@ class Driver(Generic[StateT]):
 def begin_activation(
     client: "LicenseClient", problem: BaseException | None, language: str | None
 ) -> Activation:
-    """Begin to ask for a key; arguments are those of `ask_for_key`."""
-    return Activation(_tongue(language), client._context.settings.product, problem)  # noqa: SLF001 - of the house
+    """Return the first state of the dialog that asks for a key; arguments are those of `ask_for_key`."""
+    settings = client.settings
+    return Activation(_pick_tag(language), settings.product, problem, urls=_urls(settings))
 
 
 def begin_offer(client: "LicenseClient", update: "Update", language: str | None) -> Offer:
-    """Begin to offer an update; arguments are those of `offer_update`.
+    """Return the first state of the dialog that offers an update; arguments are those of `offer_update`.
 
     Raises:
-        ValueError: The client was made without `slug` or `version`.
+        ValueError: The client has no `slug` or `version`.
     """
-    settings = client._context.settings  # noqa: SLF001 - of the house
+    settings = client.settings
     if settings.slug is None or settings.version is None:
         raise ValueError("updates need slug= and version= when the client is made")
     changelog = in_short_lines(update.changelog_text)
-    return Offer(_tongue(language), update, settings.version, changelog=changelog)
+    return Offer(_pick_tag(language), update, settings.version, changelog=changelog, urls=_urls(settings))
 
 
-def _tongue(language: str | None) -> str:
-    return pick_language(system_languages() if language is None else [language])
+def _urls(settings: "ClientSettings") -> Urls:
+    return Urls(settings.buy_url, settings.support_url, settings.manage_url)
+
+
+def _pick_tag(language: str | None) -> str:
+    return pick_tag(system_languages() if language is None else [language])

@@ -5,25 +5,23 @@ from enum import StrEnum
 
 from licclient._model import Update
 from licclient._part_file import Downloaded
-from licclient._texts import amount, span
+from licclient._texts import amount, format_date, span, text_of
 from licclient.dialogs._view import (
+    NO_URLS,
     Action,
     Bar,
     Button,
-    Close,
     Command,
-    Download,
     Ended,
     Event,
     Pressed,
     Progressed,
-    Skip,
-    Stop,
     Tone,
+    Urls,
     View,
     cut_short,
 )
-from licclient.dialogs._words import say, say_problem
+from licclient.dialogs._words import links_for, say_problem
 from licclient.errors import DownloadCancelledError, ServiceUnavailableError
 
 
@@ -37,16 +35,17 @@ class _Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Where the dialog stands; each step makes a new one.
+    """The state of the dialog; each step returns a new one.
 
     Attributes:
-        language: One of `_texts.LANGUAGES`.
+        language: As from `_texts.pick_tag`.
         update: What is offered.
-        installed: The version that the app has; None when the client was not told.
-        problem: Why the last download did not arrive.
-        far: How far the download is.
-        outcome: What has arrived.
-        changelog: What is new, as a window shows it; read once, because a view is made for each step.
+        installed: The app's version; None if the client has none.
+        problem: Why the last download failed.
+        far: The progress of the download.
+        outcome: The downloaded file.
+        changelog: As plain text; converted once, because each step makes a view.
+        urls: The app's pages.
     """
 
     language: str
@@ -57,38 +56,39 @@ class Offer:
     outcome: Downloaded | None = None
     phase: _Phase = _Phase.OFFERED
     changelog: str = field(default="", repr=False)
+    urls: Urls = NO_URLS
 
     def step(self, event: Event) -> tuple["Offer", Command | None]:
-        """Take what has happened; say where the dialog stands now, and what it wants done."""
+        """Return the state after an event, and what is to be done."""
         match event, self.phase:
             case Pressed(Action.GO), _Phase.OFFERED:
-                return replace(self, problem=None, far=None, phase=_Phase.COMING), Download()
+                return replace(self, problem=None, far=None, phase=_Phase.COMING), Command.DOWNLOAD
             case Pressed(Action.SKIP), _Phase.OFFERED:
-                return replace(self, problem=None, phase=_Phase.SKIPPING), Skip()
+                return replace(self, problem=None, phase=_Phase.SKIPPING), Command.SKIP
             case Pressed(Action.LEAVE), _Phase.COMING:
-                return replace(self, phase=_Phase.STOPPING), Stop()
+                return replace(self, phase=_Phase.STOPPING), Command.STOP
             case (Pressed(Action.GO), _Phase.HERE) | (Pressed(Action.LEAVE | Action.CLOSE), _):
-                return self, Close()
+                return self, Command.CLOSE
             case Progressed() as far, _Phase.COMING:
                 return replace(self, far=far), None
-            # Also when it came whole in the moment that it was to be cancelled.
+            # Also when it was complete in the moment that it was to be cancelled.
             case Ended(Downloaded() as file), _Phase.COMING | _Phase.STOPPING:
                 return replace(self, outcome=file, phase=_Phase.HERE), None
             case Ended(BaseException() as problem), _Phase.COMING | _Phase.STOPPING:
                 return replace(self, problem=problem, phase=_Phase.OFFERED), None
             case Ended(), _Phase.SKIPPING:
-                return self, Close()
+                return self, Command.CLOSE
             case _:
                 return self, None
 
     def view(self) -> View:
-        """Say what the window shows."""
+        """Return what the window shows."""
         speak, update = self.language, self.update
         view = View(
-            title=say("update.title", speak),
-            heading=say("update.heading", speak, f"{cut_short(update.name)} {update.version}"),
+            title=text_of("update.title", speak),
+            heading=text_of("update.heading", speak, f"{cut_short(update.name)} {update.version}"),
             intro=self._facts(),
-            label=say("update.label", speak),
+            label=text_of("update.label", speak),
             body=self.changelog,
         )
         match self.phase:
@@ -98,44 +98,50 @@ class Offer:
                     view,
                     message=self._what_went_wrong(),
                     tone=Tone.PLAIN if self.problem is None or was_cancelled else Tone.BAD,
-                    go=Button(say("button.again" if self.problem else "button.download", speak)),
-                    leave=Button(say("button.later", speak)),
-                    skip=Button(say("button.skip", speak)),
+                    links=links_for(self.problem, self.urls, speak),
+                    go=Button(text_of("button.again" if self.problem else "button.download", speak)),
+                    leave=Button(text_of("button.later", speak)),
+                    skip=Button(text_of("button.skip", speak)),
                 )
             case _Phase.COMING:
                 return replace(
-                    view, message=self._how_far(), bar=self._bar(), leave=Button(say("button.cancel", speak))
+                    view,
+                    message=self._how_far(),
+                    bar=self._bar(),
+                    leave=Button(text_of("button.cancel", speak)),
                 )
             case _Phase.STOPPING:
                 return replace(
                     view,
-                    message=say("update.stopping", speak),
+                    message=text_of("update.stopping", speak),
                     bar=self._bar(),
-                    leave=Button(say("button.cancel", speak), is_enabled=False),
+                    leave=Button(text_of("button.cancel", speak), is_enabled=False),
                 )
             case _Phase.HERE:
                 return replace(
                     view,
-                    message=say("update.here", speak),
+                    message=text_of("update.here", speak),
                     tone=Tone.GOOD,
                     bar=Bar(1.0),
-                    go=Button(say("button.continue", speak)),
+                    go=Button(text_of("button.continue", speak)),
                 )
             case _Phase.SKIPPING:
-                return replace(view, leave=Button(say("button.later", speak), is_enabled=False))
+                return replace(view, leave=Button(text_of("button.later", speak), is_enabled=False))
 
     def _facts(self) -> str:
         speak, update = self.language, self.update
-        facts = [say("update.published", speak, f"{update.last_updated:%Y-%m-%d}")]
+        facts = [
+            text_of("update.published", speak, format_date(update.last_updated.astimezone().date(), speak))
+        ]
         if self.installed is not None:
-            facts.insert(0, say("update.installed", speak, self.installed))
+            facts.insert(0, text_of("update.installed", speak, self.installed))
         if update.size is not None:
-            facts.append(say("update.size", speak, amount(update.size, speak)))
+            facts.append(text_of("update.size", speak, amount(update.size, speak)))
         return " \u00b7 ".join(facts)
 
     def _what_went_wrong(self) -> str:
         if isinstance(self.problem, ServiceUnavailableError):
-            return say("update.cut", self.language)
+            return text_of("update.cut", self.language)
         return say_problem(self.problem, self.language) if self.problem else ""
 
     def _bar(self) -> Bar:
@@ -144,10 +150,10 @@ class Offer:
     def _how_far(self) -> str:
         speak, far = self.language, self.far
         if far is None:
-            return say("update.connecting", speak)
-        words = [say("update.progress", speak, amount(far.done, speak), amount(far.total, speak))]
+            return text_of("update.connecting", speak)
+        words = [text_of("update.progress", speak, amount(far.done, speak), amount(far.total, speak))]
         if far.speed > 0:
             words.append(f"{amount(far.speed, speak)}/s")
             if left := span((far.total - far.done) / far.speed):
-                words.append(say("update.left", speak, left))
+                words.append(text_of("update.left", speak, left))
         return " \u00b7 ".join(words)

@@ -1,4 +1,4 @@
-"""Pure: what the window of a dialog can be told to show, what it tells, and what a dialog wants done.
+"""Pure: what a window shows, its events, and the commands of a dialog.
 
 One shape for both dialogs and both toolkits: a heading, a line below it, a body with its label (the field for
 a key, or the changelog), a message, a bar, and up to three buttons.
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Tone(StrEnum):
-    """What kind of message it is; never told by its colour alone."""
+    """The kind of a message; shown by more than its colour."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -42,8 +42,28 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A link below the message; the text is plain."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    """The app's own pages, as in `ClientSettings`; None where it has none."""
+
+    buy: str | None = None
+    support: str | None = None
+    manage: str | None = None
+
+
+NO_URLS: Final = Urls()
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar: how much of the work is done, 0 to 1; None while nobody knows."""
+    """A progress bar, 0 to 1; None while the progress is unknown."""
 
     part: float | None = None
 
@@ -61,6 +81,7 @@ class View:
         is_editable: Whether a person can type into the body.
         message: What is to be said now; may be empty.
         tone: Of the message.
+        links: What helps with the message.
         bar: None when there is no bar.
         go, leave, skip: The buttons; None when there is no such button.
     """
@@ -73,6 +94,7 @@ class View:
     is_editable: bool = False
     message: str = ""
     tone: Tone = Tone.PLAIN
+    links: tuple[Link, ...] = ()
     bar: Bar | None = None
     go: Button | None = None
     leave: Button | None = None
@@ -83,7 +105,7 @@ class View:
         return {Action.GO: self.go, Action.LEAVE: self.leave, Action.SKIP: self.skip}
 
 
-# --- what a window tells ----------------------------------------------------------------------
+# --- events of a window ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +122,7 @@ class Pressed:
     action: Action
 
 
-# --- what a thread tells ----------------------------------------------------------------------
+# --- events of a thread ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,44 +148,32 @@ class Ended:
 Event = Typed | Pressed | Progressed | Ended
 
 
-# --- what a dialog wants done -----------------------------------------------------------------
+# --- commands of a dialog -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Activate:
-    """Ask the service about a key, and remember it when it is good; answered by `Ended`."""
+class Command(StrEnum):
+    """What the driver does for a dialog; each but the last two ends in an `Ended`."""
 
-    key: str = field(repr=False)
+    ACTIVATE = "activate"
+    """Verify the key in the field, and remember it when it is good."""
 
+    DOWNLOAD = "download"
+    """Download the update; `Progressed` comes again and again."""
 
-@dataclass(frozen=True, slots=True)
-class Download:
-    """Download the update; answered by `Progressed` again and again, and then by `Ended`."""
+    SKIP = "skip"
+    """Remember that this version is not wanted."""
 
+    STOP = "stop"
+    """Cancel the download, whose `Ended` is still to come."""
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Remember that this version is not wanted; answered by `Ended`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Cancel the download on its way, whose `Ended` is still to come."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Close the window, and cancel what is on its way."""
-
-
-Work = Activate | Download | Skip
-Command = Work | Stop | Close
+    CLOSE = "close"
+    """Close the window, and cancel what is running."""
 
 
 # --- how much of it is shown -------------------------------------------------------------------
 
 MOST_LETTERS: Final = 100_000
-"""How much of a changelog is shown; nobody reads more in a window."""
+"""How much of a changelog is shown."""
 
 LONGEST_LINE: Final = 1_000
 """Letters after which a line is broken: toolkits need minutes to lay out one of a million."""
@@ -194,7 +204,8 @@ _COLOURS: Final = {
     Tone.GOOD: ("#1b6e2d", "#7ddc8f"),
     Tone.BAD: ("#b3261e", "#ff9d94"),
 }
-_MARKS: Final = {Tone.PLAIN: "", Tone.GOOD: "\u2713 ", Tone.BAD: "\u26a0 "}
+_LINK_COLOURS: Final = ("#1a56c4", "#8ab8ff")
+_MARKS: Final = {Tone.PLAIN: "", Tone.GOOD: "\u2713\u00a0", Tone.BAD: "\u26a0\u00a0"}
 
 
 def colour_of(tone: Tone, *, on_dark: bool) -> str | None:
@@ -206,6 +217,11 @@ def colour_of(tone: Tone, *, on_dark: bool) -> str | None:
     """
     colours = _COLOURS.get(tone)
     return None if colours is None else colours[on_dark]
+
+
+def link_colour(*, on_dark: bool) -> str:
+    """Return the colour of a link, as `#rrggbb`."""
+    return _LINK_COLOURS[on_dark]
 
 
 def marked(view: View) -> str:

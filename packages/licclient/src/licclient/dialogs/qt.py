@@ -11,9 +11,11 @@ Call these on the thread of Qt's main loop, which goes on while a dialog is open
 other threads. Needs the extra `licclient[qt]`.
 """
 
+from functools import partial
+from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 try:
     from PySide6.QtCore import Qt
@@ -21,6 +23,7 @@ try:
     from PySide6.QtWidgets import (
         QDialog,
         QDialogButtonBox,
+        QGridLayout,
         QLabel,
         QLayout,
         QLineEdit,
@@ -36,16 +39,15 @@ except ModuleNotFoundError as problem:
     raise ImportError("licclient.dialogs.qt needs PySide6: pip install 'licclient[qt]'") from problem
 
 from licclient._arguments import read_folder
+from licclient._model import License
+from licclient._part_file import Downloaded
 from licclient.deliver import to_qt
-from licclient.dialogs._activation import Activation
 from licclient.dialogs._driver import Driver, State, begin_activation, begin_offer
-from licclient.dialogs._update import Offer
-from licclient.dialogs._view import Action, View, colour_of, marked
+from licclient.dialogs._view import Action, View, colour_of, link_colour, marked
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
-    from licclient._model import License, Update
-    from licclient._part_file import Downloaded
+    from licclient._model import Update
     from licclient.errors import LicclientError
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
@@ -116,7 +118,7 @@ def offer_update(
 
 
 class _Dialog(QDialog):
-    """What both windows are made of; what they show and do is decided in `_dialogs`."""
+    """What both windows have in common; `_activation` and `_update` decide what they show and do."""
 
     def __init__(
         self,
@@ -127,9 +129,18 @@ class _Dialog(QDialog):
     ) -> None:
         super().__init__(parent)
         self._build()
-        self._driver: Driver[Any] = Driver[State](self, to_qt(), client, state, to)
+        self._driver = Driver(self, to_qt(), client, state, to)
         # Also when the app's window takes this one along; the driver is none of Qt's, so it is still there.
         self.destroyed.connect(self._driver.end)
+
+    def setVisible(self, visible: bool) -> None:  # noqa: N802 - Qt's name
+        """Show the window when no other dialog is open; Qt calls this for `show`, `open` and `exec`."""
+        change = partial(super().setVisible, visible)
+        if not visible:
+            change()
+            self._driver.leave_queue()
+        elif not self._driver.is_over:
+            self._driver.show_in_turn(change)
 
     def _wait(self) -> None:
         self.exec()
@@ -150,10 +161,19 @@ class _Dialog(QDialog):
         if colour := colour_of(view.tone, on_dark=on_dark):
             palette.setColor(QPalette.ColorRole.WindowText, colour)
         self._message.setPalette(palette)
-        # Who hears the window instead of seeing it is told with the field.
+        # A screen reader reads it with the field.
         self._body.setAccessibleDescription(view.message)
         self._draw_bar(view)
+        style = f"color: {link_colour(on_dark=on_dark)}"
+        links = [
+            f'<a style="{style}" href="{escape(link.url)}">{escape(link.text)}</a>' for link in view.links
+        ]
+        self._links.setText("&nbsp;&nbsp;&nbsp; ".join(links))
+        self._links.setVisible(bool(links))
         self._draw_buttons(view)
+        # A line in a taller font, as for Japanese, must not be cut off.
+        self._rows.activate()
+        self.resize(self.width(), max(self.height(), self._rows.totalHeightForWidth(self.width())))
 
     def leave(self) -> None:
         """Close the window."""
@@ -163,7 +183,7 @@ class _Dialog(QDialog):
     # --- drawing ------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        rows = QVBoxLayout(self)
+        self._rows = rows = QVBoxLayout(self)
         rows.setSpacing(10)
         rows.setContentsMargins(20, 18, 20, 16)
         self._heading, self._intro, self._message = (self._line() for _ in range(3))
@@ -189,7 +209,14 @@ class _Dialog(QDialog):
         rows.addWidget(self._label)
         rows.addWidget(self._body, 1)
         rows.addWidget(self._message)
-        rows.addWidget(self._bar)
+        self._links = QLabel(self)
+        self._links.setTextFormat(Qt.TextFormat.RichText)
+        self._links.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
+        self._links.linkActivated.connect(self._follow)
+        place = QGridLayout()  # links and bar take turns
+        place.addWidget(self._bar, 0, 0)
+        place.addWidget(self._links, 0, 0)
+        rows.addLayout(place)
         rows.addWidget(self._make_buttons())
         rows.setSizeConstraint(QLayout.SizeConstraint.SetMinimumSize)
 
@@ -218,26 +245,29 @@ class _Dialog(QDialog):
     def _draw_bar(self, view: View) -> None:
         self._bar.setVisible(view.bar is not None)
         part = view.bar.part if view.bar is not None else 0.0
-        self._bar.setMaximum(0 if part is None else _WHOLE_BAR)  # 0 is how Qt says that nobody knows
+        self._bar.setMaximum(0 if part is None else _WHOLE_BAR)  # 0 is Qt's value for unknown
         self._bar.setValue(0 if part is None else round(part * _WHOLE_BAR))
 
     def _draw_buttons(self, view: View) -> None:
         focused = self.focusWidget()
         standing = []
-        for action, told in view.buttons().items():
+        for action, shown in view.buttons().items():
             button = self._buttons[action]
-            button.setVisible(told is not None)
-            if told is None:
+            button.setVisible(shown is not None)
+            if shown is None:
                 continue
-            button.setText(told.text)
-            button.setEnabled(told.is_enabled)
-            if told.is_enabled:
+            button.setText(shown.text)
+            button.setEnabled(shown.is_enabled)
+            if shown.is_enabled:
                 standing.append(button)
-        # Whoever uses the keyboard must not be left on a button that is gone.
+        # The focus must not stay on a button that is gone.
         if focused in self._buttons.values() and focused not in standing:
             (standing[0] if standing else self._body).setFocus()
 
     # --- what comes in ------------------------------------------------------------------------
+
+    def _follow(self, url: str) -> None:
+        self._driver.open_link(url)
 
     def reject(self) -> None:
         """Take Escape; Qt's own name for it."""
@@ -251,8 +281,6 @@ class _Dialog(QDialog):
 
 class ActivationDialog(_Dialog):
     """The window of `ask_for_key`, for apps that do not want to wait for it; arguments as there."""
-
-    _driver: Driver[Activation]
 
     def __init__(
         self,
@@ -268,7 +296,8 @@ class ActivationDialog(_Dialog):
     @property
     def license(self) -> "License | None":
         """The license; None as long as there is none."""
-        return self._driver.state.outcome
+        outcome = self._driver.state.outcome
+        return outcome if isinstance(outcome, License) else None
 
     def run(self) -> "License | None":
         """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""
@@ -278,6 +307,7 @@ class ActivationDialog(_Dialog):
     def _make_body(self) -> QWidget:
         self._field = QLineEdit(self)
         self._field.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._field.setMinimumHeight(round(self._field.fontMetrics().lineSpacing() * 1.9))
         self._field.textChanged.connect(self._typed)
         return self._field
 
@@ -296,8 +326,6 @@ class UpdateDialog(_Dialog):
     It also opens for a version that was skipped.
     """
 
-    _driver: Driver[Offer]
-
     def __init__(
         self,
         client: "LicenseClient",
@@ -313,7 +341,8 @@ class UpdateDialog(_Dialog):
     @property
     def file(self) -> "Downloaded | None":
         """The file, whole and verified; None as long as there is none."""
-        return self._driver.state.outcome
+        outcome = self._driver.state.outcome
+        return outcome if isinstance(outcome, Downloaded) else None
 
     def run(self) -> "Downloaded | None":
         """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""

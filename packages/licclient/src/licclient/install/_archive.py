@@ -1,7 +1,7 @@
-"""Pure: what a zip says about itself → a plan for unpacking it, or what is wrong with it (D-80).
+"""Pure: the directory of a zip → a plan for unpacking it, or what is wrong with it (D-80).
 
-Everything is read from the zip's directory before a single file is made, and the same zip is good or bad on
-every platform: a vendor finds out on his own machine, not on a customer's.
+The whole directory is checked before a file is created, by the same rules on every platform: a vendor finds
+out on the own machine, not on a customer's.
 """
 
 import re
@@ -15,19 +15,19 @@ from licclient._protocol.downloads import is_device_name
 from licclient.errors import UnusableArchiveError
 
 MAX_ENTRIES: Final = 100_000
-"""More files and folders than this no desktop app has; each costs a call to the system."""
+"""Files and folders; each costs a system call."""
 
 MAX_DIRECTORY_BYTES: Final = 16 * 1024**2
-"""What the directory may have, 167 for each of so many entries. In memory it takes several times that."""
+"""Size of the directory, 167 bytes an entry. In memory it takes several times that."""
 
 MAX_UNPACKED_BYTES: Final = 8 * 1024**3
-"""What an app may have in all, unpacked: beyond it a zip is taken for a bomb, whatever the disk holds."""
+"""Size of all files, unpacked: a larger zip is taken for a zip bomb, whatever room the disk has."""
 
 MAX_PATH_BYTES: Final = 1024
 """The longest path within the zip, in UTF-8."""
 
 MAX_NAME_BYTES: Final = 255
-"""The longest single name, in UTF-8: as common file systems have it."""
+"""The longest single name, in UTF-8, as of common file systems."""
 
 STORED: Final = 0
 DEFLATED: Final = 8
@@ -38,8 +38,8 @@ _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _FORBIDDEN: Final = re.compile(r'[<>:"|?*\\]')
 
 
-class Told(Protocol):
-    """What a zip tells about one entry: the attributes of `zipfile.ZipInfo` that are looked at."""
+class ZipEntry(Protocol):
+    """The attributes of `zipfile.ZipInfo` that are checked."""
 
     filename: str
     orig_filename: str
@@ -52,7 +52,7 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file to be made.
+    """A file to create.
 
     Attributes:
         path: Where, from the top of the version's folder; names joined by `/`, each harmless everywhere.
@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What unpacking will make.
+    """What unpacking will create.
 
     Attributes:
         folders: Every folder, also those that only a file's path names; parents before children.
@@ -96,30 +96,27 @@ def check_directory(size: int) -> None:
 
 
 def check_entries(directory: bytes) -> None:
-    """Refuse a directory before an object is made of each of its entries.
+    """Refuse a directory before an object is created for each of its entries.
 
     Raises:
         UnusableArchiveError: There are too many of them.
     """
-    if directory.count(_ENTRY) > MAX_ENTRIES:  # what the zip itself says of their number need not be true
+    if directory.count(_ENTRY) > MAX_ENTRIES:  # the number that the zip states may be wrong
         raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")
 
 
-def read_plan(told: Sequence[Told]) -> Plan:
-    """Judge the whole directory of a zip.
-
-    Args:
-        told: Its entries, as in `zipfile.ZipFile.infolist`.
+def read_plan(entries: Sequence[ZipEntry]) -> Plan:
+    """Check the whole directory of a zip, as of `zipfile.ZipFile.infolist`.
 
     Raises:
-        UnusableArchiveError: Something in it may not be, or not be everywhere; says what, and which entry.
+        UnusableArchiveError: An entry is not allowed, or not on every platform; the message has both.
     """
-    if len(told) > MAX_ENTRIES:
+    if len(entries) > MAX_ENTRIES:
         raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")
-    folders: dict[str, None] = {}  # a set that keeps the order
+    folders: dict[str, None] = {}  # a set that keeps its order
     files: list[Entry] = []
     size = 0
-    for index, one in enumerate(told):
+    for index, one in enumerate(entries):
         parts, is_folder = _read_name(one)
         mode = _read_mode(one, is_folder=is_folder)
         parents = ["/".join(parts[:depth]) for depth in range(1, len(parts) + is_folder)]
@@ -138,9 +135,9 @@ def read_plan(told: Sequence[Told]) -> Plan:
     return Plan(tuple(folders), tuple(files), size)
 
 
-def _read_name(one: Told) -> tuple[list[str], bool]:
-    """Take a name apart; whether it is a folder's."""
-    # `zipfile` ends a name at a NUL, and on Windows turns backslashes round: the name as it was tells.
+def _read_name(one: ZipEntry) -> tuple[list[str], bool]:
+    """Return the parts of a name, and whether it is a folder's."""
+    # `zipfile` ends a name at a NUL, and on Windows replaces backslashes: check the original name.
     name = one.filename
     if not name or "\0" in one.orig_filename or "\\" in one.orig_filename:
         raise _bad(one, "has a name that no file may have")
@@ -158,7 +155,7 @@ def _read_name(one: Told) -> tuple[list[str], bool]:
     return parts, is_folder
 
 
-def _utf8(one: Told, name: str) -> bytes:
+def _utf8(one: ZipEntry, name: str) -> bytes:
     try:
         return name.encode()
     except UnicodeEncodeError:
@@ -166,7 +163,7 @@ def _utf8(one: Told, name: str) -> bytes:
 
 
 def _name_flaw(part: str) -> str | None:
-    """Say why a single name would not do everywhere: Windows is the strictest (D-80)."""
+    """Return why a single name does not work on every platform: Windows is the strictest (D-80)."""
     if not part.isprintable():
         return "has invisible characters in its name"
     if _FORBIDDEN.search(part):
@@ -180,18 +177,18 @@ def _name_flaw(part: str) -> str | None:
     return None
 
 
-def _read_mode(one: Told, *, is_folder: bool) -> int:
-    """Return the permissions that a Unix tool noted; 0 when it was none."""
+def _read_mode(one: ZipEntry, *, is_folder: bool) -> int:
+    """Return the permissions as a Unix tool stored them; 0 for other tools."""
     mode = one.external_attr >> 16
     kind = stat.S_IFMT(mode)
     if kind == stat.S_IFLNK:
-        raise _bad(one, "is a link; pack what it leads to")
+        raise _bad(one, "is a link; pack the file that it points to")
     if kind not in {0, stat.S_IFDIR if is_folder else stat.S_IFREG}:
         raise _bad(one, "is neither a file nor a folder")
     return mode
 
 
-def _read_size(one: Told) -> int:
+def _read_size(one: ZipEntry) -> int:
     if one.flag_bits & _ENCRYPTED:
         raise _bad(one, "is encrypted")
     if one.compress_type not in {STORED, DEFLATED}:
@@ -202,7 +199,7 @@ def _read_size(one: Told) -> int:
 
 
 def _demand_distinct(folders: dict[str, None], files: list[Entry]) -> None:
-    """See that no entry lands on another, also where case and accents make no difference."""
+    """Check that no file replaces another, also on disks that ignore case or accents."""
     taken = {_folded(folder) for folder in folders}  # folders may differ in case: they merely become one
     for file in files:
         folded = _folded(file.path)
@@ -215,6 +212,6 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
-def _bad(one: Told, flaw: str) -> UnusableArchiveError:
+def _bad(one: ZipEntry, flaw: str) -> UnusableArchiveError:
     shown = one.orig_filename if len(one.orig_filename) <= MAX_NAME_BYTES else one.orig_filename[:80] + "…"
     return UnusableArchiveError(f"An entry of the archive {flaw}: {shown!r}")

@@ -7,8 +7,8 @@
         ├── 1.0.0-6b1f3c2a90d1e4f7/
         └── 1.1.0-0c4de81f7a55b392/
 
-What stands under its name in `versions` was unpacked whole, and what is current is said by one file that is
-replaced at one stroke: a process may be killed at any moment and leaves the old version current, or the new.
+A folder gets its name in `versions` when it is complete, and the pointer is replaced atomically: a process
+that is killed at any moment leaves either the old version current or the new one.
 """
 
 import errno
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from licclient._part_file import Downloaded
 
 LOCK_SECONDS: Final = 120.0
-"""How long to wait for another process that is unpacking the same app."""
+"""Time limit for another process that is unpacking the same app."""
 
 _LOCK: Final = ".licclient.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A version that is there, whole.
+    """A version that is completely there.
 
     Attributes:
-        version: As `Downloaded.version` told it, in the form of PEP 440.
-        folder: What was in the zip.
+        version: `Downloaded.version`, as PEP 440 normalises it.
+        folder: The content of the zip.
     """
 
     version: str
@@ -63,14 +63,14 @@ class Installed:
 class Installation:
     """The folder of an app that replaces itself: puts a downloaded version beside the old one.
 
-    Making one opens nothing. Threads and processes may share one: whoever changes it holds its lock.
+    Constructing one opens nothing. Threads and processes may share the folder; changes hold its lock.
 
     Args:
         folder: The app's own folder, which the user may write to. `apply` makes it if it is missing.
 
     Raises:
-        TypeError: `folder` is no path, or one of bytes.
-        ValueError: `folder` is blank, which would be the working folder.
+        TypeError: `folder` is not a path, or one of bytes.
+        ValueError: `folder` is blank.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -82,7 +82,7 @@ class Installation:
 
     @property
     def current(self) -> Installed | None:
-        """The version that starts next; None when none was ever applied, or it is gone."""
+        """The version that starts next; None if none was applied, or it is gone."""
         pointer = self._pointer()
         return None if pointer is None else self._installed(pointer.current)
 
@@ -107,10 +107,10 @@ class Installation:
 
         Raises:
             UntrustedResponseError: The file is not the one that was verified.
-            UnusableArchiveError: It is no zip, or holds what may not be unpacked (D-80). Nothing has changed.
+            UnusableArchiveError: Not a zip, or it contains what is not allowed (D-80); nothing has changed.
             OSError: The folder cannot be written, has no room, or another process holds it for two minutes.
-            TypeError: `downloaded` is no `Downloaded`, but a path, say.
-            ValueError: `downloaded.version` is no version that PEP 440 can read.
+            TypeError: `downloaded` is not a `Downloaded`.
+            ValueError: `downloaded.version` is not a version of PEP 440.
         """
         from licclient._part_file import Downloaded  # noqa: PLC0415 - a launcher applies nothing
 
@@ -236,10 +236,10 @@ class Installation:
         _sync(self._versions)
 
     def _clean_up(self, pointer: Pointer | None) -> None:
-        """Remove what nobody needs; what cannot be removed, because it runs on Windows, is left whole."""
+        """Remove what is not needed; a version that runs on Windows cannot be removed, and stays whole."""
         names = [path.name for path in self._versions.iterdir()]
         for name in leftovers(pointer, names, self._running()):
-            # Under another name first: no version is ever half there under its own.
+            # Rename it first: a folder under a version's name is always complete.
             discarded = self._versions / f"{DISCARDED}{name.removeprefix(DISCARDED)}"
             with suppress(OSError):
                 (self._versions / name).rename(discarded)
@@ -248,7 +248,7 @@ class Installation:
     def _running(self) -> set[str]:
         """Name the version that this very process runs from: it may yet load more of its files."""
         versions = self._versions.resolve()
-        paths = (Path(told).resolve() for told in (sys.executable, sys.argv[0]) if told)
+        paths = (Path(path).resolve() for path in (sys.executable, sys.argv[0]) if path)
         return {path.relative_to(versions).parts[0] for path in paths if versions in path.parents}
 
 

@@ -1,7 +1,7 @@
-"""A verified zip → a folder that holds what is in it, and nothing else (D-80).
+"""Unpack a verified zip into a new folder (D-80).
 
-What the zip says is judged by `_archive` before anything is made. What it then holds is held to what it
-said: neither a byte more nor one less. Only stored and deflated entries come this far, so memory stays small.
+`_archive` checks the directory before anything is created. Each file must then have its declared size.
+Only stored and deflated entries get this far, so memory stays small.
 """
 
 import os
@@ -41,13 +41,13 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
 
     Args:
         archive: The file.
-        size: What it was verified to have, in bytes.
+        size: Its verified size in bytes.
         sha256: Its verified digest, in lower-case hex. One open file is hashed, and then unpacked.
-        folder: Made, and filled; whoever asked for it takes it away when this fails.
+        folder: Created; the caller removes it when this fails.
 
     Raises:
-        UntrustedResponseError: The file is not what was verified.
-        UnusableArchiveError: It is no zip, or holds what may not be unpacked.
+        UntrustedResponseError: The file is not the verified one.
+        UnusableArchiveError: It is not a zip, or contains what must not be unpacked.
         OSError: The disk has no room for it, or cannot be written.
     """
     with _ArchiveFile(FileIO(archive)) as file:
@@ -59,7 +59,7 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which names a folder holds; Windows does so by itself."""
+    """Make the names in a folder durable; Windows does so by itself."""
     if os.name != "nt":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -89,23 +89,23 @@ def _opened(file: BufferedReader) -> Generator["ZipFile"]:
 
 @contextmanager
 def _reading() -> Generator[None]:
-    """Whatever a damaged or hostile zip makes of its reader is said in our own words."""
+    """Turn whatever `zipfile` raises for a damaged or hostile zip into our own error."""
     try:
         yield
     except (MemoryError, UnusableArchiveError):
         raise
     except Exception as problem:
-        raise UnusableArchiveError("The file is no zip that can be read, or it is damaged.") from problem
+        raise UnusableArchiveError("The file is not a zip, or it is damaged.") from problem
 
 
 def _fill(folder: Path, plan: Plan, zipped: "ZipFile") -> None:
     folder.mkdir()
     for path in plan.folders:
         (folder / path).mkdir(exist_ok=True)  # where case makes no difference, two may be one
-    told = zipped.infolist()
+    infos = zipped.infolist()
     for entry in plan.files:
         with _reading():
-            source = zipped.open(told[entry.index])
+            source = zipped.open(infos[entry.index])
         with source:
             _write(folder / entry.path, entry, source)
     for path in reversed(plan.folders):
@@ -114,7 +114,7 @@ def _fill(folder: Path, plan: Plan, zipped: "ZipFile") -> None:
 
 
 def _write(path: Path, entry: Entry, source: IO[bytes]) -> None:
-    # The umask has its say; nothing that a zip notes beyond "may be run" is taken over.
+    # The umask applies; of the permissions in the zip only "executable" is used.
     descriptor = os.open(path, _FLAGS, 0o777 if entry.executable else 0o666)
     with open(descriptor, "wb") as target:  # noqa: PTH123 - a descriptor, for its mode
         left = entry.size
@@ -125,7 +125,7 @@ def _write(path: Path, entry: Entry, source: IO[bytes]) -> None:
             target.write(block)
         if left:
             raise UnusableArchiveError(
-                f"An entry of the archive has not the size that it claims: {entry.path!r}"
+                f"An entry of the archive does not have its declared size: {entry.path!r}"
             )
         target.flush()
         os.fsync(target.fileno())

@@ -1,7 +1,7 @@
-"""Pure: which version of an app is the current one, which the one before, and what is left over (D-81).
+"""Pure: which version of an app is current, which was before it, and what is left over (D-81).
 
-All of it stands in one small text file with two lines: the name of the current version's folder, then of
-the one before it. It is so plain that a launcher in any language can read it.
+The pointer is a text file with two lines: the name of the current version's folder, then of the previous
+one. A launcher in any language can read it.
 """
 
 import re
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 POINTER: Final = "current.txt"
-"""The pointer's file, in the installation's folder."""
+"""The file of the pointer, in the installation's folder."""
 
 DRAFT: Final = ".incoming-"
-"""How a folder is called while it is being filled."""
+"""Start of a folder's name while it is being filled."""
 
 DISCARDED: Final = ".discarded-"
-"""How a folder is called while it is being removed."""
+"""Start of a folder's name while it is being removed."""
 
 _FOLDER: Final = re.compile(r"([0-9A-Za-z][0-9A-Za-z.!+_-]{0,200})-([0-9a-f]{16})")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -24,32 +24,32 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """What the pointer says; names of folders, as from `folder_name`."""
+    """The content of the pointer: names of folders, as from `folder_name`."""
 
     current: str
     previous: str | None = None
 
 
 def folder_name(version: str, sha256: str) -> str:
-    """Name a version's folder after the version and its archive: another archive is another folder.
+    """Return the folder's name of a version and its archive: another archive has another folder.
 
     Args:
         version: As PEP 440 has it.
         sha256: The archive's digest in lower-case hex.
 
     Raises:
-        ValueError: One of them is none.
+        ValueError: Not a version, or not a digest.
     """
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - a launcher only reads
 
     if not _DIGEST.fullmatch(sha256):
-        raise ValueError("no SHA-256 digest in lower-case hex")
+        raise ValueError("not a SHA-256 digest in lower-case hex")
     try:
         name = f"{Version(version)}-{sha256[:16]}"
     except InvalidVersion:
         name = ""
     if not _FOLDER.fullmatch(name):
-        raise ValueError(f"no version that PEP 440 can read: {version[:80]!r}")
+        raise ValueError(f"not a version of PEP 440: {version[:80]!r}")
     return name
 
 
@@ -59,10 +59,10 @@ def version_of(folder: str) -> str:
 
 
 def read_pointer(raw: bytes) -> Pointer | None:
-    """Read the pointer's file; None when anything in it is not as `write_pointer` left it."""
+    """Read the pointer's file; None unless it is exactly as `write_pointer` writes it."""
     lines = raw.decode("ascii", errors="replace").replace("\r\n", "\n").removesuffix("\n").split("\n")
     names = [line for line in lines if _FOLDER.fullmatch(line)]
-    if len(names) != len(lines) or len(names) > 2 or len(set(names)) != len(names):  # noqa: PLR2004 - as told
+    if len(names) != len(lines) or len(names) > 2 or len(set(names)) != len(names):  # noqa: PLR2004 - two lines
         return None
     return Pointer(*names)
 
@@ -81,22 +81,22 @@ def applied(before: Pointer | None, folder: str) -> Pointer:
 def rolled_back(before: Pointer) -> Pointer | None:
     """Return the pointer after a roll back; None when there is nothing to go back to.
 
-    What was current is named no more: it is not gone back to by a second roll back, and the next `apply`
+    The version that was current is not kept: a second roll back does not return to it, and the next `apply`
     removes it.
     """
     return None if before.previous is None else Pointer(before.previous)
 
 
 def leftovers(pointer: Pointer | None, names: Collection[str], needed: Collection[str]) -> list[str]:
-    """Say which entries of the folder of versions nobody needs any more.
+    """Return which entries of the folder of versions are not needed any more.
 
     Args:
-        pointer: What is in force; None when nobody knows: then whole versions are left alone.
-        names: All that there are.
-        needed: Those that are needed whatever the pointer says.
+        pointer: The current pointer; None if it is missing: then whole versions are kept.
+        names: All entries.
+        needed: Entries to keep, whatever the pointer says.
 
     Returns:
-        Names that this library made, and no others.
+        Names of this library's own folders only.
     """
     made = [name for name in names if name.startswith((DRAFT, DISCARDED))]
     if pointer is not None:

@@ -1,15 +1,16 @@
-"""For the tests of apps: a license service that does what it is told, and a clock that moves when told.
+"""For the tests of apps: a license service in memory, a clock that tests move, storage in memory.
 
-With pytest, ask for the fixtures `license_service` and `license_clock`; they come with licclient. Without it,
-use `fake_service` as a context manager. The app's clients are constructed as ever, also ones made before the
-test began: while the fake is there, none of them touches the network, the disk's state folder, the keyring or
-the real clock, whatever address they were given.
+With pytest, use the fixtures `license_service` and `license_clock`; they come with licclient::
+
+    def test_export_is_locked_after_a_refund(license_service):
+        app = App(license_service.client(SETTINGS))  # the app's own `ClientSettings`
+        key = license_service.issue("Notes Pro", activated=True)
+
+Without pytest, `with LicenseService() as service:` is the same. Nothing is patched: clients get the service's
+`transport=`, `storage=` and `clock=`, so that neither network, disk, keyring nor the real clock is used.
 """
 
-from licclient.testing._clock import LicenseClock
-from licclient.testing._hooks import fake_service
-from licclient.testing._service import LicenseService
-from licclient.testing._storage import MemoryStorage
-from licclient.testing._told import Misbehaviour, SeenRequest
+from licclient.testing._clients import LicenseClock, MemoryStorage
+from licclient.testing._service import LicenseService, Misbehaviour, SeenRequest
 
-__all__ = ["LicenseClock", "LicenseService", "MemoryStorage", "Misbehaviour", "SeenRequest", "fake_service"]
+__all__ = ["LicenseClock", "LicenseService", "MemoryStorage", "Misbehaviour", "SeenRequest"]

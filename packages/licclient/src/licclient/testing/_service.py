@@ -1,68 +1,178 @@
-"""A license service in memory: the rules of the protocol (D-01 to D-33) that an app meets."""
+"""`LicenseService`: the vendor's side of a test, and what goes wrong."""
 
+import gc
 import json
-from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
-from hashlib import sha256
-from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from datetime import date, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final, Self
+from urllib.parse import parse_qsl
 
+import httpx
 from packaging.version import Version
 
-from licclient._protocol.requests import UPDATE_CHECK_PATH, VERIFY_PATH
+from licclient._async_client import AsyncLicenseClient
+from licclient._client import LicenseClient
+from licclient._protocol.requests import UPDATE_CHECK_PATH, VERIFY_PATH, Call
+from licclient._protocol.responses import MANIFEST_HEADER
+from licclient._settings import ClientSettings
 from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
-from licclient.testing._told import Answer, Misbehaviour, NoResponseError, SeenRequest
+from licclient.testing._clients import ActivatedStorage, LicenseClock
+from licclient.testing._endpoints import DOWNLOAD_PATH, Endpoints, IssuedLicense, Release, refuse_with_code
+from licclient.testing._signing import Signer
 
-DOWNLOAD_PATH: Final = "/api/v1/update-download"
-LINK_LIVES: Final = timedelta(hours=1)
-RELEASE_LIVES: Final = timedelta(days=180)
+BASE_URL: Final = "https://licenses.example.com"
 
 
-@dataclass(slots=True)
-class _Sold:
-    product: str
-    slug: str | None
-    expires: date | None
-    lifetime: bool
-    slots: int | None
-    support_until: date | None
-    revoked: bool = False
-    domains: set[str] = field(default_factory=set)
+class Misbehaviour(StrEnum):
+    """What a service, or something in its place, can do to an app."""
+
+    SLOW = "slow"
+    """No response within the client's time limit; the test does not wait for it."""
+    ERROR = "error"
+    """500 with an HTML page."""
+    BUSY = "busy"
+    """429."""
+    LOGIN_PAGE = "login_page"
+    """200 with the login page of a hotel's network."""
+    REDIRECT = "redirect"
+    """302 to another address."""
+    GARBAGE = "garbage"
+    """200 with JSON that does not follow the protocol."""
+    CUT = "cut"
+    """Downloads break off half way; everything else works."""
+    WRONG_FILE = "wrong_file"
+    """Downloads have other bytes than announced; everything else works."""
+    UNSIGNED = "unsigned"
+    """Nothing is signed, so an app that pins keys can trust nothing; everything else works."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Release:
-    version: str
-    slug: str | None
-    changelog: str
-    content: bytes
-    filename: str
-    published_at: datetime
+class SeenRequest:
+    """A request that arrived.
+
+    Attributes:
+        kind: `verify`, `update-check`, `download` or `other`.
+        license_key: The key in it, or None.
+        fields: The JSON body of a verify; else the query.
+        headers: With names in lower case.
+    """
+
+    kind: str
+    license_key: str | None = field(repr=False)
+    fields: Mapping[str, Any] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
 
 
 class LicenseService:
-    """A license service that says what it is told to say, and remembers what it was asked.
+    """A license service whose licenses and releases a test decides, and clients for it.
+
+    As a context manager it closes its clients at the end. Any number of services can be used side by side.
 
     Args:
-        clock: Returns the present instant; aware, UTC.
+        clock: For the service and its clients; None for a new `LicenseClock`.
 
     Attributes:
+        clock: The clock.
+        transport: For `transport=` of a client: sends every request to this service, whatever its address.
+        storage: For `storage=`: the computer of all clients that are not given one of their own.
         requests: What has arrived, oldest first.
-        activated_key: The key that a computer without an activation turns out to have; see `issue`.
     """
 
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
-        self._sold: dict[str, _Sold] = {}
-        self._releases: list[_Release] = []
-        self._links: dict[str, tuple[str, _Release, datetime]] = {}
+    def __init__(self, clock: LicenseClock | None = None) -> None:
+        self.clock = clock or LicenseClock()
+        self.transport = httpx.MockTransport(self._handle)
+        self.storage = ActivatedStorage()
+        self.requests: list[SeenRequest] = []
+        self._endpoints = Endpoints(self.clock)
         self._is_offline = False
         self._misbehaviour: Misbehaviour | None = None
-        self.requests: list[SeenRequest] = []
-        self.activated_key: str | None = None
+        self._clients: list[LicenseClient] = []
+        self._attached: list[tuple[LicenseClient | AsyncLicenseClient, dict[str, Any]]] = []
+
+    # --- clients ------------------------------------------------------------------------------
+
+    def client(self, settings: ClientSettings | str = BASE_URL, **options: Any) -> LicenseClient:
+        """Return a client of this service, which closes it.
+
+        Args:
+            settings: The app's own settings, or a base URL. Pinned keys are replaced by `public_key` and
+                `release_key`, whose private halves the service has.
+            **options: As of `LicenseClient`; with `storage=MemoryStorage()` it is another computer's client.
+        """
+        own_settings, edges = self._prepare(settings, options)
+        client = LicenseClient(own_settings, **edges)
+        self._clients.append(client)
+        return client
+
+    def async_client(self, settings: ClientSettings | str = BASE_URL, **options: Any) -> AsyncLicenseClient:
+        """Return an asynchronous client of this service, which the test closes."""
+        own_settings, edges = self._prepare(settings, options)
+        return AsyncLicenseClient(own_settings, **edges)
+
+    def attach(self, client: LicenseClient | AsyncLicenseClient) -> None:
+        """Make a client that exists already, such as a module's, one of this service until this is closed.
+
+        It is constructed again with its own settings and the service's transport, storage and clock.
+        """
+        self._attached.append((client, vars(client).copy()))
+        settings, edges = self._prepare(client.settings, {})
+        # The same object, because decorated functions hold it.
+        construct: Any = type(client).__init__
+        construct(client, settings, **edges)
+
+    def close(self) -> None:
+        """Close the clients, and give attached ones back as they were."""
+        for client in self._clients:
+            client.close()
+        for attached, before in reversed(self._attached):
+            if isinstance(attached, LicenseClient):
+                attached.close()
+            vars(attached).clear()
+            vars(attached).update(before)
+        self._clients, self._attached = [], []
+        if "tkinter" in sys.modules:
+            # What is left of a test's windows must be freed on their thread, not on one of a later client.
+            gc.collect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _prepare(
+        self, settings: ClientSettings | str, options: dict[str, Any]
+    ) -> tuple[ClientSettings, dict[str, Any]]:
+        """Return the arguments of a client's constructor."""
+        edges = {"transport": self.transport, "storage": self.storage, "clock": self.clock}
+        edges |= {name: value for name, value in options.items() if name in edges}
+        if isinstance(settings, str):
+            settings = ClientSettings(settings)
+        settings = replace(settings, **{name: value for name, value in options.items() if name not in edges})
+        if settings.public_keys is not None:
+            settings = replace(settings, public_keys=[self.public_key])
+        if settings.release_keys is not None:
+            settings = replace(settings, release_keys=[self.release_key])
+        return settings, edges
+
+    @property
+    def public_key(self) -> str:
+        """The key that signs this service's responses, for `public_keys=`; needs `licclient[signed]`."""
+        return self._signer.public.text
+
+    @property
+    def release_key(self) -> str:
+        """The key that signs its releases, for `release_keys=`; needs `licclient[signed]`."""
+        return self._endpoints.release_signer.public.text
+
+    @cached_property
+    def _signer(self) -> Signer:
+        return Signer("licclient.testing service")
 
     # --- what the vendor does -----------------------------------------------------------------
 
@@ -94,30 +204,30 @@ class LicenseService:
             The license key.
         """
         if key is None:
-            key = _made_up_key(len(self._sold) + 1)
+            key = _make_key(len(self._endpoints.licenses) + 1)
         elif isinstance(repair_key(key), Mistyped):
             raise ValueError("the key must have the shape CP- and five groups of six letters or digits")
-        self._sold[key] = _Sold(product, slug, expires, lifetime, slots, support_until)
+        self._endpoints.licenses[key] = IssuedLicense(product, slug, expires, lifetime, slots, support_until)
         if activated:
-            self.activated_key = key
+            self.storage.key = key
         return key
 
     def revoke(self, key: str) -> None:
         """Revoke a license, as after a refund."""
-        self._sold[key].revoked = True
+        self._endpoints.licenses[key].revoked = True
 
     def reinstate(self, key: str) -> None:
         """Take a revocation back."""
-        self._sold[key].revoked = False
+        self._endpoints.licenses[key].revoked = False
 
     def expire(self, key: str) -> None:
         """Let a license end yesterday."""
-        self._sold[key].lifetime = False
-        self._sold[key].expires = self._clock().date() - timedelta(days=1)
+        self._endpoints.licenses[key].lifetime = False
+        self._endpoints.licenses[key].expires = self.clock().date() - timedelta(days=1)
 
     def end_support(self, key: str) -> None:
         """Let the support period end yesterday: newer versions are listed, but without a link (D-25)."""
-        self._sold[key].support_until = self._clock().date() - timedelta(days=1)
+        self._endpoints.licenses[key].support_until = self.clock().date() - timedelta(days=1)
 
     def publish(
         self,
@@ -142,7 +252,7 @@ class LicenseService:
         """
         Version(version)
         name = filename or f"{slug or 'app'}-{version}.zip"
-        self._releases.append(_Release(version, slug, changelog, content, name, self._clock()))
+        self._endpoints.releases.append(Release(version, slug, changelog, content, name, self.clock()))
 
     # --- what goes wrong ----------------------------------------------------------------------
 
@@ -174,197 +284,63 @@ class LicenseService:
         """Return how many requests there were, in all or of a kind: `verify`, `update-check`, `download`."""
         return sum(kind in (None, request.kind) for request in self.requests)
 
-    def answer(
-        self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> Answer:
-        """Answer a request. This is what the client's HTTP library is led to.
-
-        Args:
-            method: As `GET`.
-            url: Absolute, or a path with a query; host and path prefix do not matter.
-            headers: Names in any case.
-            body: For a verify, JSON.
-
-        Raises:
-            NoResponseError: The service is offline, or slow.
-        """
-        parts = urlsplit(url)
-        told = {name.lower(): value for name, value in (headers or {}).items()}
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        asked = _read_json(body) if method == "POST" else query
+    def _handle(self, request: httpx.Request) -> httpx.Response:
+        url, headers = str(request.url), dict(request.headers)
+        query = dict(parse_qsl(request.url.query.decode(), keep_blank_values=True))
+        fields = _read_json(request.content) if request.method == "POST" else query
         kinds = {VERIFY_PATH: "verify", UPDATE_CHECK_PATH: "update-check", DOWNLOAD_PATH: "download"}
-        kind = next((kind for path, kind in kinds.items() if parts.path.endswith(path)), "other")
-        self.requests.append(SeenRequest(kind, asked.get("license_key"), asked, told))
+        kind = next((kind for path, kind in kinds.items() if request.url.path.endswith(path)), "other")
+        self.requests.append(SeenRequest(kind, fields.get("license_key"), fields, headers))
         if self._is_offline:
-            raise NoResponseError(slow=False)
-        if (wrong := self._wrong_answer()) is not None:
-            return wrong
-        match method, kind:
-            case "POST", "verify":
-                return self._own_word(self._verify(asked))
-            case "GET", "update-check":
-                prefix = url.partition("?")[0].removesuffix(UPDATE_CHECK_PATH)
-                return self._own_word(self._check(asked, prefix))
-            case "GET", "download":
-                return self._download(asked, told)
-            case _, "other":
-                return _error(404, "not_found", "There is nothing at this address.")
-            case _:
-                return _error(405, "method_not_allowed", "This address does not take this method.")
+            raise httpx.ConnectError("the fake service is offline", request=request)
+        if self._misbehaviour is Misbehaviour.SLOW:
+            raise httpx.ReadTimeout("the fake service is slow", request=request)
+        response = self._misbehave()
+        if response is None:
+            match request.method, kind:
+                case "POST", "verify":
+                    response = self._endpoints.verify(fields)
+                case "GET", "update-check":
+                    response = self._endpoints.check(
+                        fields, url.partition("?")[0].removesuffix(UPDATE_CHECK_PATH)
+                    )
+                case "GET", "download":
+                    wrong, cut = (
+                        self._misbehaviour is how for how in (Misbehaviour.WRONG_FILE, Misbehaviour.CUT)
+                    )
+                    return self._endpoints.download(fields, headers, wrong=wrong, cut=cut)
+                case _, "other":
+                    response = refuse_with_code(404, "not_found", "There is nothing at this address.")
+                case _:
+                    response = refuse_with_code(405, "method_not_allowed", "Method not allowed.")
+            self._sign(response, Call(request.method, url, headers, request.content, max_bytes=0))
+        return response
 
-    def _own_word(self, answer: Answer) -> Answer:
+    def _sign(self, response: httpx.Response, call: Call) -> None:
         if self._misbehaviour is Misbehaviour.UNSIGNED:
-            return replace(answer, release=None)
-        return replace(answer, is_own_word=True)
+            response.headers.pop(MANIFEST_HEADER, None)
+        elif "accept-signature" in call.headers:
+            headers = dict(response.headers)
+            self._signer.sign_response(call, response.status_code, headers, response.content, self.clock())
+            response.headers.update(headers)
 
-    def _wrong_answer(self) -> Answer | None:
-        html = {"Content-Type": "text/html"}
+    def _misbehave(self) -> httpx.Response | None:
         match self._misbehaviour:
-            case Misbehaviour.SLOW:
-                raise NoResponseError(slow=True)
             case Misbehaviour.ERROR:
-                return Answer(500, b"<h1>Internal Server Error</h1>", html)
+                return httpx.Response(500, html="<h1>Internal Server Error</h1>")
             case Misbehaviour.BUSY:
-                return Answer(429, b"", {"Retry-After": "60"})
+                return httpx.Response(429, headers={"Retry-After": "60"})
             case Misbehaviour.LOGIN_PAGE:
-                return Answer(200, b"<h1>Welcome to our hotel</h1>", html)
+                return httpx.Response(200, html="<h1>Welcome to our hotel</h1>")
             case Misbehaviour.REDIRECT:
-                return Answer(302, b"", {"Location": "https://elsewhere.example/login"})
+                return httpx.Response(302, headers={"Location": "https://elsewhere.example/login"})
             case Misbehaviour.GARBAGE:
-                return _json(200, {"valid": "true", "version": 2})
+                return httpx.Response(200, json={"valid": "true", "version": 2})
             case _:
                 return None
 
-    # --- verify (spec 4.1) --------------------------------------------------------------------
 
-    def _verify(self, asked: Mapping[str, Any]) -> Answer:
-        missing = {
-            name: [f"The {name.replace('_', ' ')} field is required."]
-            for name in ("license_key", "domain", "ip")
-            if not (isinstance(asked.get(name), str) and asked[name].strip())
-        }
-        if missing:
-            return _json(422, {"message": next(iter(missing.values()))[0], "errors": missing})
-        key, domain = asked["license_key"], asked["domain"].strip().lower()
-        sold = self._sold.get(key)
-        # D-01: the order of refusals.
-        if repair_key(key) != key:
-            return _refusal(403, "Invalid license format.")
-        if sold is None:
-            return _refusal(404, "License not found.")
-        if sold.revoked:
-            return _refusal(403, "License has been revoked.")
-        if self._is_expired(sold):
-            return _refusal(403, "License expired.")
-        if domain not in sold.domains and sold.slots is not None and len(sold.domains) >= sold.slots:
-            return _refusal(403, "Max activations exceeded or unrecognized environment.")
-        sold.domains.add(domain)
-        expiry = sold.expires.isoformat() if sold.expires and not sold.lifetime else None
-        told = {"valid": True, "product": sold.product, "expiry": expiry, "lifetime": sold.lifetime}
-        return _json(200, told)
-
-    def _is_expired(self, sold: _Sold) -> bool:
-        return not sold.lifetime and sold.expires is not None and self._clock().date() > sold.expires  # D-09
-
-    # --- update check (spec 4.2) --------------------------------------------------------------
-
-    def _check(self, asked: Mapping[str, Any], prefix: str) -> Answer:
-        missing = {
-            name: [f"The {name.replace('_', ' ')} field is required."]
-            for name in ("license_key", "slug", "current_version", "domain")
-            if not asked.get(name, "").strip()
-        }
-        if missing:
-            message = next(iter(missing.values()))[0]
-            return _json(422, {"error": "validation", "message": message, "errors": missing})
-        key, slug = str(asked["license_key"]), str(asked["slug"])
-        sold = self._sold.get(key)
-        # D-20: the order of errors.
-        if sold is None or sold.revoked:
-            return _error(401, "invalid_license", "The license key is not valid.")
-        if self._is_expired(sold):
-            return _error(401, "license_expired", "The license has expired.")
-        known = {sold.slug for sold in self._sold.values()} | {release.slug for release in self._releases}
-        if None not in known and slug not in known:
-            return _error(404, "product_not_found", "There is no product with this slug.")
-        if sold.slug not in (None, slug):
-            return _error(403, "product_mismatch", "The license was issued for another product.")
-        latest = self._latest(slug)
-        if latest is None:
-            return _error(404, "no_versions", "The product has no published version yet.")
-        told: dict[str, Any] = {
-            "name": sold.product,
-            "slug": slug,
-            "version": latest.version,
-            "sections": {"changelog": latest.changelog},
-            "last_updated": f"{latest.published_at:%Y-%m-%d %H:%M:%S}",
-            "requires": None,
-            "tested": None,
-        }
-        if sold.support_until is None or self._clock().date() <= sold.support_until:  # D-25
-            name = f"{len(self._links) + 1}"
-            self._links[name] = key, latest, self._clock()
-            told["download_url"] = f"{prefix}{DOWNLOAD_PATH}?id={name}"
-        return replace(_json(200, told), release=self._signed_release(latest, slug))
-
-    def _signed_release(self, release: _Release, slug: str) -> dict[str, Any]:
-        now = self._clock()
-        return {
-            "slug": slug,
-            "version": release.version,
-            "size": len(release.content),
-            "sha256": sha256(release.content).hexdigest(),
-            "published_at": f"{release.published_at:%Y-%m-%dT%H:%M:%SZ}",
-            "expires_at": f"{now + RELEASE_LIVES:%Y-%m-%dT%H:%M:%SZ}",
-        }
-
-    def _latest(self, slug: str) -> _Release | None:
-        found = [release for release in self._releases if release.slug in (None, slug)]
-        stable = [release for release in found if not Version(release.version).is_prerelease]
-        return max(stable or found, key=lambda release: Version(release.version), default=None)  # D-23
-
-    # --- download (D-30 to D-32) --------------------------------------------------------------
-
-    def _download(self, asked: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
-        link = self._links.get(asked.get("id", ""))
-        if link is None:
-            return _error(403, "invalid_link", "This download address is not valid.")
-        key, release, signed_at = link
-        if self._clock() - signed_at >= LINK_LIVES:
-            words = "This download address has run out; check for the update again."
-            return _error(403, "link_expired", words)
-        if self._sold[key].revoked:
-            return _error(403, "license_revoked", "The license has been revoked.")
-        content, digest = release.content, sha256(release.content)
-        told = {
-            "Content-Type": "application/octet-stream",
-            "Content-Disposition": f'attachment; filename="{release.filename}"',
-            "Repr-Digest": f"sha-256=:{b64encode(digest.digest()).decode()}:",
-            "ETag": f'"{digest.hexdigest()}"',
-            "Accept-Ranges": "bytes",
-        }
-        if self._misbehaviour is Misbehaviour.WRONG_FILE:
-            content = bytes(byte ^ 0xFF for byte in content)
-        status, start = 200, _range_start(headers, told["ETag"], len(content))
-        if start:
-            status = 206
-            told["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        rest = content[start:]
-        told["Content-Length"] = str(len(rest))
-        # The last byte comes: an app that resumes gets there in the end.
-        cut = len(rest) // 2 if self._misbehaviour is Misbehaviour.CUT and len(rest) > 1 else None
-        return Answer(status, rest, told, cut)
-
-
-def _range_start(headers: Mapping[str, str], etag: str, size: int) -> int:
-    """Read the only range that a client which resumes asks for; 0 for the whole file."""
-    first = headers.get("range", "").removeprefix("bytes=").removesuffix("-")
-    if not first.isdecimal() or headers.get("if-range", etag) != etag:
-        return 0
-    return int(first) if int(first) < size else 0
-
-
-def _made_up_key(number: int) -> str:
+def _make_key(number: int) -> str:
     return "-".join([PREFIX, *["TEST00"] * (GROUPS - 1), f"{number:0{GROUP_LENGTH}}"])
 
 
@@ -374,15 +350,3 @@ def _read_json(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _json(status: int, document: Mapping[str, Any]) -> Answer:
-    return Answer(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
-
-
-def _refusal(status: int, reason: str) -> Answer:
-    return _json(status, {"valid": False, "reason": reason})
-
-
-def _error(status: int, code: str, message: str) -> Answer:
-    return _json(status, {"error": code, "message": message})

@@ -1,77 +1,60 @@
-"""Signs for the fake service what apps with pinned keys demand to be signed (D-62, D-67).
+"""Signs for the fake service as licserver does, with keys of its own (D-62, D-67)."""
 
-The private halves of pinned keys are the vendor's, so a fake has none of them. While it is there, a pinned
-key therefore takes a stand-in of its own, a keyed digest, for its signature. Everything else is as with a
-real service: wish, nonce, what is covered, the manifest, and that the app's own code pins what it ships with.
-"""
-
-import hmac
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any, Final
 
-from licclient._model import Settings
 from licclient._protocol.requests import Call
-from licclient._protocol.responses import MANIFEST_HEADER, Reply
+from licclient._protocol.responses import Reply
 from licclient._signatures.public_keys import PublicKey
 from licclient._signatures.releases import TYPE
 from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
-from licclient.testing._told import Answer
 
-_SECRET: Final = b"licclient.testing"
-_SIGNATURE_LIVES: Final = timedelta(minutes=5)
+_SIGNATURE_LIFETIME: Final = timedelta(minutes=5)
 _NONCE: Final = re.compile(r';nonce="([^"]*)"')
 
 
-def stand_in(key: PublicKey, message: bytes) -> bytes:
-    """Make what the fake's clients take for a signature by a key."""
-    return hmac.digest(_SECRET + key.raw, message, "sha512")
+class Signer:
+    """An Ed25519 key pair, the same for each run of a test; needs the extra `licclient[signed]`."""
 
+    def __init__(self, name: str) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
 
-def check(key: PublicKey, signature: bytes, message: bytes) -> bool:
-    """In the place of `PublicKey.verify`."""
-    return hmac.compare_digest(stand_in(key, message), signature)
+        self._private = Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).digest())
+        self.public = PublicKey(self._private.public_key().public_bytes_raw())
 
-
-def signed(answer: Answer, call: Call, settings: Settings, now: datetime) -> Answer:
-    """Sign an answer as the client demands it that made the call; nothing for one without pins.
-
-    Args:
-        answer: Of the fake; only what is its own word is signed.
-        call: As it arrived, with the names of headers in lower case.
-        settings: The client's.
-        now: By the fake's clock.
-    """
-    headers = dict(answer.headers)
-    if answer.release is not None and settings.release_keys:
-        headers[MANIFEST_HEADER] = _manifest(answer.release, settings.release_keys[0])
-    nonce = _NONCE.search(call.headers.get("accept-signature", ""))
-    if answer.is_own_word and settings.public_keys and nonce is not None:
-        headers["Content-Digest"] = content_digest(answer.body)
-        created = int(now.timestamp())
-        expires = created + int(_SIGNATURE_LIVES.total_seconds())
-        key, items = settings.public_keys[0], " ".join(COMPONENTS)
+    def sign_response(
+        self, call: Call, status: int, headers: dict[str, str], body: bytes, now: datetime
+    ) -> None:
+        """Add the headers of a signature, if the request asks for one."""
+        nonce = _NONCE.search(call.headers.get("accept-signature", ""))
+        if nonce is None:
+            return
+        headers["Content-Digest"] = content_digest(body)
+        created, expires = (int(at.timestamp()) for at in (now, now + _SIGNATURE_LIFETIME))
+        items = " ".join(COMPONENTS)
         params = f'({items});created={created};expires={expires};nonce="{nonce[1]}";alg="ed25519"'
-        params += f';keyid="{key.id}";tag="{TAG}"'
-        told = {name.lower(): value for name, value in headers.items()}
-        base = signature_base(call, Reply(answer.status, answer.body, told), items, params)
+        params += f';keyid="{self.public.id}";tag="{TAG}"'
+        lower = {name.lower(): value for name, value in headers.items()}
+        base = signature_base(call, Reply(status, body, lower), items, params)
         headers["Signature-Input"] = f"sig={params}"
-        headers["Signature"] = f"sig=:{b64encode(stand_in(key, base)).decode()}:"
-    return replace(answer, headers=headers)
+        headers["Signature"] = f"sig=:{b64encode(self._private.sign(base)).decode()}:"
+
+    def sign_release(self, release: Mapping[str, Any]) -> str:
+        """Return the header of a release's manifest."""
+        protected = _encode_json({"alg": "EdDSA", "kid": self.public.id, "typ": TYPE})
+        payload = _encode_json(release)
+        signature = _base64url(self._private.sign(f"{protected}.{payload}".encode()))
+        return _encode_json(
+            {"payload": payload, "signatures": [{"protected": protected, "signature": signature}]}
+        )
 
 
-def _manifest(release: Mapping[str, Any], key: PublicKey) -> str:
-    protected = _word({"alg": "EdDSA", "kid": key.id, "typ": TYPE})
-    payload = _word(release)
-    signature = _base64url(stand_in(key, f"{protected}.{payload}".encode()))
-    return _word({"payload": payload, "signatures": [{"protected": protected, "signature": signature}]})
-
-
-def _word(document: Mapping[str, Any]) -> str:
+def _encode_json(document: Mapping[str, Any]) -> str:
     return _base64url(json.dumps(document).encode())
 
 

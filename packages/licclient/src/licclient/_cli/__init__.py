@@ -1,0 +1,320 @@
+"""The command `licclient`: verify a key, check for an update, download it, install it, diagnose.
+
+Exit status: 0 yes; 1 no; 2 wrong use; 3 no trustworthy response or file; 130 interrupted. Neither the license
+key nor a download link is ever printed.
+"""
+
+import argparse
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import licclient
+from licclient._cli._output import Output, format_origin, format_term, progress_bar, update_document
+from licclient._client import LicenseClient
+from licclient._clock import real_clock
+from licclient._model import Source
+from licclient._protocol.links import is_in_the_clear
+from licclient._typed_key import repair_key
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    UntrustedResponseError,
+    UnusableArchiveError,
+)
+
+YES: Final = 0
+NO: Final = 1
+WRONG_USE: Final = 2
+NO_ANSWER: Final = 3
+INTERRUPTED: Final = 130
+
+_STDIN: Final = "-"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: Arguments without the program's name; those of the process when None.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        args = _parse(argv)
+        with Output(as_json=args.json) as output:
+            return _run(args, output)
+    except KeyboardInterrupt:
+        print("licclient: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(args: argparse.Namespace, output: Output) -> int:
+    try:
+        if not args.needs_server:
+            return int(args.run(args, output))
+        if args.key is not None:
+            args.key = _read_key(args.key)
+        with _open_client(args, output) as client:
+            return int(args.run(args, output, client))
+    except LicclientError as problem:
+        return _print_failure(args, output, problem)
+    except (ValueError, OSError, ImportError) as problem:
+        return output.error(WRONG_USE, "wrong_use", str(problem))
+
+
+def _read_key(typed: str) -> str:
+    """Return the license key, repaired if possible; what else it is, the server decides (D-02).
+
+    Raises:
+        ValueError: It is to be read from the standard input, and there is no text.
+    """
+    if typed == _STDIN:
+        if sys.stdin is None:
+            raise ValueError("there is no standard input to read the license key from")
+        try:
+            typed = sys.stdin.readline()
+        except UnicodeDecodeError:
+            # The original message quotes bytes of the key.
+            raise ValueError(f"the standard input is not {sys.stdin.encoding} text") from None
+    repaired = repair_key(typed)
+    return repaired if isinstance(repaired, str) else typed
+
+
+def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
+    if "://" not in args.server:
+        scheme = "https" if is_in_the_clear(f"http://{args.server}") else "http"
+        raise ValueError(f"the server's address has no scheme; type --server {scheme}://{args.server}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        client = LicenseClient(
+            args.server,
+            product=args.product,
+            slug=args.slug,
+            version=args.installed,
+            domain=args.domain,
+            state_dir=args.state_dir,
+            public_keys=args.public_key,
+            release_keys=args.release_key,
+        )
+    for warning in caught:  # without the line of our code that Python would print
+        output.complain(str(warning.message))
+    return client
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+def _verify(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    found = client.verify(args.key, force=args.force)
+    origin = format_origin(found, real_clock())
+    if args.force and found.source is not Source.SERVER:
+        origin = f"the recheck failed: no response from the server; {origin}"
+    document = {
+        "valid": True,
+        "product": found.product,
+        "expiry": found.expiry.isoformat() if found.expiry else None,
+        "lifetime": found.lifetime,
+        "checked_at": found.checked_at.isoformat(),
+        "source": found.source.value,
+        "authenticated": found.authenticated,
+    }
+    output.result(document, f"Valid: {found.product}, {format_term(found)} ({origin}).")
+    return YES
+
+
+def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    found = client.check_for_update(args.key, force=args.force)
+    if found is None:
+        return _print_no_update(args, output, client)
+    lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
+    lines += [found.changelog_text] if found.changelog_text else []
+    output.result({"update": update_document(found)}, *lines)
+    return YES
+
+
+def _download(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    # A person is waiting, so `check_every` does not apply.
+    found = client.check_for_update(args.key, force=True)
+    if found is None:
+        return _print_no_update(args, output, client)
+    with progress_bar(sys.stderr, shown=not args.json) as progress:
+        file = client.download(found, args.to, progress)
+    document = {"path": str(file.path), "size": file.size, "sha256": file.sha256, "version": file.version}
+    output.result(document, str(file.path), f"{file.size} bytes, sha256 {file.sha256}")
+    return YES
+
+
+def _apply(args: argparse.Namespace, output: Output) -> int:
+    from licclient._part_file import Downloaded  # noqa: PLC0415 - rarely needed
+    from licclient.install import Installation  # noqa: PLC0415 - as above
+
+    file = Path(args.file)
+    downloaded = Downloaded(file, file.stat().st_size, args.sha256.lower(), args.version)
+    installed = Installation(args.to).apply(downloaded)
+    output.result({"version": installed.version, "folder": str(installed.folder)}, str(installed.folder))
+    return YES
+
+
+def _roll_back(args: argparse.Namespace, output: Output) -> int:
+    from licclient.install import Installation  # noqa: PLC0415 - rarely needed
+
+    found = Installation(args.folder).roll_back()
+    if found is None:
+        output.result({"version": None, "folder": None}, "There is no previous version.")
+        return NO
+    output.result({"version": found.version, "folder": str(found.folder)}, str(found.folder))
+    return YES
+
+
+def _doctor(_: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    from licclient._doctor import diagnose  # noqa: PLC0415 - rarely needed
+
+    edges = client._context, client._agent, client._given_transport  # noqa: SLF001 - all of it is examined
+    findings, report = diagnose(*edges)
+    document = [{"name": one.name, "fine": one.is_fine, "words": one.text} for one in findings]
+    output.result({"findings": document}, report)
+    return NO if any(one.is_fine is False for one in findings) else YES
+
+
+def _print_no_update(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    found = client.last_update_check
+    if found.error is not None:
+        return _print_failure(args, output, found.error)
+    output.result({"update": None, "message": found.message}, found.message)
+    return NO
+
+
+def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientError) -> int:
+    match problem:
+        case LicenseRefusedError():
+            no: dict[str, Any] = {"valid": False} if args.run is _verify else {"update": None}
+            document = {**no, "reason": problem.reason.value, "message": problem.message}
+            output.result(document, f"Refused: {problem.message}")
+            return NO
+        case InvalidRequestError():
+            return output.error(WRONG_USE, "invalid_request", problem.message)
+        case UntrustedResponseError():
+            return output.error(NO_ANSWER, "untrusted", problem.message)
+        case UnusableArchiveError():
+            return output.error(NO_ANSWER, "unusable_archive", problem.message)
+        case _:
+            return output.error(NO_ANSWER, "unavailable", problem.message)
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose messages do not repeat a license key."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(re.sub(r"CP-[A-Z0-9-]+", "CP-…", message, flags=re.IGNORECASE))
+
+
+_OPTIONAL: Final = (
+    *("server", "state_dir", "public_key", "release_key"),
+    *("key", "product", "slug", "installed", "domain"),
+)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser, environ = _parser(), os.environ
+    args = parser.parse_args(argv, argparse.Namespace(json=False, **dict.fromkeys(_OPTIONAL)))
+    for name in ("server", "state_dir", "product", "slug", "domain"):
+        if getattr(args, name) is None:
+            setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}") or None)
+    for name in ("public_key", "release_key"):
+        if getattr(args, name) is None:
+            setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}S", "").split() or None)
+    if args.needs_server and args.server is None:
+        parser.error("--server URL is required, or LICCLIENT_SERVER in the environment")
+    return args
+
+
+def _parser() -> argparse.ArgumentParser:
+    # Before or after the command: no default of the second parse may replace what the first one found.
+    common = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    options = common.add_argument_group("common options, before or after the command")
+    options.add_argument("--server", metavar="URL", help="address of the license service (LICCLIENT_SERVER)")
+    options.add_argument(
+        "--state-dir", metavar="DIR", help="folder for cache and installation id (LICCLIENT_STATE_DIR)"
+    )
+    options.add_argument(
+        "--public-key",
+        action="append",
+        metavar="KEY",
+        help="require responses signed by this key of the service; repeatable (LICCLIENT_PUBLIC_KEYS)",
+    )
+    options.add_argument(
+        "--release-key",
+        action="append",
+        metavar="KEY",
+        help="accept only versions signed by this key of the vendor; repeatable (LICCLIENT_RELEASE_KEYS)",
+    )
+    options.add_argument("--json", action="store_true", help="print one JSON object")
+
+    parser = _Parser(
+        prog="licclient",
+        description="Verify a license key, and find and download updates.",
+        parents=[common],
+        epilog="Lists of keys in the environment are separated by spaces.",
+    )
+    parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[..., int], purpose: str, *, server: bool = True) -> _Parser:
+        made: _Parser = commands.add_parser(
+            name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.", parents=[common]
+        )
+        made.set_defaults(run=run, needs_server=server)
+        return made
+
+    verify = command("verify", _verify, "check whether a license key is valid")
+    check = command("check", _check, "check for a newer version")
+    download = command("download", _download, "download the newest version")
+    apply = command("apply", _apply, "install a downloaded version; needs no server", server=False)
+    back = command("roll-back", _roll_back, "return to the previous version; needs no server", server=False)
+    doctor = command("doctor", _doctor, "find out what is wrong; prints a report for support")
+
+    for one in (verify, check, download):
+        one.add_argument(
+            "key", metavar="KEY", help="the license key, or - to read it from the standard input"
+        )
+    for one in (check, download):
+        one.add_argument("slug", metavar="SLUG", help="slug of the product")
+        one.add_argument("installed", metavar="VERSION", help="the installed version")
+    for one in (verify, doctor):
+        one.add_argument(
+            "--product",
+            metavar="NAME",
+            default=argparse.SUPPRESS,
+            help="the app's product (LICCLIENT_PRODUCT)",
+        )
+    for one in (verify, check, download, doctor):
+        one.add_argument(
+            "--domain",
+            metavar="D",
+            default=argparse.SUPPRESS,
+            help="where it is installed (LICCLIENT_DOMAIN); default: an id of this installation",
+        )
+    verify.add_argument(
+        "--force", "--recheck", action="store_true", help="ask the server even if the cache is fresh"
+    )
+    check.add_argument("--force", action="store_true", help="ask the server now")
+    download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
+    apply.add_argument("file", metavar="FILE", help="the zip, as downloaded")
+    apply.add_argument("--version", required=True, metavar="VERSION", help="the version in it")
+    apply.add_argument("--sha256", required=True, metavar="HEX", help="its digest, as `download` prints it")
+    apply.add_argument("--to", required=True, metavar="DIR", help="the app's own folder")
+    back.add_argument("folder", metavar="DIR", help="the app's own folder")
+    doctor.add_argument(
+        "--slug", metavar="SLUG", default=argparse.SUPPRESS, help="the app's slug (LICCLIENT_SLUG)"
+    )
+    return parser

@@ -1,0 +1,130 @@
+"""What the command line prints: results, errors, a progress bar."""
+
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, Final, Self, TextIO
+
+from licclient._model import License, Source, Update
+from licclient._texts import amount, span
+
+_BAR_CELLS: Final = 24
+
+
+class Output(logging.Handler):
+    """Prints the result, and each complaint once; used as a context manager, it prints our log as well."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__(logging.WARNING)
+        self._as_json = as_json
+        self._complaints: dict[str, None] = {}  # a set that keeps the order
+        self._printed: set[str] = set()
+
+    def __enter__(self) -> Self:
+        logging.getLogger("licclient").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("licclient").removeHandler(self)
+        for message in self._complaints:
+            if message not in self._printed:
+                self.complain(message)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message of the log until the end: the result often says the same."""
+        self._complaints[record.getMessage()] = None
+
+    def result(self, document: dict[str, Any], *lines: str) -> None:
+        """Print the result: the document with `--json`, else the lines."""
+        self._printed.update(lines)
+        for line in [json.dumps(document)] if self._as_json else map(_printable, lines):
+            print(line)
+
+    def error(self, status: int, kind: str, message: str) -> int:
+        """Print an error, and return the exit status."""
+        if self._as_json:
+            print(json.dumps({"error": kind, "message": message}))
+        else:
+            self.complain(message)
+        self._printed.add(message)
+        return status
+
+    def complain(self, message: str) -> None:
+        """Print a message to the standard error."""
+        print(f"licclient: {_printable(message)}", file=sys.stderr)
+
+
+def update_document(update: Update) -> dict[str, str]:
+    return {
+        "name": update.name,
+        "slug": update.slug,
+        "version": update.version,
+        "changelog": update.changelog,
+        "last_updated": f"{update.last_updated:%Y-%m-%d %H:%M:%S}",
+    }
+
+
+def format_term(found: License) -> str:
+    if found.expiry is not None:
+        return f"valid through {found.expiry.isoformat()} UTC"
+    return "lifetime license" if found.lifetime else "no expiry"
+
+
+def format_origin(found: License, now: datetime) -> str:
+    match found.source:
+        case Source.SERVER:
+            return "confirmed by the server just now"
+        case Source.CACHE:
+            return f"from the cache, checked {_format_age(now - found.checked_at)}"
+        case Source.GRACE:
+            return f"in the grace period: last checked {_format_age(now - found.checked_at)}"
+
+
+def _format_age(age: timedelta) -> str:
+    minutes = max(0, int(age.total_seconds() // 60))
+    for size, unit in ((24 * 60, "day"), (60, "hour"), (1, "minute")):
+        if minutes >= size:
+            count = minutes // size
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "less than a minute ago"
+
+
+def _printable(text: str) -> str:
+    """Replace what would control a terminal, and what its encoding does not have."""
+    shown = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return shown.encode(encoding, errors="replace").decode(encoding)
+
+
+@contextmanager
+def progress_bar(stream: TextIO, *, shown: bool) -> Generator[Callable[[int, int, float], None] | None]:
+    """Yield a function for `progress=` that draws a bar; None where it cannot be drawn."""
+    if not (shown and stream.isatty() and os.environ.get("TERM") != "dumb"):
+        yield None
+        return
+
+    def draw(done: int, total: int, speed: float) -> None:
+        line = bar_line(done, total, speed)[: shutil.get_terminal_size().columns - 1]
+        stream.write(f"\r{line}\x1b[K")
+        stream.flush()
+
+    try:
+        yield draw
+    finally:
+        stream.write("\r\x1b[K")
+        stream.flush()
+
+
+def bar_line(done: int, total: int, speed: float) -> str:
+    """Format the line of a bar; speed in bytes a second."""
+    part = done / total if total else 1.0
+    full = int(part * _BAR_CELLS)
+    line = f"{part:4.0%} [{'#' * full:.<{_BAR_CELLS}}] {amount(done)} of {amount(total)}"
+    if speed <= 0:
+        return line
+    return f"{line}, {amount(speed)}/s, {span((total - done) / speed) or 'days'} left"

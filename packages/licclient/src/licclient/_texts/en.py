@@ -1,0 +1,76 @@
+"""What people read, in English; the keys are explained here.
+
+`&` stands before the letter that presses a button with Alt, and no letter is there twice in one window.
+"""
+
+from typing import Final
+
+TEXTS: Final = {
+    # `Reason`: why the server refused (spec 7)
+    "reason.invalid_format": "This is not a license key. Please compare it with the one you received.",
+    "reason.not_found": "This license key does not exist. Please compare it with the one you received.",
+    "reason.revoked": "This license has been revoked. Please contact support.",
+    "reason.expired": "This license has expired. Please renew it, or enter another key.",
+    "reason.environment": "All computers that this license allows are in use. Please free one, or enter another key.",
+    "reason.other_product": "This license is for another product. Please enter a key for this one.",
+    "reason.support_ended": "The support period of this license is over. Please renew it to get newer versions.",
+    "reason.other": "The license was refused. Please contact support.",
+    # `KeyFlaw`: what is wrong with a typed key (D-57); {0} are characters, or how many
+    "flaw.empty": "Please enter your license key.",
+    "flaw.prefix": "A license key begins with CP-.",
+    "flaw.characters": "A license key holds only the letters A to Z and digits, not: {0}",
+    "flaw.too_short": "The license key is incomplete. Characters missing: {0}",
+    "flaw.too_long": "The license key is too long. Characters too many: {0}",
+    # the other errors; {0} is the system's own sentence
+    "error.not_activated": "No license key has been entered on this computer yet.",
+    "error.invalid_request": "The license service did not accept the request. Please contact support.",
+    "error.unavailable": "The license service could not be reached. Please go online and try again.",
+    "error.untrusted": "What was received could not be verified, and was not used. Please contact support.",
+    "error.unusable_archive": "The update cannot be installed. You can go on using this version; please contact support.",
+    "error.cancelled": "The download was cancelled.",
+    "error.disk": "The file could not be saved. {0}",
+    # `LicenseState`: the first line of a settings page; {0} is a date
+    "state.valid": "Licensed.",
+    "state.grace": "Licensed, but not confirmed recently. Please go online by {0}.",
+    "state.unconfirmed": "The license could not be confirmed. Please go online and try again.",
+    # dialogs: entering a key; {0} is the product, or the last valid day
+    "activation.title": "Activate {0}",
+    "activation.title_alone": "License activation",
+    "activation.intro": "Please enter the license key that you received with your purchase.",
+    "activation.label": "License &key:",
+    "activation.asking": "Checking the license key …",
+    "activation.done": "Thank you. Your license is active.",
+    "activation.done_until": "Thank you. Your license is active until {0}.",
+    # an update; {0} is name and version, a version, a date, a size or a time; {0} of {1} are sizes
+    "update.none": "This version is up to date.",
+    "update.unavailable": "Updates could not be checked. Please go online and try again.",
+    "update.title": "Software update",
+    "update.heading": "{0} is available",
+    "update.installed": "Installed: {0}",
+    "update.published": "Published: {0}",
+    "update.size": "Size: {0}",
+    "update.label": "What is &new:",
+    "update.connecting": "Connecting …",
+    "update.progress": "{0} of {1}",
+    "update.left": "{0} left",
+    "update.stopping": "Cancelling …",
+    "update.cut": "The download was interrupted. Please go online and try again; it goes on where it stopped.",
+    "update.here": "Downloaded and verified.",
+    # buttons
+    "button.activate": "&Activate",
+    "button.not_now": "&Not now",
+    "button.close": "&Close",
+    "button.download": "&Download",
+    "button.again": "&Try again",
+    "button.later": "&Later",
+    "button.skip": "&Skip this version",
+    "button.cancel": "&Cancel",
+    "button.continue": "&Continue",
+    # links
+    "link.buy": "Buy a license",
+    "link.lost": "Lost your key?",
+    "link.manage": "Manage your computers",
+    "link.support": "Contact support",
+    # an exception that nobody expected
+    "problem.unexpected": "An unexpected problem occurred. Please contact support.",
+}
