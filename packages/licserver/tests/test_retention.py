@@ -8,7 +8,7 @@ import pytest
 from harness import engines
 from harness.engines import ENGINES
 from licserver.database.hot_path.store import BatchStore
-from licserver.database.repositories import retention as rooms
+from licserver.database.repositories import audit as rooms
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError

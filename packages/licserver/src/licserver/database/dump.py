@@ -34,7 +34,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from licserver.database.engine import Database
 from licserver.database.hot_path.driver import RowWriter
 from licserver.database.migrate import make_config
-from licserver.database.repositories.retention import WATCHED
+from licserver.database.repositories.audit import WATCHED
 from licserver.database.schema import HEAD, alembic_version, read_version
 from licserver.database.tables import facts, failed_logins, metadata, products, releases, sessions, tries
 from licserver.domain.records import Artifact

@@ -3,8 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from licserver.database.repositories.audit import AuditFilter, Entry
-from licserver.database.repositories.retention import Retention
+from licserver.database.repositories.audit import AuditFilter, Entry, Retention
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
 from licserver.services.context import Context
