@@ -5,9 +5,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 from unittest.mock import ANY
 
+import httpx
 import pytest
 from stage.store import CONTENT
 
@@ -147,6 +149,119 @@ def test_a_loop_ends_while_a_name_is_still_looked_up(tmp_path, key, monkeypatch)
         asyncio.run(client.verify(key))
     assert ended == []
     over.set()
+
+
+def _slow_disk(monkeypatch, slow):
+    monkeypatch.setattr(StateFolder, "change", slow(StateFolder.change))
+
+
+def _slow_resolver(monkeypatch, slow):
+    monkeypatch.setattr(socket, "getaddrinfo", slow(socket.getaddrinfo))
+
+
+def _slow_proxy_settings(monkeypatch, slow):
+    monkeypatch.setattr("licclient._sockets.getproxies", slow(dict))
+
+
+@pytest.mark.parametrize("make_slow", [_slow_disk, _slow_resolver, _slow_proxy_settings])
+async def test_the_loop_goes_on_while_something_is_slow(service, tmp_path, key, monkeypatch, make_slow):
+    """What blocks does so on threads: the window never stands still for as long."""
+    service.grants()
+    url = service.url.replace("127.0.0.1", "localhost")
+    async with AsyncLicenseClient(url, state_dir=tmp_path) as client:
+        await client.verify(key)  # all is loaded
+        slow_calls = []
+
+        def slow(plain):
+            def later(*given: Any, **options: Any):
+                slow_calls.append(time.sleep(0.3))
+                return plain(*given, **options)
+
+            return later
+
+        make_slow(monkeypatch, slow)
+        call = asyncio.ensure_future(client.verify(key, force=True))
+        longest, before = 0.0, time.monotonic()
+        while not call.done():
+            await asyncio.sleep(0.01)
+            longest, before = max(longest, time.monotonic() - before), time.monotonic()
+        assert (await call).source is Source.SERVER
+        assert slow_calls
+        assert longest < 0.25
+
+
+# --- transports of an application ---------------------------------------------------------------
+
+
+class Asynchronous(httpx.AsyncBaseTransport):
+    """Sends nothing by threads."""
+
+    def __init__(self, handler) -> None:
+        self._mock = httpx.MockTransport(handler)
+
+    async def handle_async_request(self, request):
+        """Respond in the loop."""
+        return await self._mock.handle_async_request(request)
+
+
+class Synchronous(httpx.BaseTransport):
+    """Sends nothing in a loop."""
+
+    def __init__(self, handler) -> None:
+        self._mock = httpx.MockTransport(handler)
+
+    def handle_request(self, request):
+        """Respond on a thread."""
+        return self._mock.handle_request(request)
+
+
+@pytest.mark.parametrize("kind", [Asynchronous, Synchronous, httpx.MockTransport])
+async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, folder):
+    """An asynchronous transport, a synchronous one, and one that is both; for requests and downloads."""
+
+    def respond(request):
+        if "verify" in request.url.path:
+            return httpx.Response(
+                200, json={"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
+            )
+        with httpx.Client() as plain:
+            return plain.send(plain.build_request(request.method, request.url, headers=request.headers))
+
+    options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
+    async with AsyncLicenseClient(store.service.url, transport=kind(respond), **options) as client:
+        assert (await client.verify(key)).lifetime
+        done = await client.download(await client.check_for_update(key), folder)
+    assert done.path.read_bytes() == CONTENT
+
+
+def test_a_transport_of_the_wrong_kind_is_refused(service):
+    """The message says what to pass."""
+    with pytest.raises(TypeError, match="is for AsyncLicenseClient"):
+        LicenseClient(service.url, transport=Asynchronous(print))
+    with pytest.raises(TypeError, match=r"AsyncBaseTransport or httpx\.BaseTransport"):
+        AsyncLicenseClient(service.url, transport=print)
+
+
+async def test_a_cancelled_request_closes_its_connection(service, key, tmp_path, eventually):
+    """The service sees the client hang up at once."""
+    hung_up = threading.Event()
+
+    def script(_request):
+        try:
+            while True:
+                yield b"HTTP/1.1 100 Continue\r\n\r\n"
+                time.sleep(0.02)
+        finally:
+            hung_up.set()
+
+    service.script = script
+    async with AsyncLicenseClient(service.url, state_dir=tmp_path) as client:
+        call = asyncio.ensure_future(client.verify(key))
+        await eventually(lambda: service.count() == 1)
+        call.cancel()
+        done, _ = await asyncio.wait([call], timeout=0.2)
+        assert done
+        await eventually(hung_up.is_set)
 
 
 def test_httpx_is_not_loaded_in_the_loop(store, tmp_path, key):

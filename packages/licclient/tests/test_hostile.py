@@ -8,6 +8,7 @@ from time import monotonic
 
 import pytest
 from stage.answers import ANSWERS, GOOD_RAW
+from stage.flavours import both
 from stage.meters import bounded, told_by
 from stage.scripts import RESET, drip, http, silence
 
@@ -24,6 +25,7 @@ def play(service, script):
     service.script = script if callable(script) else lambda _: script
 
 
+@both
 @pytest.mark.parametrize("script", ANSWERS.values(), ids=ANSWERS.keys())
 async def test_a_hostile_answer_is_an_outage(make_client, service, script, key, tmp_path):
     """No license, no refusal, nothing on the disk, in time and with little memory (D-40)."""

@@ -5,6 +5,7 @@ import datetime as dt
 import pytest
 import trustme
 from stage.answers import GOOD_RAW
+from stage.flavours import both
 from stage.meters import bounded
 from stage.scripts import drip, silence
 from stage.tls import secured
@@ -29,6 +30,7 @@ CERTIFICATES = {
 }
 
 
+@both
 @pytest.mark.parametrize("make", CERTIFICATES.values(), ids=CERTIFICATES.keys())
 async def test_a_certificate_that_should_not_be_trusted(make_client, tls, authority, key, make, tmp_path):
     """No answer at all comes out of it, and the key is not told (D-40)."""
@@ -41,6 +43,7 @@ async def test_a_certificate_that_should_not_be_trusted(make_client, tls, author
     assert not list((tmp_path / "state").glob("license-*"))
 
 
+@both
 async def test_the_systems_trust_store_decides(make_client, tls, authority, key):
     """What the operating system trusts is trusted: the rows above fail for what is wrong with them."""
     tls.context = secured(authority.issue_cert("127.0.0.1"))
@@ -60,6 +63,7 @@ GREETINGS = {
 }
 
 
+@both
 @pytest.mark.parametrize("greeting", GREETINGS.values(), ids=GREETINGS.keys())
 async def test_a_handshake_that_goes_wrong_ends_in_time(make_client, tls, key, greeting):
     """Whatever is at the other end, it is an outage within the time limit."""

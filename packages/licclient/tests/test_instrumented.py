@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from stage.flavours import both
 
 
 @pytest.fixture
@@ -16,6 +17,7 @@ def seen(monkeypatch):
         words.append(f"{one.method} {one.url} {one.headers} {one.extensions} {one.content!r}")
 
     plain_send, plain_init = httpx.Client.send, httpx.Client.__init__
+    plain_async_send, plain_async_init = httpx.AsyncClient.send, httpx.AsyncClient.__init__
 
     def send(self, request, stream):  # as the httpx integration of sentry does
         note(request)
@@ -29,11 +31,27 @@ def seen(monkeypatch):
         hooks = {"request": [note], "response": [lambda response: note(response.request)]}
         plain_init(self, **{**options, "event_hooks": hooks})
 
+    async def async_send(self, request, stream):
+        note(request)
+        response = await plain_async_send(self, request, stream=stream)
+        note(response.request)
+        words.append(f"{response.url} {response!r} {vars(response)}")
+        return response
+
+    async def async_note(request):
+        note(request)
+
+    def async_init(self, **options: Any):
+        plain_async_init(self, **{**options, "event_hooks": {"request": [async_note]}})
+
     monkeypatch.setattr(httpx.Client, "send", send)
     monkeypatch.setattr(httpx.Client, "__init__", init)
+    monkeypatch.setattr(httpx.AsyncClient, "send", async_send)
+    monkeypatch.setattr(httpx.AsyncClient, "__init__", async_init)
     return words
 
 
+@both
 async def test_instrumentation_sees_the_endpoint_only(client, store, folder, key, seen, caplog, service):
     """Wrapped clients, hooks and httpx's own log learn that there was a call, and not what was asked."""
     caplog.set_level(logging.DEBUG)

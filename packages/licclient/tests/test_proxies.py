@@ -1,6 +1,7 @@
 """The system's proxies: what they name for the service's address holds, and nothing else is in the way."""
 
 import pytest
+from stage.flavours import both
 
 from licclient import ServiceUnavailableError
 from licclient._sockets import system_proxy
@@ -24,6 +25,7 @@ def proxied(monkeypatch):
     return set_proxies
 
 
+@both
 async def test_the_systems_proxy_is_used(make_client, service, proxied, key):
     """Behind a company's proxy the call goes to it, and the license comes through it."""
     service.grants()
@@ -47,6 +49,7 @@ async def test_a_setting_for_something_else_is_in_nobodys_way(make_client, servi
     assert (await make_client("http://store.invalid").verify(key)).product == "Notes"
 
 
+@both
 @pytest.mark.parametrize(
     "proxy", ["http://127.0.0.1:1", "nonsense://x", "http://[", "http://h:port", "socks4://h"]
 )

@@ -27,12 +27,23 @@ def read_folder(name: str, value: str | PathLike[str]) -> Path:
     return path.absolute()
 
 
-def check_edges(clock: object, transport: object, storage: object) -> None:
-    """Raise `TypeError` for what cannot stand in for the clock, the network or the disk."""
+def check_transport(transport: object, *, is_async: bool) -> None:
+    """Raise `TypeError` for what cannot send the requests of this client."""
+    if transport is None or callable(getattr(transport, "handle_request", None)):
+        return
+    if not callable(getattr(transport, "handle_async_request", None)):
+        kinds = "httpx.AsyncBaseTransport or httpx.BaseTransport" if is_async else "httpx.BaseTransport"
+        raise TypeError(f"transport must be an {kinds}, such as httpx.MockTransport")
+    if not is_async:
+        raise TypeError(
+            "transport must be an httpx.BaseTransport; an AsyncBaseTransport is for AsyncLicenseClient"
+        )
+
+
+def check_edges(clock: object, storage: object) -> None:
+    """Raise `TypeError` for what cannot stand in for the clock or the disk."""
     if clock is not None and not callable(clock):
         raise TypeError("clock must be callable and return an aware datetime")
-    if transport is not None and not callable(getattr(transport, "handle_request", None)):
-        raise TypeError("transport must be an httpx.BaseTransport")
     if storage is not None and not all(
         callable(getattr(storage, name, None)) for name in ("load", "change", "folder")
     ):

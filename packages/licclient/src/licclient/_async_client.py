@@ -30,8 +30,9 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
     event loop; cancelling the task ends a download like `cancel` does.
     """
 
-    _open_transport: "AsyncTransport | None" = None
-    _refresh: "asyncio.Task[None] | None" = None
+    _is_async = True
+    _open_transport: "AsyncTransport | None"
+    _refresh: "asyncio.Task[None] | None"
 
     async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
@@ -138,24 +139,28 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
         cancel: "Cancel | None" = None,
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
+        import asyncio
+
         from licclient._arguments import check_download, read_folder
-        from licclient._async_transport import Stop, in_loop, run_apart
 
         check_download(update, progress, cancel)
         folder = read_folder("to", to)
+        transport = await asyncio.to_thread(self._transport)
+        from licclient._async_transport import Stop, in_loop, run_download
+
         stop = Stop(cancel)
-        tell = None if progress is None else in_loop(progress, stop)
-        transport = self._transport()
+        report = None if progress is None else in_loop(progress, stop)
+        loop = asyncio.get_running_loop()
 
         def work() -> "Downloaded":
             from licclient._flows.downloads import download
             from licclient._flows.runners import run
 
-            flow = download(self._context, update, folder, tell, stop.is_set)
-            opened = transport.on_thread()  # one for all of it: closing the client ends the download
+            flow = download(self._context, update, folder, report, stop.is_set)
+            opened = transport.for_downloads(loop)  # one for all of it, as in `LicenseClient`
             return run(flow, lambda: opened, stop.is_set)
 
-        return await run_apart(work, stop)
+        return await run_download(work, stop)
 
     def start(
         self,
@@ -204,8 +209,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
         if refresh is not None and refresh.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([refresh], timeout=max(until - monotonic(), 0.0))
             refresh.cancel()
-        with self._opening:
-            transport, self._open_transport = self._open_transport, None
+        transport, self._open_transport = self._open_transport, None
         if transport is not None:
             await transport.aclose()
 
@@ -222,5 +226,6 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
 
         with self._opening:
             if self._open_transport is None:
-                self._open_transport = AsyncTransport(*self._transport_options())
+                settings, agent = self._context.settings, self._agent
+                self._open_transport = AsyncTransport(settings, agent, self._given_transport)
             return self._open_transport

@@ -9,11 +9,10 @@ from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, overload
 
 import licclient
 from licclient._clock import Clock
-from licclient._model import Settings
 
 if TYPE_CHECKING:
     import httpx
@@ -35,7 +34,10 @@ _W = TypeVar("_W", bound="Worker | AsyncWorker")
 class BaseClient(Generic[_W]):
     """Constructor of both clients; the arguments are described in `LicenseClient`."""
 
-    _worker: _W | None = None
+    _is_async: ClassVar[bool]
+    _worker: _W | None
+    _open_transport: Any
+    _refresh: Any
 
     @overload
     def __init__(
@@ -58,7 +60,7 @@ class BaseClient(Generic[_W]):
         support_url: str | None = None,
         manage_url: str | None = None,
         clock: Clock | None = None,
-        transport: "httpx.BaseTransport | None" = None,
+        transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
         storage: "Storage | None" = None,
     ) -> None: ...
 
@@ -69,7 +71,7 @@ class BaseClient(Generic[_W]):
         /,
         *,
         clock: Clock | None = None,
-        transport: "httpx.BaseTransport | None" = None,
+        transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
         storage: "Storage | None" = None,
     ) -> None: ...
 
@@ -78,11 +80,11 @@ class BaseClient(Generic[_W]):
         base_url: "str | ClientSettings",
         *,
         clock: Clock | None = None,
-        transport: "httpx.BaseTransport | None" = None,
+        transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
         storage: "Storage | None" = None,
         **options: Any,
     ) -> None:
-        from licclient._arguments import check_edges, read_folder
+        from licclient._arguments import check_edges, check_transport, read_folder
         from licclient._flows.context import create_context
         from licclient._protocol.links import is_in_the_clear
         from licclient._settings import ClientSettings, read_settings
@@ -101,7 +103,8 @@ class BaseClient(Generic[_W]):
 
             message = "base_url is http: license keys travel in the clear, and anybody on the way can answer"
             warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
-        check_edges(clock, transport, storage)
+        check_edges(clock, storage)
+        check_transport(transport, is_async=self._is_async)
         if given.state_dir is None:
             state = StateFolder(None, places_for(settings))
         else:
@@ -109,7 +112,9 @@ class BaseClient(Generic[_W]):
         self._context = create_context(settings, clock, storage or state)
         self._agent = f"licclient/{licclient.__version__}"
         self._opening = threading.Lock()
-        self._given_transport = transport
+        self._given_transport: Any = transport
+        # Also when a client is constructed again, as for a test with a fake service.
+        self._worker = self._open_transport = self._refresh = None
         self._guard = threading.Lock()
         self._refreshed_at: float | None = None
 
@@ -124,9 +129,6 @@ class BaseClient(Generic[_W]):
         from licclient._flows.updates import NOT_CHECKED
 
         return self._context.last_update_check or NOT_CHECKED
-
-    def _transport_options(self) -> "tuple[Settings, str, httpx.BaseTransport | None]":
-        return self._context.settings, self._agent, self._given_transport
 
     def _start_worker(self, make: Callable[[], _W]) -> _W:
         with self._guard:

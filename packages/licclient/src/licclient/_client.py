@@ -32,8 +32,9 @@ class LicenseClient(BaseClient["Worker"]):
         **options: As the attributes of `ClientSettings`, which describes them.
         clock: Returns the present instant as an aware datetime; for tests. If it has an attribute
             `worker_pause`, workers read it after so many seconds, and take a jump for time that passed.
-        transport: An httpx transport that sends the requests, such as `httpx.MockTransport`; the system's
-            proxies are not used then. Both clients call `handle_request`, on a thread, and close it.
+        transport: An `httpx.BaseTransport` that sends the requests, such as `httpx.MockTransport`, and is
+            closed with the client; the system's proxies are not used then. `AsyncLicenseClient` takes an
+            `httpx.AsyncBaseTransport` as well.
         storage: Where the state is kept instead of `state_dir`.
 
     Warns:
@@ -45,8 +46,9 @@ class LicenseClient(BaseClient["Worker"]):
         ImportError: `public_keys` or `release_keys` without the extra.
     """
 
-    _open_transport: "Transport | None" = None
-    _refresh: "Refresh | None" = None
+    _is_async = False
+    _open_transport: "Transport | None"
+    _refresh: "Refresh | None"
 
     def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
@@ -321,5 +323,6 @@ class LicenseClient(BaseClient["Worker"]):
 
         with self._opening:
             if self._open_transport is None:
-                self._open_transport = Transport(*self._transport_options())
+                settings, agent = self._context.settings, self._agent
+                self._open_transport = Transport(settings, agent, self._given_transport)
             return self._open_transport

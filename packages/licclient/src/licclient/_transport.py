@@ -1,12 +1,12 @@
-"""The only file that names httpx: calls go out, replies come in. Imported when a call is really made.
+"""Calls go out, replies come in. With `_async_transport` the only module that names httpx; loaded for a call.
 
 Whatever goes wrong is `ServiceUnavailableError` in our own words: an httpx error knows the address, and the
-address holds the license key. For the same reason httpx's client is sent a `_Veil`: what an app hangs onto it
-(hooks, loggers, a crash reporter) sees the endpoint, not what is asked there.
+address holds the license key. For the same reason httpx's client is sent a veiled request: what an app hangs
+onto it (hooks, loggers, a crash reporter) sees the endpoint, not what is asked there.
 
-There is one flavour, which works on threads; an event loop looks on (`_async_transport`). A call has one
-deadline for everything from the name look-up to the last byte, and for its retries (D-54). httpx has time
-limits per read only, so it works on a thread of its own, and whoever waits cuts the line when time is up.
+A call has one deadline for everything from the name look-up to the last byte, and for its retries (D-54).
+httpx has time limits per read only, so it works on a thread of its own, and whoever waits closes the
+connection when time is up.
 """
 
 import logging
@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx
 import truststore
@@ -56,6 +56,9 @@ def unlogged() -> Generator[None]:
         _our_call.reset(token)
 
 
+limits: Final = httpx.Limits(max_keepalive_connections=0)
+"""One call or two a day: a kept connection would only be stale."""
+
 MAX_REDIRECTS: Final = 3
 """Downloads only: a store may keep its files elsewhere. The two endpoints are never redirected (D-40)."""
 
@@ -63,7 +66,7 @@ LOOK_UP_SECONDS: Final = 2.0
 """How long finding our own address may take: it is checked for its form only (D-05)."""
 
 
-def _trust() -> ssl.SSLContext | bool:
+def trust() -> ssl.SSLContext | bool:
     """Trust what the operating system trusts; where that cannot be asked, the list that httpx brings."""
     try:
         return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -74,7 +77,7 @@ def _trust() -> ssl.SSLContext | bool:
 CLOSED: Final = "The client was closed before the license service had answered."
 
 
-def _failed(problem: BaseException, *, was_closed: bool) -> Attempt:
+def failed(problem: BaseException, *, was_closed: bool) -> Attempt:
     if was_closed:
         return Attempt(ServiceUnavailableError(CLOSED), was_closed=True)
     broken = isinstance(problem, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
@@ -124,16 +127,40 @@ _WHOLE: Final = "licclient"
 class _Sealed:
     """The request as it goes out; of no repr, because it holds the license key."""
 
-    __slots__ = ("whole",)
+    __slots__ = ("proxy", "whole")
 
-    def __init__(self, whole: httpx.Request) -> None:
+    def __init__(self, whole: httpx.Request, proxy: str | None) -> None:
         self.whole = whole
+        self.proxy = proxy
 
 
-def _veil(whole: httpx.Request) -> httpx.Request:
+def veil(whole: httpx.Request, proxy: str | None = None) -> httpx.Request:
     """Make the request that may be seen, of method and bare address; the whole one lies in it, sealed."""
     shown = whole.url.copy_with(query=None, fragment=None)
-    return httpx.Request(whole.method, shown, extensions={_WHOLE: _Sealed(whole)})
+    return httpx.Request(whole.method, shown, extensions={_WHOLE: _Sealed(whole, proxy)})
+
+
+def sealed(request: httpx.Request) -> tuple[httpx.Request, str | None]:
+    """Return the whole request in a veiled one, and the proxy for it."""
+    inside: _Sealed = request.extensions[_WHOLE]
+    return inside.whole, inside.proxy
+
+
+_Way = TypeVar("_Way")
+
+
+def for_proxy(make: Callable[[str | None], _Way], proxy: str | None) -> _Way:
+    """Make what sends requests through a proxy; an error says which setting to look at, not what it holds."""
+    try:
+        return make(proxy)
+    except ImportError:
+        raise ServiceUnavailableError(
+            "The proxy in this computer's settings is a SOCKS proxy, which this app cannot use."
+        ) from None
+    except (httpx.InvalidURL, ValueError):  # its words may hold a password
+        raise ServiceUnavailableError(
+            "The proxy in this computer's settings has an address that cannot be read."
+        ) from None
 
 
 class _Unveiling(httpx.BaseTransport):
@@ -143,7 +170,7 @@ class _Unveiling(httpx.BaseTransport):
         self._inner = inner
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._inner.handle_request(request.extensions[_WHOLE].whole)
+        return self._inner.handle_request(sealed(request)[0])
 
 
 class Http(httpx.Client):
@@ -172,16 +199,7 @@ class Http(httpx.Client):
     def _through(self, proxy: str) -> httpx.BaseTransport:
         with self._making:
             if proxy not in self._proxied:
-                try:
-                    self._proxied[proxy] = self._make(proxy)
-                except ImportError:
-                    raise ServiceUnavailableError(
-                        "The proxy in this computer's settings is a SOCKS proxy, which this app cannot use."
-                    ) from None
-                except (httpx.InvalidURL, ValueError):  # its words may hold a password
-                    raise ServiceUnavailableError(
-                        "The proxy in this computer's settings has an address that cannot be read."
-                    ) from None
+                self._proxied[proxy] = for_proxy(self._make, proxy)
             return self._proxied[proxy]
 
     def close(self) -> None:
@@ -195,7 +213,7 @@ class Http(httpx.Client):
 
 
 class Transport:
-    """Makes calls and downloads, for both clients. Safe to share among threads.
+    """Makes calls and downloads, from threads. Safe to share among them.
 
     Args:
         settings: Whom to call, and how long that may take.
@@ -223,12 +241,10 @@ class Transport:
         given = self._given
         if given is not None:
             return Http(lambda _: given, self._agent, self._seconds)
-        trust = _trust()
-        # One call or two a day: a kept connection would only be stale.
-        limits = httpx.Limits(max_keepalive_connections=0)
+        certificates = trust()
 
         def make(proxy: str | None) -> httpx.BaseTransport:
-            return httpx.HTTPTransport(verify=trust, limits=limits, proxy=proxy)
+            return httpx.HTTPTransport(verify=certificates, limits=limits, proxy=proxy)
 
         return Http(make, self._agent, self._seconds)
 
@@ -260,7 +276,8 @@ class Transport:
 
         def work() -> Reply:
             with unlogged():
-                response = self._send(line, call.method, call.url, call.headers, call.body)
+                request = self._request(line, call.method, call.url, call.headers, call.body)
+                response = self._http.send(request, stream=True)
                 try:
                     body = read_body(response, call.max_bytes, deadline)
                     headers = response.headers
@@ -271,7 +288,7 @@ class Transport:
         try:
             reply = within(seconds, work, line.cut, is_off)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may know the address
-            return _failed(problem, was_closed=self._is_closed)
+            return failed(problem, was_closed=self._is_closed)
         return Attempt(reply, may_retry=reply.status in PASSING)
 
     def follow(
@@ -282,7 +299,8 @@ class Transport:
         Returns:
             The answer at the end, and what the redirects promised of the file (D-34).
         """
-        response, promised = self._send(line, "GET", link, headers, None), dict[str, str]()
+        request, promised = self._request(line, "GET", link, headers, None), dict[str, str]()
+        response = self._http.send(request, stream=True)
         for _ in range(MAX_REDIRECTS):
             target = None
             if response.status_code in REDIRECTS:
@@ -291,16 +309,17 @@ class Transport:
                 break
             response.close()
             add_promises(promised, response.headers)
-            link, response = target, self._send(line, "GET", target, headers, None)
+            link, request = target, self._request(line, "GET", target, headers, None)
+            response = self._http.send(request, stream=True)
         return response, promised
 
-    def _send(
+    def _request(
         self, line: Line, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> httpx.Response:
+    ) -> httpx.Request:
         request = self._http.build_request(
             method, url, headers=dict(headers), content=body, extensions={"trace": line.watch}
         )
-        return self._http.send(_veil(request), stream=True)
+        return veil(request)
 
     def close(self) -> None:
         """Close what is open."""

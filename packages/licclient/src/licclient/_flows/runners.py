@@ -192,9 +192,11 @@ async def run_async(flow: Flow[R], open_transport: "Callable[[], AsyncTransport]
             operation = await asyncio.to_thread(stepper.advance, outcome)
             match operation:
                 case Send(call, seconds):
-                    outcome = await open_transport().send(call, seconds)
+                    transport = await asyncio.to_thread(open_transport)
+                    outcome = await transport.send(call, seconds)
                 case OwnAddress():
-                    outcome = await open_transport().own_ip()
+                    transport = await asyncio.to_thread(open_transport)
+                    outcome = await transport.own_ip()
                 case Wait(seconds, asyncio.Event() as wake):
                     with suppress(TimeoutError):
                         await asyncio.wait_for(wake.wait(), seconds)
