@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from licclient._activation import Activations
 from licclient._clock import Clock, checked
 from licclient._model import Settings
+from licclient._records import record_name
 from licclient._storage import Storage
 from licclient._successes import Successes
 
@@ -27,6 +28,7 @@ class Context:
         storage: The client's records.
         activations: The key that was activated.
         successes: The license that was last confirmed, for each key.
+        installation: Name of the record with this installation's id (D-45).
         worker_pause: Seconds after which a worker reads the clock again, if it is one for tests; else None.
         last_update_check: What the latest update check came to.
     """
@@ -36,6 +38,7 @@ class Context:
     storage: Storage
     activations: Activations
     successes: Successes
+    installation: str
     worker_pause: float | None
     last_update_check: "UpdateCheck | None" = None
 
@@ -51,4 +54,5 @@ def create_context(settings: Settings, clock: Clock | None, storage: Storage) ->
     """Create the context of a client; without a clock it reads the real one."""
     activations, successes = Activations(settings, storage), Successes(settings, storage)
     pause = getattr(clock, "worker_pause", None)
-    return Context(settings, checked(clock), storage, activations, successes, pause)
+    installation = record_name("installation", settings.server)
+    return Context(settings, checked(clock), storage, activations, successes, installation, pause)

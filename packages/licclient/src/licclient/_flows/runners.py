@@ -20,8 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from licclient._protocol.requests import Call
 from licclient._protocol.responses import Attempt
@@ -39,44 +38,42 @@ R = TypeVar("R")
 Op = TypeVar("Op")
 
 
-@dataclass(frozen=True, slots=True)
-class OwnAddress:
+# Tuples, since a dataclass takes 1 ms to make, at each start of an application.
+class OwnAddress(NamedTuple):
     """Find the address of this computer on the way to the service (D-45)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send one request, once, and read the whole response; no outcome takes longer than `seconds`."""
 
     call: Call
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Wait for a while, holding no thread of the event loop's."""
 
     seconds: float
     wake: "Event | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class Notify:
+class Notify(NamedTuple):
     """Call the application back."""
 
     callback: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenDownload:
+class OpenDownload(NamedTuple):
     """Request a file; the outcome is an `Incoming`. Only `run` does it, so a download is run on a thread."""
 
-    link: str = field(repr=False)
+    link: str
     headers: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        return "OpenDownload(…)"  # the link is a credential
 
-@dataclass(frozen=True, slots=True)
-class Receive:
+
+class Receive(NamedTuple):
     """Wait for the head or the next chunk of a file; the outcome is as from `Incoming.receive`."""
 
     incoming: "Incoming"
@@ -158,8 +155,7 @@ def _wait(seconds: float, wake: "Event | None", is_cancelled: Callable[[], bool]
         nap(seconds, is_cancelled)
 
 
-@dataclass(frozen=True, slots=True)
-class _Raised:
+class _Raised(NamedTuple):
     """What a callback raised, on its way into the flow."""
 
     error: Exception
@@ -207,15 +203,15 @@ async def run_async(flow: Flow[R], open_transport: "Callable[[], AsyncTransport]
                     outcome = None
                 case Notify(callback):
                     outcome = _notify(callback)
-                case _Done(result):
+                case _Done():
+                    result: R = operation.result
                     return result
     except asyncio.CancelledError:
         asyncio.get_running_loop().run_in_executor(None, stepper.close)
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class _Done(Generic[R]):
+class _Done(NamedTuple, Generic[R]):
     """What a flow returned: a `StopIteration` cannot pass from a thread to the event loop."""
 
     result: R

@@ -146,7 +146,7 @@ def installation_domain(context: Context) -> str:
     """Return the application's domain, or a random id of this installation, one per server (D-45)."""
     if context.settings.domain is not None:
         return context.settings.domain
-    name = record_name("installation", context.settings.server)
+    name = context.installation
     known = context.storage.load(name)
     if not _is_id(known):
         made = {"id": random_name()}
