@@ -48,7 +48,7 @@ def fill(database: Database, count: int) -> None:
         sold = [
             {
                 "id": id_,
-                "encrypted_key": secrets.token_bytes(67),
+                "sealed_key": secrets.token_bytes(67),
                 "subscription_id": f"sub-{done + at}" if chance.random() < 0.1 else None,
                 "allowed": "",
                 **same,

@@ -50,7 +50,7 @@ class LinkSecrets:
     def __init__(self, vault: KeyVault, path: Path | None) -> None:
         self._vault = vault
         self._path = path
-        self._version = _file_version(path)
+        self._version: _FileVersion | None = None  # the file may have changed since the vault was read
         self._unusable: _FileVersion | None = None
         self._secrets = vault.link_secrets
         self._current: LinkSecret  # set by the first check, before any use
