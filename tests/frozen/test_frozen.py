@@ -98,12 +98,12 @@ def test_one_file(built: Path, shop: Shop, run: Run, tmp_path: Path) -> None:
     assert (said["source"], said["authenticated"]) == ("cache", True)
     home = tmp_path / "home"
     state = home / ".local" / "state" / "licclient"
-    assert {path.name.partition("-")[0] for path in state.glob("*.state")} >= {
+    assert {path.name.partition("-")[0] for path in state.rglob("*.state")} >= {
         "activation",
         "installation",
         "signed",
     }
-    assert [path for path in home.rglob("*") if path.is_file() and path.parent != state] == []
+    assert [path for path in home.rglob("*") if path.is_file() and state not in path.parents] == []
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

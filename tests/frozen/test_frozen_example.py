@@ -38,8 +38,8 @@ def test_the_example_in_one_file(toolkit: str, unused: str, screen: Screen, tmp_
     assert shop.server.agents == {f"licclient/{licclient.__version__}"}
     assert shop.server.versions == {"1.0.0"}
     state = home / ".local" / "state" / "licclient"
-    kept = {path.name.partition("-")[0] for path in state.glob("*.state")}
+    kept = {path.name.partition("-")[0] for path in state.rglob("*.state")}
     assert kept >= {"activation", "installation", "license", "update"}
-    strays = [path for path in home.rglob("*") if path.is_file() and path.parent != state]
+    strays = [path for path in home.rglob("*") if path.is_file() and state not in path.parents]
     assert strays == [work / "notes.html"]
     assert list(temporary.iterdir()) == []
