@@ -26,7 +26,7 @@ from licclient import (
 )
 from licclient._flows import verification
 from licclient._flows.verification import call_lock, installation_domain
-from licclient._storage import LEAST_SECONDS, Turn
+from licclient._storage import LEAST_SECONDS, CallLock
 from licclient._transport import Transport
 
 PROGRAM = """
@@ -181,7 +181,7 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
     try:
         client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
         lock = lock_of(client, key)._path
-        with Turn(lock, 60) as turn:
+        with CallLock(lock, 60) as turn:
             assert not turn.is_ours()
             turn._patience = 0.0  # as if so long had been waited
             assert turn.is_ours()
@@ -224,9 +224,9 @@ def test_without_locks_everybody_asks(service, tmp_path, key, monkeypatch):
     service.grants()
     lock = tmp_path / "call.lock"
     lock.mkdir()  # nothing that could be locked
-    with Turn(lock, 1) as turn:
+    with CallLock(lock, 1) as turn:
         assert turn.is_ours()
-    with Turn(None, 1) as turn:
+    with CallLock(None, 1) as turn:
         assert turn.is_ours()
 
 
@@ -258,7 +258,7 @@ def test_what_is_left_for_a_call(monkeypatch, limit, waited, left):
     """The limit without the wait; but two seconds, or all of a shorter limit, so that a call can succeed."""
     times = iter([100.0, 100.0 + waited])
     monkeypatch.setattr(_storage, "monotonic", lambda: next(times))
-    assert Turn(None, 15).left(limit) == left
+    assert CallLock(None, 15).left(limit) == left
 
 
 async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, key, monkeypatch):

@@ -156,7 +156,7 @@ class LicenseClient(BaseClient["Worker"]):
         return decorate if function is None else decorate(function)
 
     def forget_key(self) -> None:
-        """Forget the key on this computer. The service is not told: its activation slot stays taken."""
+        """Forget the key on this computer. The server is not told, so the slot stays in use."""
         from licclient._flows.activation import forget_key
 
         forget_key(self._context)

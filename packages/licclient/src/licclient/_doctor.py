@@ -239,7 +239,7 @@ def _check_folder(folder: Path | None, context: Context) -> Iterator[Finding]:
     lost = f"the license key is forgotten at exit{slots}"
     if folder is None:
         if isinstance(context.storage, StateFolder):
-            yield _wrong("state folder", f"there is none: no home folder was found; {lost}")
+            yield _wrong("state folder", f"there is none, because no home folder was found; {lost}")
         else:
             yield _noted("state folder", "none: the app has its own storage")
         return

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from licclient._disk_space import demand_room
 from licclient._model import Manifest
 from licclient._protocol.downloads import (
     file_name,
@@ -25,7 +26,7 @@ from licclient._protocol.downloads import (
 )
 from licclient._protocol.responses import Head, unusable_response
 from licclient._records import seal, unseal
-from licclient._storage import demand_room, read_private, replace_file
+from licclient._storage import read_private, replace_file
 from licclient.errors import ServiceUnavailableError, UntrustedResponseError
 
 _PARALLEL: Final = 8

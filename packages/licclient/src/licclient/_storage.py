@@ -4,7 +4,6 @@ Whatever goes wrong with the disk, an app that holds a good license keeps runnin
 miss, and what cannot be written is remembered in this process alone.
 """
 
-import errno
 import os
 import stat
 import threading
@@ -329,32 +328,6 @@ def read_private(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
-SPARE_BYTES: Final = 16 * 1024 * 1024
-"""What is left free on the disk: filling it to the last byte would harm everything else."""
-
-
-def demand_room(folder: Path, needed: int, what: str) -> None:
-    """See that there is room.
-
-    Args:
-        folder: Where it is to be; must exist.
-        needed: In bytes.
-        what: What it is, for the error, such as `the download`.
-
-    Raises:
-        OSError: There is not; says how much is needed and how much is free.
-    """
-    from shutil import disk_usage  # noqa: PLC0415 - loads every archive format there is
-
-    disk = disk_usage(folder)
-    if disk.total and disk.free < needed + SPARE_BYTES:
-        raise OSError(
-            errno.ENOSPC,
-            f"No room for {what}: it needs {needed} bytes, and {disk.free} are free",
-            str(folder),
-        )
-
-
 PAUSE: Final = 0.02
 """Seconds between two looks at a lock that somebody else holds."""
 
@@ -362,7 +335,7 @@ LEAST_SECONDS: Final = 2.0
 """What is left for a call of one's own however long the wait was: less would be as good as none."""
 
 
-class Turn:
+class CallLock:
     """The right to make a call: one at a time for one key, for all threads and processes of a user (D-58).
 
     A lock of the operating system, so a process that is killed releases it. Whoever holds it leaves a result
@@ -383,7 +356,7 @@ class Turn:
         self._lock: BaseFileLock | None = None
 
     def is_ours(self) -> bool:
-        """Try to take the turn, without waiting; True also when there is nothing to wait for."""
+        """Try to take the lock, without waiting; True also when there is nothing to wait for."""
         if self._path is None or self._lock is not None:
             return True
         from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
@@ -401,7 +374,7 @@ class Turn:
         return True
 
     def left(self, seconds: float) -> float:
-        """Return how long the call itself may take, so that the wait for the turn is part of its time limit.
+        """Return how long the call itself may take, so that the wait for the lock is part of its time limit.
 
         Args:
             seconds: The time limit of a call as a whole.

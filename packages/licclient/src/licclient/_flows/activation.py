@@ -32,7 +32,7 @@ def activate(context: Context, typed: str) -> Flow[License]:
         MistypedKeyError: It cannot be a key.
         LicclientError: As `verify`.
     """
-    from licclient._typed_key import Mistyped, repair_key  # noqa: PLC0415 - when somebody has typed
+    from licclient._typed_key import Mistyped, repair_key  # noqa: PLC0415 - needed for typed keys only
 
     key = repair_key(typed)
     if isinstance(key, Mistyped):

@@ -11,7 +11,7 @@ from licclient._policy import recall, settle
 from licclient._protocol.requests import Call, tidy_key, verify_call
 from licclient._protocol.responses import Attempt
 from licclient._records import Document, read_round, record_name
-from licclient._storage import Turn
+from licclient._storage import CallLock
 from licclient._successes import Subject
 from licclient.errors import InvalidRequestError, LicclientError, NotActivatedError, ServiceUnavailableError
 
@@ -65,11 +65,11 @@ def verify(context: Context, typed: str | None, *, force: bool) -> Flow[License]
         return _end(context, subject, call, attempt, activation)
 
 
-def call_lock(context: Context, subject: Subject) -> Turn:
+def call_lock(context: Context, subject: Subject) -> CallLock:
     """Return the lock for a call that all threads and processes of a user would make (D-58)."""
     folder = context.storage.folder()
     lock = None if folder is None else folder / f"{call_name(subject)}.lock"
-    return Turn(lock, (context.settings.timeout + PATIENCE).total_seconds())
+    return CallLock(lock, (context.settings.timeout + PATIENCE).total_seconds())
 
 
 def _last_call(context: Context, subject: Subject) -> object:
