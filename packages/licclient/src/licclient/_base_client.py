@@ -101,7 +101,7 @@ class BaseClient(Generic[_W]):
         if is_in_the_clear(settings.server):
             import warnings
 
-            message = "base_url is http: license keys travel in the clear, and anyone on the network can answer"
+            message = "base_url is http: license keys travel in the clear, and anyone in between can answer"
             warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
         check_edges(clock, storage)
         check_transport(transport, is_async=self._is_async)
