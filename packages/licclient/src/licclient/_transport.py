@@ -62,8 +62,11 @@ limits: Final = httpx.Limits(max_keepalive_connections=0)
 MAX_REDIRECTS: Final = 3
 """Downloads only: a store may keep its files elsewhere. The two endpoints are never redirected (D-40)."""
 
-LOOK_UP_SECONDS: Final = 2.0
-"""How long finding our own address may take: it is checked for its form only (D-05)."""
+LOOK_UP_SECONDS: Final = 1.0
+"""How long finding our own address may take: it is checked for its form only (D-05).
+
+With the time limit of ten seconds a call ends within twelve, also while the system answers no look-up.
+"""
 
 
 def trust() -> ssl.SSLContext | bool:
