@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_click",
+    "sphinxarg.ext",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinxcontrib.openapi",

@@ -83,7 +83,13 @@ def test_the_command_that_ci_runs_is_the_one_that_is_pasted() -> None:
     assert _block("test-command").strip().endswith(".boot/bin/uv run -q --locked pytest")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/server.md", "packages/licserver/README.md"])
+COMMAND_PAGES = [
+    *("README.md", "packages/licserver/README.md", "docs/server.md"),
+    *(f"docs/server/{name}.md" for name in ("bucket", "data-folder", "postgresql", "signing")),
+]
+
+
+@pytest.mark.parametrize("page", COMMAND_PAGES)
 def test_every_command_in_the_documents_exists(page: str) -> None:
     """Each `licserver …` line that a reader can paste is one that the program knows."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -100,7 +106,7 @@ def test_every_command_in_the_documents_exists(page: str) -> None:
 
 def test_every_link_in_the_documents_leads_somewhere() -> None:
     """Relative links between the pages point at files that exist."""
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert any((page.parent / f"{target}{ending}").exists() for ending in ("", ".md")), (
                 page.name,

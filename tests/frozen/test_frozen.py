@@ -26,7 +26,7 @@ pytest.importorskip("PyInstaller", reason="PyInstaller is not installed here: no
 pytestmark = pytest.mark.xdist_group("photo_lab")  # or each worker would freeze it
 
 HERE = Path(__file__).parent
-CLIENT_PAGE = HERE.parents[1] / "docs" / "client.md"
+CLIENT_PAGE = HERE.parents[1] / "docs" / "app" / "updates.md"
 
 Run = Callable[..., dict[str, Any]]
 
@@ -123,7 +123,7 @@ def test_certificates_are_the_systems(built: Path, shop: Shop, run: Run) -> None
 
 
 def test_an_app_in_a_folder_replaces_itself(built: Path, shop: Shop, run: Run, tmp_path: Path) -> None:
-    """As docs/client.md tells it: laid down, updated over TLS, started anew, rolled back."""
+    """As docs/app/updates.md describes it: laid down, updated over TLS, started anew, rolled back."""
     zips = {}
     for version in ("1.0.0", "1.1.0"):
         (built / "one-folder" / "_internal" / "version.txt").write_text(version)

@@ -22,7 +22,7 @@ def test_the_example_in_one_file(toolkit: str, unused: str, screen: Screen, tmp_
     home, temporary = tmp_path / "home", tmp_path / "temporary"
     for folder in (tmp_path / "build", temporary):
         folder.mkdir()
-    # As docs/client.md says: the toolkit that the app does not use stays out.
+    # As docs/app/platforms.md says: the toolkit that the app does not use stays out.
     name = f"notes_{toolkit}"
     arguments = ("--onefile", "--exclude-module", unused, str(EXAMPLES / f"{name}.py"))
     program = freeze(tmp_path / "build", *arguments) / name

@@ -12,7 +12,7 @@ from licserver.database import migrate
 from licserver.database.engine import connect
 
 pytestmark = own_engine
-AT_ONCE, SOON = 2.0, 5.0  # seconds: docs/server.md
+AT_ONCE, SOON = 2.0, 5.0  # seconds: docs/server/postgresql.md
 
 
 @pytest.fixture

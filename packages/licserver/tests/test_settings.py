@@ -1,4 +1,4 @@
-"""Settings: read once, refused with the variable's name (docs/server.md)."""
+"""Settings: read once, refused with the variable's name."""
 
 from ipaddress import ip_network
 from pathlib import Path

@@ -31,7 +31,7 @@ def record_name(kind: str, *belongs_to: str) -> str:
     """Name a record after what it belongs to, without telling any of it.
 
     Args:
-        kind: What the file's name begins with, such as `license`; docs/client.md lists them.
+        kind: What the file's name begins with, such as `license`; docs/app/state.md lists them.
         belongs_to: Server, license key, domain, slug …: whatever sets this record apart.
 
     Returns:

@@ -1,0 +1,74 @@
+"""The Python of the app developer's guides runs as it stands there, against the service of the fixtures."""
+
+import io
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+import licclient
+from licclient import ClientSettings, LicenseClient
+from licclient.testing import LicenseService
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = ["client", *(f"app/{page.stem}" for page in sorted(DOCS.glob("app/*.md")))]
+BLOCK = re.compile(r"(?<!<!-- launcher -->\n)^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+APP = """
+import pytest
+from licclient import ClientSettings, LicenseClient, LicenseRefusedError
+note = "note"
+class App:
+    def __init__(self, client):
+        self.client, self.export = client, client.licensed(lambda note: "exported")
+"""
+
+
+def _blocks(page: str) -> list[str]:
+    return BLOCK.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _blocks(page) and page != "app/testing"])
+def test_the_code_of_a_guide_runs(
+    page: str, license_service: LicenseService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Block after block, with what only an app can bring: windows, callbacks, folders."""
+    pytest.importorskip("tkinter")
+
+    def create_client(*arguments: Any, **options: Any) -> LicenseClient:
+        return license_service.client(ClientSettings(*arguments, **options))
+
+    monkeypatch.setattr(licclient, "LicenseClient", create_client)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("app.py", "")
+    license_service.publish("1.5.0", content=archive.getvalue())
+    key = license_service.issue("Notes Pro", activated=True)
+    client = create_client("https://licenses.example.com", product="Notes Pro", slug="notes-pro", version="1.4.0")
+    client.activate(key)
+    names: dict[str, Any] = {
+        **{"client": client, "root": Mock(), "update": client.check_for_update(), "downloads": tmp_path},
+        **{"LicenseClient": create_client, "downloads_folder": tmp_path, "to_tk": lambda _: None},
+        **{"offer": Mock(), "show": Mock(), "stop": Mock(is_set=lambda: False)},
+        **{"sys": SimpleNamespace(argv=["app", str(tmp_path / "app")]), "SETTINGS": client.settings},
+    }
+    for block in _blocks(page):
+        code = block.replace("/home/me/Downloads", str(tmp_path))
+        exec(compile(code, f"{page}.md", "exec"), names)  # noqa: S102 - ours
+    for name, test in names.items():
+        if name.startswith("test_"):
+            test(license_service)
+
+
+def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
+    """Pasted into a file, with an app that has one licensed function."""
+    (block,) = _blocks("app/testing")
+    (tmp_path / "test_app.py").write_text(APP + block)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_app.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stdout
