@@ -26,7 +26,7 @@ extensions = [
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "*-table.md"]
-html_extra_path = ["openapi.json", "openapi-admin.json"]
+html_extra_path = ["../packages/licserver/src/licserver/protocol/openapi.json", "openapi-admin.json"]
 nitpicky = True
 # Other projects' types, whose inventories would have to be fetched from the network.
 _OTHERS = (

@@ -49,13 +49,23 @@ def test_the_code_of_a_guide_runs(
         made.writestr("app.py", "")
     license_service.publish("1.5.0", content=archive.getvalue())
     key = license_service.issue("Notes Pro", activated=True)
-    client = create_client("https://licenses.example.com", product="Notes Pro", slug="notes-pro", version="1.4.0")
+    client = create_client(
+        "https://licenses.example.com", product="Notes Pro", slug="notes-pro", version="1.4.0"
+    )
     client.activate(key)
     names: dict[str, Any] = {
-        **{"client": client, "root": Mock(), "update": client.check_for_update(), "downloads": tmp_path},
-        **{"LicenseClient": create_client, "downloads_folder": tmp_path, "to_tk": lambda _: None},
-        **{"offer": Mock(), "show": Mock(), "stop": Mock(is_set=lambda: False)},
-        **{"sys": SimpleNamespace(argv=["app", str(tmp_path / "app")]), "SETTINGS": client.settings},
+        "client": client,
+        "root": Mock(),
+        "update": client.check_for_update(),
+        "downloads": tmp_path,
+        "LicenseClient": create_client,
+        "downloads_folder": tmp_path,
+        "to_tk": lambda _: None,
+        "offer": Mock(),
+        "show": Mock(),
+        "stop": Mock(is_set=lambda: False),
+        "sys": SimpleNamespace(argv=["app", str(tmp_path / "app")]),
+        "SETTINGS": client.settings,
     }
     for block in _blocks(page):
         code = block.replace("/home/me/Downloads", str(tmp_path))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openapi_core import OpenAPI
 
-from licserver.web.admin.app import describe_api
+from licserver.web.admin.openapi import describe_api
 
 FILE = Path(__file__).parents[1] / "docs/openapi-admin.json"
 

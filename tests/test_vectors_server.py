@@ -31,7 +31,10 @@ UNSIGNED_STATUSES = {400, 408, 413, 503}
 NOW = utc(2026, 1, 1)
 KEY = SigningKey(PrivateKey.generate(), NOW)
 DOCUMENT: dict[str, Any] = json.loads(
-    Path(__file__).parents[1].joinpath("docs/openapi.json").read_text(encoding="utf-8")
+    Path(__file__)
+    .parents[1]
+    .joinpath("packages/licserver/src/licserver/protocol/openapi.json")
+    .read_text(encoding="utf-8")
 )
 
 # The server keeps releases in memory by their ids, so products keep their rows, and lose their slugs.

@@ -1,6 +1,7 @@
 """What support does in the console, by a browser without scripts; and what bad actors try."""
 
 import html
+import json
 import re
 from datetime import date
 
@@ -256,3 +257,15 @@ def assert_harmless(text: str) -> None:
     assert not re.search(r"<img src=x", text)
     assert not re.search(r"<[^>]* on\w+=", re.sub(r'"[^"]*"', '""', text))
     assert "49{%" not in text
+
+
+async def test_the_api_reference(alice, open_browser):
+    """Every endpoint has a summary and examples, and both documents can be downloaded by who is signed in."""
+    page = html.unescape(await alice.get("/console/api"))
+    assert "POST /api/v1/licenses/verify" in page
+    assert "POST /admin/api/v1/licenses/{id}/revoke" in page
+    assert '"customer_email": "anna@example.com"' in page
+    for name in ("openapi.json", "openapi-admin.json"):
+        assert json.loads(await alice.get(f"/console/api/{name}"))["openapi"] == "3.1.0"
+    stranger = await open_browser()
+    assert "Sign in" in await stranger.get("/console/api/openapi.json")

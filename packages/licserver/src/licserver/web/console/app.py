@@ -12,12 +12,12 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.services import Services
-from licserver.services.users import Needs
+from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
 from licserver.web.console.login import Login, SecondFactor
-from licserver.web.console.pages import audit, licenses, once, overview, products
-from licserver.web.console.responses import Templates, load_assets, redirect
+from licserver.web.console.pages import api, audit, licenses, once, overview, products
+from licserver.web.console.responses import SECURITY, Templates, load_assets, redirect
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import CONSOLE
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
@@ -46,6 +46,7 @@ ROUTES: Final[Mapping[str, Route]] = {
     "/products/{slug}/releases.csv": Route(products.export_releases),
     "/products/{slug}/releases/{version}": Route(products.show_release, {"withdraw": products.withdraw}),
     "/products/{slug}/releases/{version}/downloads.csv": Route(products.export_holders),
+    "/api": Route(api.show),
     "/audit": Route(audit.show),
     "/audit.csv": Route(audit.export),
 }
@@ -79,6 +80,10 @@ def create_console(
     async def to_overview(request: web.Request) -> web.StreamResponse:
         return redirect(request, sessions.HOME)
 
+    async def send_document(request: web.Request, _user: SignedIn) -> web.StreamResponse:
+        document = api.documents()[request.path.rpartition("/")[2]]
+        return web.json_response(document, headers=SECURITY)
+
     code = get(console.signed_in(factor.show_code, Needs.CODE))
     for path, handlers in {
         UPLOAD: {"POST": console.upload(products.show, products.publish)},
@@ -90,6 +95,7 @@ def create_console(
         "/account/second-factor/begin": {"POST": console.form(factor.begin, *_ENROLLING)},
         "/account/second-factor/confirm": {"POST": console.form(factor.confirm, *_ENROLLING)},
         "/account/second-factor/disable": {"POST": console.form(factor.disable)},
+        "/api/{name:openapi(?:-admin)?.json}": get(console.signed_in(send_document)),
         "/assets/{digest}/{name}": get(send_asset),
         "/": get(to_overview),
     }.items():

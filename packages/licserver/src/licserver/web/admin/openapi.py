@@ -1,0 +1,230 @@
+"""The OpenAPI document of the admin API, made from its operations and models."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic.json_schema import models_json_schema
+
+from licserver.web.admin import schemas
+from licserver.web.admin.app import RELEASES
+from licserver.web.admin.operations import OPERATIONS, Operation
+from licserver.web.middlewares import ADMIN_ROOT
+
+_REF: Final = "#/components/schemas/{model}"
+_ERRORS: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "503")
+_PROBLEM: Final = {
+    "description": "Problem details (RFC 9457).",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+_PROBLEM_SHAPE: Final = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"const": "about:blank"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "A sentence for people."},
+        "errors": {
+            "type": "object",
+            "description": "Messages by field.",
+            "additionalProperties": {"type": "array", "items": {"type": "string"}},
+        },
+    },
+}
+_IDEMPOTENCY_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "Within a day, a request repeated with its key is done once and gets the same response.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+_FORM: Final = {
+    "type": "object",
+    "required": ["version", "file"],
+    "additionalProperties": False,
+    "properties": {
+        "version": {"type": "string", "description": "A version as in PEP 440."},
+        "changelog": {"type": "string", "description": "Plain text or basic HTML."},
+        "manifest": {"type": "string", "description": "The output of `licserver release sign`."},
+        "file": {"type": "string", "contentMediaType": "application/octet-stream", "format": "binary"},
+    },
+}
+_EXAMPLES: Final[dict[str, Any]] = {
+    "slug": "photo-lab",
+    "product": "photo-lab",
+    "name": "Photo Lab",
+    "product_name": "Photo Lab",
+    "environment": "domain",
+    "support_policy": False,
+    "latest": "1.4.0",
+    "version": "1.4.0",
+    "id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5",
+    "license_key": "CP-AAAAA-BBBBB-CCCCC-DDDDD",
+    "masked_key": "CP-AA…DDDD",
+    "state": "active",
+    "slots": 3,
+    "slots_used": 1,
+    "lifetime": False,
+    "allowed": ["*.staging.example"],
+    "subscription": "sub_1024",
+    "licenses": 1,
+    "freed": 1,
+    "subscription_ended_at": None,
+    "expires_on": "2027-12-31",
+    "support_until": "2027-12-31",
+    "customer_email": "anna@example.com",
+    "note": "Order 1024",
+    "reason": "refund",
+    "issued_at": "2026-11-20T12:00:00Z",
+    "revoked_at": None,
+    "revoked_reason": None,
+    "ended_at": None,
+    "published_at": "2026-11-20T12:00:00Z",
+    "withdrawn_at": None,
+    "file_name": "photo-lab-1.4.0.zip",
+    "size": 7340032,
+    "sha256": "ab" * 32,
+    "signed": True,
+    "changelog": "Faster export.",
+    "domain": "laptop.example",
+    "ip": "192.0.2.7",
+    "at": "2026-11-20T12:00:00Z",
+    "next": None,
+    "activated_at": "2026-11-20T12:00:00Z",
+    "last_seen_at": "2026-11-21T08:30:00Z",
+    "actor_kind": "token",
+    "actor_name": "shop",
+    "action": "license.revoke",
+    "details": {},
+    "EnvironmentRequest.environment": "laptop.example",
+    "Subscription.id": "sub_1024",
+    "AuditLine.id": 7,
+    "object_kind": "license",
+    "object_id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5",
+}
+"""An example of each field, by its name."""
+
+
+def describe_api() -> dict[str, Any]:
+    """Generate the document from the operations; a test compares it with `docs/openapi-admin.json`."""
+    components, names = _schemas()
+    paths: dict[str, Any] = {}
+    for operation, run in OPERATIONS.items():
+        described = paths.setdefault(ADMIN_ROOT + operation.path, {})
+        described[operation.method.lower()] = _describe(operation, run, names)
+    paths[ADMIN_ROOT + RELEASES]["post"] = _describe_publishing(names)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "licserver admin API",
+            "version": "1",
+            "description": "The vendor's operations for programs; see admin-api.md.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "tags": [{"name": tag} for tag in sorted({_tag(operation.path) for operation in OPERATIONS})],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "responses": {"Problem": _PROBLEM},
+            "schemas": {**components, "Problem": _PROBLEM_SHAPE},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "From `licserver token create`."}
+            },
+        },
+    }
+
+
+def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
+    """Return all models' schemas, and the models' names in the document."""
+    modes: dict[Any, Any] = {one.response: "serialization" for one in OPERATIONS}
+    modes |= {one.body: "validation" for one in OPERATIONS if one.body is not None}
+    made, whole = models_json_schema(list(modes.items()), ref_template=_REF)
+    names = {model: _rename_pages(ref["$ref"].rpartition("/")[2]) for (model, _), ref in made.items()}
+    described: dict[str, Any] = json.loads(_rename_pages(json.dumps(whole["$defs"])))
+    for name, shape in described.items():
+        if "properties" in shape:
+            shape["example"] = _example(name, described)
+    return described, names
+
+
+def _example(shape: str, shapes: dict[str, Any]) -> dict[str, Any]:
+    """Return an example of an object, or of a page with one."""
+    example = {}
+    for name, field in shapes[shape]["properties"].items():
+        if name == "items":
+            example[name] = [_example(field["items"]["$ref"].rpartition("/")[2], shapes)]
+        else:
+            example[name] = _EXAMPLES.get(f"{shape}.{name}", _EXAMPLES.get(name))
+    return example
+
+
+def _tag(path: str) -> str:
+    """Group the operations by what they are about."""
+    return "releases" if "/releases" in path else path.split("/")[1]
+
+
+def _rename_pages(text: str) -> str:
+    """Replace pydantic's names for generic models."""
+    return re.sub(r"\bPage_(\w+)_\b", r"PageOf\1", text)
+
+
+def _describe(operation: Operation, run: Callable[..., Any], names: dict[Any, str]) -> dict[str, Any]:
+    described = _outline(run.__name__, run.__doc__ or "", operation.path)
+    described["parameters"] += _query_of(operation.query)
+    if operation.scope is not operation.scope.READ:
+        described["description"] = "Requires a token with the scope `write`."
+    if operation.body is not None:
+        schema = {"$ref": _REF.format(model=names[operation.body])}
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if operation.creates:
+        described["parameters"].append(_IDEMPOTENCY_KEY)
+    _add_responses(described, "201" if operation.creates else "200", names[operation.response])
+    return described
+
+
+def _describe_publishing(names: dict[Any, str]) -> dict[str, Any]:
+    described = _outline("publish_release", "Publish an uploaded file as a version.", RELEASES)
+    described["description"] = "Requires a token with the scope `write`. The file is streamed to the disk."
+    described["parameters"].append(_IDEMPOTENCY_KEY)
+    described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
+    _add_responses(described, "201", names[schemas.Release])
+    return described
+
+
+def _outline(name: str, summary: str, path: str) -> dict[str, Any]:
+    first, *others = name.split("_")
+    return {
+        "tags": [_tag(path)],
+        "operationId": first + "".join(word.title() for word in others),
+        "summary": summary.partition("\n")[0],
+        "parameters": [
+            {"name": part, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+            for part in re.findall(r"{(\w+)}", path)
+        ],
+    }
+
+
+def _query_of(model: type[schemas.RequestModel]) -> list[dict[str, Any]]:
+    schema = model.model_json_schema()
+    parameters = []
+    for name, one in schema.get("properties", {}).items():
+        # An absent parameter is not sent as null.
+        (kind, *_) = [kind for kind in one.get("anyOf", [one]) if kind.get("type") != "null"]
+        if "$ref" in kind:
+            kind = schema["$defs"][kind["$ref"].rpartition("/")[2]]
+        kind = {key: value for key, value in kind.items() if key not in {"title", "default", "description"}}
+        described = {"name": name, "in": "query", "schema": kind}
+        if "description" in one:
+            described["description"] = one["description"]
+        parameters.append(described)
+    return parameters
+
+
+def _add_responses(described: dict[str, Any], status: str, name: str) -> None:
+    schema = {"$ref": _REF.format(model=name)}
+    described["responses"] = {
+        status: {"description": "Success.", "content": {"application/json": {"schema": schema}}},
+        **{code: {"$ref": "#/components/responses/Problem"} for code in _ERRORS},
+    }
