@@ -151,7 +151,7 @@ def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
 
 def _example(shape: str, shapes: dict[str, Any]) -> dict[str, Any]:
     """Return an example of an object, or of a page with one."""
-    example = {}
+    example: dict[str, Any] = {}
     for name, field in shapes[shape]["properties"].items():
         if name == "items":
             example[name] = [_example(field["items"]["$ref"].rpartition("/")[2], shapes)]
