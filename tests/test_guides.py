@@ -80,5 +80,5 @@ def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
     (block,) = _blocks("app/testing")
     (tmp_path / "test_app.py").write_text(APP + block)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_app.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stdout

@@ -4,11 +4,9 @@ schemathesis makes them from the OpenAPI document: a handful for each operation 
 `nox -s fuzz`.
 """
 
-import json
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -25,12 +23,9 @@ from harness.engines import both_engines
 from harness.shop import PRODUCT, SLUG
 from harness.world import World
 from licserver.domain.records import Scope
+from licserver.web.console.pages.api import documents
 
-DOCS = Path(__file__).parents[1] / "docs"
-SCHEMAS = [
-    schemathesis.openapi.from_dict(json.loads(DOCS.joinpath(name).read_text(encoding="utf-8")))
-    for name in ("openapi.json", "openapi-admin.json")
-]
+SCHEMAS = [schemathesis.openapi.from_dict(document) for document in documents().values()]
 OPERATIONS = {
     found.ok().label: found.ok()
     for schema in SCHEMAS
