@@ -32,9 +32,7 @@ nitpicky = True
 _OTHERS = (
     "asyncio|collections|datetime|enum|httpx|os|pathlib|packaging|PySide6|pydantic|threading|tkinter|typing"
 )
-# And what a signature calls by a name of its own: callables, and the dictionaries of a storage.
-_OWN = "Cancel|Deliver|Document|InvalidVersion|NoResponseError|OnStatus|OnUpdate|P|Progress"
-nitpick_ignore_regex = [("py:.*", rf"({_OTHERS})\..*"), ("py:.*", rf"licclient\.(\w+\.)?_\w+\..*|{_OWN}")]
+nitpick_ignore_regex = [("py:.*", rf"({_OTHERS})\..*"), ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|P")]
 default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}

@@ -39,8 +39,7 @@ PACKAGES: Final = {
     "licclient": {
         "_signatures/responses": ("response_signatures", "pinned_cache", "pins"),
         "_signatures/releases": ("signed_releases",),
-        "_records": ("records",),
-        "_state_places": ("state_places",),
+        "_records": ("records", "state_places"),
         "_storage": ("storage",),
         "_successes": ("successes",),
         "_policy": ("policy",),

@@ -160,7 +160,7 @@ def _slow_resolver(monkeypatch, slow):
 
 
 def _slow_proxy_settings(monkeypatch, slow):
-    monkeypatch.setattr("licclient._sockets.getproxies", slow(dict))
+    monkeypatch.setattr("licclient._network.getproxies", slow(dict))
 
 
 @pytest.mark.parametrize("make_slow", [_slow_disk, _slow_resolver, _slow_proxy_settings])
@@ -215,18 +215,22 @@ class Synchronous(httpx.BaseTransport):
         return self._mock.handle_request(request)
 
 
-@pytest.mark.parametrize("kind", [Asynchronous, Synchronous, httpx.MockTransport])
-async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, folder):
-    """An asynchronous transport, a synchronous one, and one that is both; for requests and downloads."""
+def network(_):
+    """A synchronous transport that sends requests itself, and reports each step of them."""
+    return httpx.HTTPTransport()
+
+
+@pytest.mark.parametrize("kind", [Asynchronous, Synchronous, httpx.MockTransport, network])
+async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, folder, http_answer):
+    """An asynchronous transport, synchronous ones, and one that is both; for requests and downloads."""
 
     def respond(request):
-        if "verify" in request.url.path:
-            return httpx.Response(
-                200, json={"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
-            )
         with httpx.Client() as plain:
-            return plain.send(plain.build_request(request.method, request.url, headers=request.headers))
+            given = {"headers": request.headers, "content": request.content}
+            return plain.send(plain.build_request(request.method, request.url, **given))
 
+    sell, grant = store.service.script, {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
+    store.service.script = lambda asked: http_answer(200, grant) if "verify" in asked.path else sell(asked)
     options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(store.service.url, transport=kind(respond), **options) as client:
         assert (await client.verify(key)).lifetime

@@ -39,10 +39,11 @@ from licclient.dialogs._view import (
     Urls,
     View,
     colour_of,
+    links_for,
     marked,
+    say_problem,
     split_mnemonic,
 )
-from licclient.dialogs._words import links_for, say_problem
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -61,9 +61,9 @@ def test_more_than_was_said_is_untrusted(folder):
     headers = {"Content-Length": "4", "ETag": '"x"', "Repr-Digest": digest(b"1234")}
     with open_part(folder, "part", "notes") as part:
         part.begin(Head(200, headers), "2.0")
-        part.write(b"1234")
+        part.write([b"1234"])
         with pytest.raises(UntrustedResponseError):
-            part.write(b"5")
+            part.write([b"5"])
         assert not [path for path in folder.iterdir() if path.suffix != ".lock"]
 
 
@@ -78,7 +78,7 @@ def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
     with open_part(folder, "part", "notes") as one, open_part(folder, "part", "notes") as other:
         for part, content in ((one, b"1111"), (other, b"2222")):
             part.begin(Head(200, headers | {"Repr-Digest": digest(content)}), "2.0")
-            part.write(content)
+            part.write([content])
             part.end()
         one.finish()
         assert (folder / "a.txt").read_bytes() == b"1111"

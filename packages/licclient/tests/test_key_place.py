@@ -245,7 +245,7 @@ async def test_a_settings_page_does_not_wait_for_a_person(
     make_client, service, http_answer, clock, key, use_keyring, monkeypatch
 ):
     """Of a pinned app, whose key is part of what was signed: it asks once, and shows what it can."""
-    monkeypatch.setattr(keyring_room, "GLANCE_SECONDS", 0.05)
+    monkeypatch.setattr(keyring_room, "QUICK_SECONDS", 0.05)
     backend = use_keyring(Keyring())
     grants_signed(service, http_answer, clock)
     await make_client(public_keys=[SIGNER.text]).activate(key)

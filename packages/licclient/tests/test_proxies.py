@@ -4,7 +4,7 @@ import pytest
 from stage.flavours import both
 
 from licclient import ServiceUnavailableError
-from licclient._sockets import system_proxy
+from licclient._network import system_proxy
 
 pytestmark = pytest.mark.filterwarnings("ignore:base_url is http")
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

@@ -11,9 +11,9 @@ from stage.rules import settings
 
 from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
 from licclient._model import Held, Round, Verified
-from licclient._outcome import Outcome
 from licclient._policy import MAX_SPREAD
 from licclient._schedule import JITTER, RETRY_FIRST, RETRY_MOST, START_WINDOW, next_check, next_verify
+from licclient._status import Outcome
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)  # a Monday
 SETTINGS = settings()

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from licclient import LicenseClient, NotActivatedError, Source
-from licclient._state_places import folder_name
+from licclient._records import folder_name
 
 
 @pytest.fixture

@@ -266,9 +266,9 @@ async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, 
     given = []
     plain_send = Transport.send
 
-    def send(transport, call, seconds, is_off):
+    def send(transport, call, seconds, is_cancelled):
         given.append(seconds)
-        return plain_send(transport, call, seconds, is_off)
+        return plain_send(transport, call, seconds, is_cancelled)
 
     monkeypatch.setattr(Transport, "send", send)
     monkeypatch.setattr(verification, "PATIENCE", timedelta(seconds=-9.7))
@@ -289,9 +289,9 @@ def _locks(folder: Path) -> list[Path]:
 
 
 def test_two_threads_share_the_connections(monkeypatch):
-    """Both make the first call: httpx's client is made once, and closed with the transport."""
+    """Both make the first call: httpx's transport is made once."""
     made = []
-    monkeypatch.setattr(Transport, "_make", lambda _self: made.append(time.sleep(0.05)) or object())
+    monkeypatch.setattr(Transport, "_create", lambda *_: made.append(time.sleep(0.05)) or object())
     transport = Transport(settings(), "test")
-    first, second = call_at_once([lambda: transport._http] * 2)
+    first, second = call_at_once([lambda: transport._sender(None)] * 2)
     assert (first is second, len(made)) == (True, 1)

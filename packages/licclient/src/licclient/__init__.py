@@ -6,7 +6,6 @@ Public modules have no underscore: this one, `errors`, `deliver`, `dialogs.tk`, 
 
 from typing import TYPE_CHECKING
 
-from licclient._async_client import AsyncLicenseClient
 from licclient._client import LicenseClient
 from licclient._model import License, Reason, Source, Update
 from licclient.errors import (
@@ -22,21 +21,28 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
+    from licclient._async_client import AsyncLicenseClient
     from licclient._explain import explain
+    from licclient._flows.downloads import Cancel, Progress
     from licclient._flows.updates import UpdateCheck
     from licclient._part_file import Downloaded
+    from licclient._records import Document
     from licclient._settings import ClientSettings
     from licclient._status import LicenseState, LicenseStatus
     from licclient._storage import Storage
     from licclient._typed_key import KeyFlaw
-    from licclient._worker import AsyncWorker, Worker
+    from licclient._worker import AsyncWorker, OnStatus, OnUpdate, Worker
+    from licclient.deliver import Deliver
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncLicenseClient",
     "AsyncWorker",
+    "Cancel",
     "ClientSettings",
+    "Deliver",
+    "Document",
     "DownloadCancelledError",
     "Downloaded",
     "InvalidRequestError",
@@ -49,6 +55,9 @@ __all__ = [
     "LicenseStatus",
     "MistypedKeyError",
     "NotActivatedError",
+    "OnStatus",
+    "OnUpdate",
+    "Progress",
     "Reason",
     "ServiceUnavailableError",
     "Source",
@@ -65,12 +74,19 @@ __all__ = [
 
 # Not needed by a start that is answered from the cache, so loaded when they are asked for.
 _LATER = {
+    "AsyncLicenseClient": "_async_client",
     "AsyncWorker": "_worker",
+    "Cancel": "_flows.downloads",
     "ClientSettings": "_settings",
+    "Deliver": "deliver",
+    "Document": "_records",
     "Downloaded": "_part_file",
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",
+    "OnStatus": "_worker",
+    "OnUpdate": "_worker",
+    "Progress": "_flows.downloads",
     "Storage": "_storage",
     "UpdateCheck": "_flows.updates",
     "Worker": "_worker",

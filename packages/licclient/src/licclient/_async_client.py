@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, overload
 
 from licclient._base_client import CLOSE_SECONDS, BaseClient
 from licclient._licensed import AsyncLicensed, AsyncOtherwise, Otherwise, P, R, S_co
-from licclient._model import License, Update
+from licclient._model import License, Settings, Update
 from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from licclient._flows.downloads import Cancel, Progress
     from licclient._part_file import Downloaded
     from licclient._status import LicenseStatus
-    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate
+    from licclient._worker import AsyncWorker, OnStatus, OnUpdate
+    from licclient.deliver import Deliver
 
 
-class AsyncLicenseClient(BaseClient["AsyncWorker"]):
+class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
 
     Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
@@ -31,7 +32,6 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
     """
 
     _is_async = True
-    _open_transport: "AsyncTransport | None"
     _refresh: "asyncio.Task[None] | None"
 
     async def verify(self, key: str | None = None, *, force: bool = False) -> License:
@@ -142,25 +142,14 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
         import asyncio
 
         from licclient._arguments import check_download, read_folder
+        from licclient._flows.downloads import download
+        from licclient._flows.runners import run_async
 
         check_download(update, progress, cancel)
-        folder = read_folder("to", to)
-        transport = await asyncio.to_thread(self._transport)
-        from licclient._async_transport import Stop, in_loop, run_download
-
-        stop = Stop(cancel)
-        report = None if progress is None else in_loop(progress, stop)
-        loop = asyncio.get_running_loop()
-
-        def work() -> "Downloaded":
-            from licclient._flows.downloads import download
-            from licclient._flows.runners import run
-
-            flow = download(self._context, update, folder, report, stop.is_set)
-            opened = transport.for_downloads(loop)  # one for all of it, as in `LicenseClient`
-            return run(flow, lambda: opened, stop.is_set)
-
-        return await run_download(work, stop)
+        flow = download(self._context, update, read_folder("to", to), progress)
+        transport = await asyncio.to_thread(self._transport)  # one for all of it, as in `LicenseClient`
+        is_cancelled = None if cancel is None else cancel.is_set
+        return await run_async(flow, lambda: transport, is_cancelled)
 
     def start(
         self,
@@ -176,13 +165,9 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
             async with client.start(on_status=show):
                 ...
         """
-        from licclient._arguments import check_callbacks
-        from licclient._flows.background import Callbacks
         from licclient._worker import AsyncWorker
 
-        check_callbacks(self._context.settings, on_status, on_update, deliver)
-        callbacks = Callbacks(on_status, on_update, deliver)
-        return self._start_worker(lambda: AsyncWorker(self._context, self._transport, callbacks))
+        return self._start_worker(AsyncWorker, on_status, on_update, deliver)
 
     async def stop(self) -> None:
         """Stop the background worker, if one runs; as `LicenseClient.stop`."""
@@ -221,11 +206,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker"]):
     ) -> None:
         await self.aclose()
 
-    def _transport(self) -> "AsyncTransport":
+    def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "AsyncTransport":
         from licclient._async_transport import AsyncTransport
 
-        with self._opening:
-            if self._open_transport is None:
-                settings, agent = self._context.settings, self._agent
-                self._open_transport = AsyncTransport(settings, agent, self._given_transport)
-            return self._open_transport
+        return AsyncTransport(settings, agent, given)

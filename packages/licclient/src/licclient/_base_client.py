@@ -17,10 +17,16 @@ from licclient._clock import Clock
 if TYPE_CHECKING:
     import httpx
 
+    from licclient._async_transport import AsyncTransport
+    from licclient._flows.background import Callbacks
+    from licclient._flows.context import Context
     from licclient._flows.updates import UpdateCheck
+    from licclient._model import Settings
     from licclient._settings import ClientSettings
     from licclient._storage import Storage
-    from licclient._worker import AsyncWorker, Worker
+    from licclient._transport import Transport
+    from licclient._worker import AsyncWorker, OnStatus, OnUpdate, Worker
+    from licclient.deliver import Deliver
 
 REFRESH_EVERY: Final = 60.0
 """Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
@@ -29,14 +35,15 @@ CLOSE_SECONDS: Final = 0.8
 """How long closing waits for what runs in the background, the worker's end included."""
 
 _W = TypeVar("_W", bound="Worker | AsyncWorker")
+_T = TypeVar("_T", bound="Transport | AsyncTransport")
 
 
-class BaseClient(Generic[_W]):
+class BaseClient(Generic[_W, _T]):
     """Constructor of both clients; the arguments are described in `LicenseClient`."""
 
     _is_async: ClassVar[bool]
     _worker: _W | None
-    _open_transport: Any
+    _open_transport: _T | None
     _refresh: Any
 
     @overload
@@ -87,8 +94,8 @@ class BaseClient(Generic[_W]):
         from licclient._arguments import check_edges, check_transport, read_folder
         from licclient._flows.context import create_context
         from licclient._protocol.links import is_in_the_clear
+        from licclient._records import places_for
         from licclient._settings import ClientSettings, read_settings
-        from licclient._state_places import places_for
         from licclient._storage import StateFolder
 
         given = (
@@ -125,16 +132,38 @@ class BaseClient(Generic[_W]):
 
     @property
     def last_update_check(self) -> "UpdateCheck":
-        """The result of this client's latest `check_for_update`: why it returned None."""
+        """Result of the latest `check_for_update` of this client, with the reason if that returned None."""
         from licclient._flows.updates import NOT_CHECKED
 
         return self._context.last_update_check or NOT_CHECKED
 
-    def _start_worker(self, make: Callable[[], _W]) -> _W:
+    def _create_transport(self, settings: "Settings", agent: str, given: Any) -> _T:
+        raise NotImplementedError
+
+    def _transport(self) -> _T:
+        """Return what sends requests; made for the first one, since that loads httpx."""
+        with self._opening:
+            if self._open_transport is None:
+                edges = self._context.settings, self._agent, self._given_transport
+                self._open_transport = self._create_transport(*edges)
+            return self._open_transport
+
+    def _start_worker(
+        self,
+        worker: Callable[["Context", Callable[[], _T], "Callbacks"], _W],
+        on_status: "OnStatus | None",
+        on_update: "OnUpdate | None",
+        deliver: "Deliver | None",
+    ) -> _W:
+        from licclient._arguments import check_callbacks
+        from licclient._flows.background import Callbacks
+
+        check_callbacks(self._context.settings, on_status, on_update, deliver)
         with self._guard:
             if self._worker is not None and self._worker.is_running:
                 raise RuntimeError("this client has a worker that runs already")
-            self._worker = make()
+            callbacks = Callbacks(on_status, on_update, deliver)
+            self._worker = worker(self._context, self._transport, callbacks)
             return self._worker
 
     def _nudge(self) -> None:

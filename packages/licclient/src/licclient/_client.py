@@ -15,13 +15,15 @@ from licclient._model import License, Update
 
 if TYPE_CHECKING:
     from licclient._flows.downloads import Cancel, Progress
+    from licclient._model import Settings
     from licclient._part_file import Downloaded
     from licclient._status import LicenseStatus
     from licclient._transport import Transport
-    from licclient._worker import Deliver, OnStatus, OnUpdate, Refresh, Worker
+    from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
+    from licclient.deliver import Deliver
 
 
-class LicenseClient(BaseClient["Worker"]):
+class LicenseClient(BaseClient["Worker", "Transport"]):
     """Verifies license keys, and finds and downloads updates.
 
     Safe to share among threads. Use it as a context manager, or call `close`; a closed client opens again
@@ -47,7 +49,6 @@ class LicenseClient(BaseClient["Worker"]):
     """
 
     _is_async = False
-    _open_transport: "Transport | None"
     _refresh: "Refresh | None"
 
     def verify(self, key: str | None = None, *, force: bool = False) -> License:
@@ -243,10 +244,9 @@ class LicenseClient(BaseClient["Worker"]):
         from licclient._flows.runners import run
 
         check_download(update, progress, cancel)
-        is_cancelled = cancel.is_set if cancel is not None else lambda: False
-        flow = download(self._context, update, read_folder("to", to), progress, is_cancelled)
+        flow = download(self._context, update, read_folder("to", to), progress)
         transport = self._transport()  # one for all of it: closing the client ends the download
-        return run(flow, lambda: transport, is_cancelled)
+        return run(flow, lambda: transport, cancel.is_set if cancel is not None else lambda: False)
 
     def start(
         self,
@@ -276,13 +276,9 @@ class LicenseClient(BaseClient["Worker"]):
             TypeError: Something that cannot be called, or a coroutine function: nobody would await it.
             ValueError: `on_update`, and the client was made without `slug` or `version`.
         """
-        from licclient._arguments import check_callbacks
-        from licclient._flows.background import Callbacks
         from licclient._worker import Worker
 
-        check_callbacks(self._context.settings, on_status, on_update, deliver)
-        callbacks = Callbacks(on_status, on_update, deliver)
-        return self._start_worker(lambda: Worker(self._context, self._transport, callbacks))
+        return self._start_worker(Worker, on_status, on_update, deliver)
 
     def stop(self) -> None:
         """Stop the background worker, if one runs; no callback is called any more."""
@@ -318,11 +314,7 @@ class LicenseClient(BaseClient["Worker"]):
     ) -> None:
         self.close()
 
-    def _transport(self) -> "Transport":
+    def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "Transport":
         from licclient._transport import Transport
 
-        with self._opening:
-            if self._open_transport is None:
-                settings, agent = self._context.settings, self._agent
-                self._open_transport = Transport(settings, agent, self._given_transport)
-            return self._open_transport
+        return Transport(settings, agent, given)

@@ -24,11 +24,11 @@ from licclient._flows.context import Context
 from licclient._flows.runners import run, send_with_retries
 from licclient._flows.verification import installation_domain
 from licclient._model import Settings
+from licclient._network import run_with_deadline, system_proxy
 from licclient._policy import is_version
 from licclient._protocol.links import is_in_the_clear
 from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call
 from licclient._protocol.responses import REDIRECTS, Reply
-from licclient._sockets import system_proxy, within
 from licclient._status import LicenseState, LicenseStatus
 from licclient._storage import StateFolder
 from licclient.errors import ServiceUnavailableError
@@ -126,7 +126,8 @@ def _check_name(server: str) -> Iterator[Finding]:
     parts = urlsplit(server)
     host = parts.hostname or ""
     try:
-        found = within(SECONDS, lambda: socket.getaddrinfo(host, parts.port or 443, type=socket.SOCK_STREAM))
+        port = parts.port or 443
+        found = run_with_deadline(SECONDS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except TimeoutError:
         yield _wrong("name", f"{host} was not resolved within {SECONDS:.0f} s")
     except (OSError, UnicodeError) as problem:
@@ -178,7 +179,7 @@ def _check_tls(server: str) -> Iterator[Finding]:
             return secured.version() or "TLS"
 
     try:
-        version = within(SECONDS, shake_hands)
+        version = run_with_deadline(SECONDS, shake_hands)
     except ssl.SSLCertVerificationError as problem:
         yield _wrong("tls", f"the certificate is not trusted: {problem.verify_message}")
     except ssl.SSLError as problem:

@@ -1,51 +1,88 @@
-"""A response to a download, received ahead on a thread: receiving overlaps with hashing and writing."""
+"""A response to a download, received ahead: receiving overlaps with hashing and writing."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from queue import Empty, Queue
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
+import httpx
+
+from licclient._network import POLL_SECONDS, Connection, start_thread
 from licclient._protocol.responses import Head, read_retry_after
-from licclient._sockets import GLANCE_SECONDS, Line, start_thread
-from licclient._transport import demand_plain, failure, raw_chunks, read_body, unlogged
+from licclient._transport import Transport, body_chunks, check_encoding, failure, read_body, unlogged
 from licclient.errors import ServiceUnavailableError
-
-if TYPE_CHECKING:
-    from licclient._transport import Transport
 
 MAX_REFUSAL_BYTES: Final = 64 * 1024
 """Longest body of a refused download that is read."""
 
-READ_AHEAD: Final = 8
-"""Chunks, of at most 64 KiB each, that wait in memory for the disk: more does not fit a processor's cache."""
+READ_AHEAD: Final = 16
+"""Chunks, of at most 64 KiB each, that wait in memory for the disk."""
 
-Received = Head | bytes | ServiceUnavailableError | None
-"""First the head, then the body in chunks, then None, or why no more came; `b""` if nothing came in time."""
+Arrived = Head | bytes | ServiceUnavailableError | None
+"""First the head, then the chunks, then None, or why no more came."""
+
+Received = Head | list[bytes] | ServiceUnavailableError | None
+"""The same, with all chunks that have arrived at once; `[]` if nothing came in time."""
+
+
+def is_file(response: httpx.Response) -> bool:
+    """Return whether the body is the file, or a part of it.
+
+    Raises:
+        ServiceUnavailableError: It is encoded.
+    """
+    if response.status_code not in (200, 206):
+        return False
+    check_encoding(response)
+    return True
+
+
+def read_head(response: httpx.Response, promised: Mapping[str, str], refusal: bytes = b"") -> Head:
+    """Return the head of a response to a download.
+
+    What the service declared in a redirect precedes what the place declares to which it redirects (D-34).
+    """
+    declared = response.headers.copy()
+    declared.update(promised)
+    return Head(response.status_code, declared, refusal, read_retry_after(response.headers))
+
+
+def take(arrived: deque[Arrived]) -> Received:
+    """Remove and return what comes next: all chunks at once."""
+    chunks = list[bytes]()
+    while arrived:
+        first = arrived[0]
+        if not isinstance(first, bytes):
+            if chunks:
+                break
+            arrived.popleft()
+            return first
+        chunks.append(first)
+        arrived.popleft()
+    return chunks
 
 
 class Incoming:
-    """One response to a download. Leave it as a context manager: that cuts the connection."""
+    """A response to a download, received ahead on a thread. Leaving it closes the connection."""
 
-    def __init__(self, transport: "Transport", link: str, headers: Mapping[str, str]) -> None:
-        self._transport = transport
-        self._line = Line()
-        self._queue: Queue[Received] = Queue(READ_AHEAD)
-        self._is_closed = threading.Event()
-        start_thread(lambda: self._run(link, headers))
+    def __init__(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
+        self._connection = Connection()
+        self._arrived = deque[Arrived]()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        start_thread(lambda: self._run(transport, link, headers))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_closed.set()
-        self._line.cut()
-        with suppress(Empty):  # the thread may be waiting to put something
-            while True:
-                self._queue.get_nowait()
+        self._connection.shut_down()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
-    def receive(self, seconds: float, is_cancelled: Callable[[], bool] | None = None) -> Received:
+    def receive(self, seconds: float, is_cancelled: Callable[[], bool]) -> Received:
         """Wait for what comes next.
 
         Args:
@@ -53,40 +90,32 @@ class Incoming:
             is_cancelled: Checked ten times a second; ends the wait.
         """
         deadline = monotonic() + seconds
-        while True:
-            left = deadline - monotonic()
-            try:
-                return self._queue.get(timeout=max(0.0, min(left, GLANCE_SECONDS)))
-            except Empty:
-                if left <= 0 or (is_cancelled is not None and is_cancelled()):
-                    return b""
+        with self._changed:
+            while not self._arrived and not is_cancelled() and (left := deadline - monotonic()) > 0:
+                self._changed.wait(min(left, POLL_SECONDS))
+            received = take(self._arrived)
+            self._changed.notify_all()
+            return received
 
-    def _run(self, link: str, headers: Mapping[str, str]) -> None:
-        try:
-            with unlogged():
-                self._receive(link, headers)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it may contain the address
-            self._queue.put(failure(problem))
-        else:
-            self._queue.put(None)
+    def _put(self, arrived: Arrived) -> None:
+        with self._changed:
+            while len(self._arrived) >= READ_AHEAD and not self._is_closed:
+                self._changed.wait()
+            self._arrived.append(arrived)
+            self._changed.notify_all()
 
-    def _receive(self, link: str, headers: Mapping[str, str]) -> None:
-        response, promised = self._transport.follow(self._line, link, headers)
+    def _run(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
         try:
-            declared = response.headers.copy()
-            if response.status_code not in (200, 206):
-                refusal = read_body(response, MAX_REFUSAL_BYTES)
-                wait = read_retry_after(declared)
-                self._queue.put(Head(response.status_code, declared, refusal, wait))
-                return
-            demand_plain(response)
-            # What the service declared precedes what the place does to which it redirects (D-34).
-            declared.update(promised)
-            self._queue.put(Head(response.status_code, declared))
-            for chunk in filter(None, raw_chunks(response)):
-                self._queue.put(chunk)
-                if self._is_closed.is_set():
+            with unlogged(), transport.follow(self._connection, link, headers) as (response, promised):
+                if not is_file(response):
+                    self._put(read_head(response, {}, read_body(response, MAX_REFUSAL_BYTES)))
                     return
-        finally:
-            with suppress(Exception):
-                response.close()
+                self._put(read_head(response, promised))
+                for chunk in body_chunks(response):
+                    self._put(chunk)
+                    if self._is_closed:
+                        return
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it may contain the address
+            self._put(failure(problem))
+        else:
+            self._put(None)

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 SECONDS: Final = 10.0
 """How long to wait for it: a locked one asks the person for a password, one without a desktop may hang."""
 
-GLANCE_SECONDS: Final = 0.5
+QUICK_SECONDS: Final = 0.5
 """How long to wait for it where a window is waiting: one that is unlocked answers within milliseconds."""
 
 REST_FIRST: Final = 300.0
@@ -90,9 +90,9 @@ def describe() -> str:
 
 
 def _patiently(work: Callable[[], _T]) -> _T:
-    from licclient._sockets import within  # noqa: PLC0415 - loads socket, which most starts do without
+    from licclient._network import run_with_deadline  # noqa: PLC0415 - loads socket, which most starts do without
 
-    return within(SECONDS, work)
+    return run_with_deadline(SECONDS, work)
 
 
 def _is_safe(backend: object) -> bool:

@@ -114,7 +114,7 @@ class Update:
 
     @property
     def changelog_html(self) -> str:
-        """`changelog_text` as HTML for a web view or a rich text label: escaped, no element but `<br>`."""
+        """`changelog_text` as HTML for a web view or a rich text label, escaped; no element but `<br>`."""
         from licclient._changelog import to_html  # noqa: PLC0415 - most starts show none
 
         return to_html(self.changelog)

@@ -212,20 +212,22 @@ class PartFile:
             raise ServiceUnavailableError("The service sent another part of the file than was asked for.")
         demand_room(self._folder, note.size - self.done, "the rest of the download")
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunks: list[bytes]) -> None:
         """Append the next bytes.
 
         Raises:
             UntrustedResponseError: More came than was declared; the part is gone.
             OSError: The disk is full, for one; the part stays.
         """
-        if self._file is None or self.done + len(chunk) > (self.size or 0):
+        length = sum(map(len, chunks))
+        if self._file is None or self.done + length > (self.size or 0):
             self._start_over()
             raise UntrustedResponseError("The file is longer than the service said.")
-        self._file.write(chunk)
+        for chunk in chunks:
+            self._file.write(chunk)
+            self._hash.update(chunk)
         self._file.flush()  # what came survives a kill
-        self._hash.update(chunk)
-        self.done += len(chunk)
+        self.done += length
 
     def end(self) -> None:
         """Verify the file at the end of a response.

@@ -59,14 +59,13 @@ def judge_held(held: Held, now: datetime, settings: Settings) -> Standing:
         Within the tolerance the ends are judged by that latest instant, so a clock set back never brings a
         success back.
     """
-    return _judge(held, later(now, held.slow_by), settings)
-
-
-def _judge(held: Held, now: datetime, settings: Settings) -> Standing:
-    """As `judge_held`, by a clock that is not slow."""
-    if held.seen_at - now > CLOCK_TOLERANCE:
+    at = later(now, held.slow_by)
+    if held.seen_at - at > CLOCK_TOLERANCE:
         return Standing.CLOCK_SET_BACK
-    at = max(now, held.seen_at)
+    return _judge_at(held, max(at, held.seen_at), settings)
+
+
+def _judge_at(held: Held, at: datetime, settings: Settings) -> Standing:
     if held.verified.expiry is not None and at.date() > held.verified.expiry:
         return Standing.OVER
     age = at - held.checked_at
@@ -122,9 +121,8 @@ def mark(held: Held, now: datetime, settings: Settings) -> Held:
     at = later(now, held.slow_by)
     if at <= held.seen_at:
         return held
-    moved = replace(held, seen_at=at)
-    crossed = _judge(moved, at, settings) is not _judge(held, held.seen_at, settings)
-    return moved if crossed or at - held.seen_at > MARK_EVERY else held
+    crossed = _judge_at(held, at, settings) is not _judge_at(held, held.seen_at, settings)
+    return replace(held, seen_at=at) if crossed or at - held.seen_at > MARK_EVERY else held
 
 
 @dataclass(frozen=True, slots=True)

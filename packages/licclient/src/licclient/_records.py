@@ -6,19 +6,21 @@ damage and a file moved to another place. It is no signature: whoever can edit t
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from licclient._model import Held, Listing, Round, Verified
-from licclient._protocol.responses import read_date
+from licclient._model import Held, Listing, Round, Settings, Verified
 
 SCHEMA: Final = 1
 """Version of what stands in a record. A field that may be missing, as `slow_by` is, needs no new one; what an
 earlier version of the app could not read does, and a step in `UPGRADES`."""
 
 Document = Mapping[str, Any]
+"""A record: what JSON can hold. It must not be changed."""
 
 UPGRADES: Final[dict[int, Callable[[str, Document], Document]]] = {}
 """Schema → how a record of that schema reads in the next one, given its kind, such as `activation`."""
@@ -71,6 +73,50 @@ def _sum(name: str, content: bytes) -> bytes:
     return sha256(name.encode() + b"\0" + content).hexdigest().encode()
 
 
+# --- folders ----------------------------------------------------------------------------------
+
+_LONGEST: Final = 60
+_DEVICE: Final = r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)"  # no folder on Windows may be called so
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Folders relative to the one for all apps.
+
+    Attributes:
+        app: Of the product; of the vendor for a client that names neither product nor slug.
+        elsewhere: Name of a record that other apps may need as well → its folder.
+    """
+
+    app: str
+    elsewhere: Mapping[str, str]
+
+
+def places_for(settings: Settings) -> Places:
+    """Return where in the platform's folder for application state a client's records lie (D-192).
+
+    A folder for each vendor, named after the license service's address, and in it one for each product. Two
+    clients whose folders have the same name are harmless: a record's own name tells what it belongs to.
+    """
+    server, product, slug = settings.server, settings.product, settings.slug
+    vendor = folder_name(server.partition("://")[2])
+    elsewhere = {
+        # One id for all products of a vendor, so that they take one activation slot.
+        record_name("installation", server): vendor,
+        record_name("activation", server, "", ""): vendor,
+    }
+    if product is not None and slug is not None:  # activated perhaps before the app named its product
+        elsewhere[record_name("activation", server, "", slug)] = f"{vendor}/{folder_name(slug)}"
+    name = product or slug
+    return Places(vendor if name is None else f"{vendor}/{folder_name(name)}", elsewhere)
+
+
+def folder_name(text: str) -> str:
+    """Make a folder's name that every file system takes."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower())[:_LONGEST].strip("-.") or "app"
+    return f"_{name}" if re.match(_DEVICE, name) else name
+
+
 # --- the three kinds --------------------------------------------------------------------------
 
 
@@ -91,12 +137,12 @@ def read_held(document: Document | None) -> Held | None:
     match document:
         case {
             "product": str(product),
-            "expiry": expiry,
+            "expiry": str() | None as expiry,
             "lifetime": bool(lifetime),
             "checked_at": str(checked),
             "seen_at": str(seen),
         }:
-            expires_on = read_date(expiry)
+            expires_on = None if expiry is None else _read_day(expiry)
             checked_at, seen_at = read_instant(checked), read_instant(seen)
             if checked_at is None or seen_at is None or seen_at < checked_at:
                 return None
@@ -157,6 +203,13 @@ def _read_listing(document: Any) -> Listing | None:
             return Listing(name, slug, version, changelog, updated_at, None, manifest)
         case _:
             return None
+
+
+def _read_day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def read_instant(text: str) -> datetime | None:

@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Final
 
 from licclient._model import Held, Round, Settings
-from licclient._outcome import Outcome
 from licclient._policy import CLOCK_TOLERANCE, Standing, holds_until, judge_held
+from licclient._status import Outcome
 
 START_WINDOW: Final = timedelta(hours=4)
 """In what time after its start a worker makes the calls that are due, while the license holds meanwhile."""

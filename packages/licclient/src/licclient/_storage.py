@@ -19,7 +19,7 @@ from licclient._records import Document, seal, unseal
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-    from licclient._state_places import Places
+    from licclient._records import Places
 
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 """Longer files are not read: what is remembered has at most 1 MiB, and JSON may write it longer."""
@@ -304,7 +304,7 @@ def _signature(path: Path | None) -> _Signature | None:
     if path is None:
         return None
     try:
-        status = path.lstat()
+        status = os.lstat(path)  # `Path.lstat` costs 1 µs more, at each answer from the cache
     except (OSError, ValueError):
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -22,9 +22,10 @@ STOP_SECONDS: Final = 0.8
 """How long stopping waits for a call on its way; then it is left alone: it reports to nobody any more."""
 
 OnStatus = Callable[[LicenseStatus], object]
+"""Called with the status: at once, and then whenever it changes."""
+
 OnUpdate = Callable[[Update], object]
-Deliver = Callable[[Callable[[], object]], object]
-"""Runs a function on a thread of the app's choice; see `licclient.deliver`."""
+"""Called with an update, once."""
 
 
 class Worker:

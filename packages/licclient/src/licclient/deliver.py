@@ -22,6 +22,7 @@ __all__ = ["to_loop", "to_qt", "to_tk"]
 _TK_MILLISECONDS: Final = 100
 
 Deliver = Callable[[Callable[[], object]], object]
+"""Runs a function on a thread of the app's choice."""
 
 
 def to_tk(root: "tk.Misc") -> Deliver:

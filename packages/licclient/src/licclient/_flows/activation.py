@@ -14,7 +14,7 @@ from licclient._flows.verification import (
     last_outcome,
     verify,
 )
-from licclient._keyring import GLANCE_SECONDS
+from licclient._keyring import QUICK_SECONDS
 from licclient._model import License
 from licclient._policy import recall, settle
 from licclient.errors import MistypedKeyError, ServiceUnavailableError
@@ -81,7 +81,7 @@ def remembered_license(context: Context) -> tuple[License | None, bool]:
     found = settle(ServiceUnavailableError(_NOT_ASKED), held, now, settings).result
     if isinstance(found, License):
         return found, True
-    from licclient._outcome import refused_lately  # noqa: PLC0415 - not for an answer from the cache
+    from licclient._status import refused_lately  # noqa: PLC0415 - not for an answer from the cache
 
     if (refusal := refused_lately(last_outcome(context, subject), now, settings)) is not None:
         raise refusal
@@ -95,7 +95,7 @@ def status(context: Context) -> "LicenseStatus":
     found = context.activations.find()
     if found is None:
         return LicenseStatus(LicenseState.NOT_ACTIVATED)
-    subject = find_subject(context, None, found, installation_domain(context), GLANCE_SECONDS)
+    subject = find_subject(context, None, found, installation_domain(context), QUICK_SECONDS)
     return judge_status(
         context.successes.find(subject),
         last_outcome(context, subject),

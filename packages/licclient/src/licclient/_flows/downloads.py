@@ -1,26 +1,24 @@
 """Download an update: resume it, retry it, with fresh links, within a time limit (D-48, D-55).
 
-The flow runs in one thread, which hashes and writes; the response is received ahead in another (`Incoming`).
+The response is received ahead (`Incoming`, `AsyncIncoming`) while the flow hashes and writes.
 """
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from licclient._flows.context import Context
-from licclient._flows.runners import DownloadFlow, DownloadOperation, OpenDownload, Receive, Wait
+from licclient._flows.runners import Flow, Notify, OpenDownload, Operation, Receive, Wait
 from licclient._flows.updates import key_of_offer, offered_file, renew_link
 from licclient._model import Reason, Update
 from licclient._pace import MAX_RETRIES, Patience, Speed, retry_pause
 from licclient._part_file import Downloaded, PartFile, open_part
 from licclient._protocol.responses import Head, Reply, read_refusal
 from licclient._records import record_name
-from licclient.errors import DownloadCancelledError, LicenseRefusedError, ServiceUnavailableError
-
-if TYPE_CHECKING:
-    from licclient._incoming import Incoming
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 MAX_TRIES: Final = 20
 """How many requests there are at all: a server that cuts after every byte must not keep us forever."""
@@ -42,13 +40,7 @@ class Cancel(Protocol):
         ...
 
 
-def download(
-    context: Context,
-    update: Update,
-    folder: Path,
-    progress: Progress | None,
-    is_cancelled: Callable[[], bool],
-) -> DownloadFlow[Downloaded]:
+def download(context: Context, update: Update, folder: Path, progress: Progress | None) -> Flow[Downloaded]:
     """Download an update; arguments, result and errors are those of `LicenseClient.download`."""
     link, expected = offered_file(context, update)
     key = key_of_offer(context, update)
@@ -59,7 +51,7 @@ def download(
             part.expect(expected)
         elif not settings.release_keys:  # else nothing is resumed until it is known what was signed
             part.resume()
-        return (yield from _Download(context, update, key, part, link, progress, is_cancelled).run())
+        return (yield from _Download(context, update, key, part, link, progress).run())
 
 
 class _Download:
@@ -73,7 +65,6 @@ class _Download:
         part: PartFile,
         link: str | None,
         progress: Progress | None,
-        is_cancelled: Callable[[], bool],
     ) -> None:
         self._context = context
         self._update = update
@@ -82,7 +73,6 @@ class _Download:
         self._link = link
         self._version = update.version
         self._progress = progress
-        self._is_cancelled = is_cancelled
         self._seconds = context.settings.timeout.total_seconds()
         self._patience = Patience(self._seconds, part.done)
         self._speed = Speed(monotonic(), part.done)
@@ -91,7 +81,7 @@ class _Download:
         self._best = part.done
         self._renewed_at: int | None = None
 
-    def run(self) -> DownloadFlow[Downloaded]:
+    def run(self) -> Flow[Downloaded]:
         """Try until the file is complete."""
         while not self._part.is_complete:
             if self._link is None:
@@ -102,13 +92,12 @@ class _Download:
             except ServiceUnavailableError as error:
                 pause = self._pause_after(error)
                 yield from self._timed(_perform(Wait(pause)))
-        self._report_progress()
+        yield from self._report_progress()
         return self._part.finish()
 
-    def _try(self, link: str) -> DownloadFlow[None]:
+    def _try(self, link: str) -> Flow[None]:
         part = self._part
-        incoming: Incoming = yield OpenDownload(link, part.request_headers())
-        with incoming:
+        with (yield OpenDownload(link, part.request_headers())) as incoming:
             head = yield from self._receive(incoming, self._seconds)
             if head.status in (403, 404):  # 404: withdrawn, a fresh link leads to another version (D-33)
                 self._drop_link(head)
@@ -116,15 +105,15 @@ class _Download:
             part.begin(head, self._version)
             self._patience.came(part.done)  # 0, if the server sends all of it once more
             # Half of the time limit, so that a new connection has a chance in the other half.
-            while (chunk := (yield from self._receive(incoming, self._seconds / 2))) is not None:
-                part.write(chunk)
+            while (chunks := (yield from self._receive(incoming, self._seconds / 2))) is not None:
+                part.write(chunks)
                 self._patience.came(part.done)
                 if monotonic() - self._reported_at >= PROGRESS_SECONDS:
-                    self._report_progress()
+                    yield from self._report_progress()
             part.end()
 
-    def _receive(self, incoming: "Incoming", seconds: float) -> DownloadFlow[Any]:
-        """Return the head or the next chunk; None at the end.
+    def _receive(self, incoming: Any, seconds: float) -> Flow[Any]:
+        """Return the head or the next chunks; None at the end.
 
         Raises:
             ServiceUnavailableError: It broke off, took longer than `seconds`, or used up the time limit.
@@ -132,31 +121,21 @@ class _Download:
         received = yield from self._timed(_perform(Receive(incoming, min(seconds, self._patience.left))))
         if isinstance(received, ServiceUnavailableError):
             raise received
-        if received == b"":
+        if received == []:
             raise ServiceUnavailableError("The download came to a standstill.")
         return received
 
-    def _timed(self, flow: DownloadFlow[_T]) -> DownloadFlow[_T]:
-        """Count an operation's time as waiting for the service; check before and after it for a cancel."""
-        self._check_cancelled()
+    def _timed(self, flow: Flow[_T]) -> Flow[_T]:
+        """Count an operation's time as waiting for the service."""
         began = monotonic()
         try:
-            outcome = yield from flow
-        except ServiceUnavailableError:
-            self._check_cancelled()
-            raise
+            return (yield from flow)
         finally:
             self._patience.waited(monotonic() - began)
-        self._check_cancelled()
-        return outcome
-
-    def _check_cancelled(self) -> None:
-        if self._is_cancelled():
-            raise DownloadCancelledError("The download was cancelled.")
 
     # --- links and tries ----------------------------------------------------------------------
 
-    def _renew_link(self) -> DownloadFlow[None]:
+    def _renew_link(self) -> Flow[None]:
         seconds = min(self._seconds, self._patience.left)
         fresh = yield from self._timed(renew_link(self._context, self._update, seconds))
         self._link, self._version = fresh.link, fresh.version
@@ -191,13 +170,13 @@ class _Download:
             raise error from None
         return pause
 
-    def _report_progress(self) -> None:
+    def _report_progress(self) -> Flow[None]:
         now, done = monotonic(), self._part.done
         speed = self._speed.at(now, done)
         self._reported_at = now
         if self._progress is not None:
-            self._progress(done, self._part.size or done, speed)
+            yield Notify(partial(self._progress, done, self._part.size or done, speed))
 
 
-def _perform(operation: DownloadOperation) -> DownloadFlow[Any]:
+def _perform(operation: Operation) -> Flow[Any]:
     return (yield operation)

@@ -7,9 +7,11 @@ everything that the two clients do differently; the runner carries it out and se
     Send(call, seconds)   Attempt: one request and its response, within so many seconds
     Wait(seconds, wake)   None; an event, if given, ends the wait
     Notify(callback)      None; in the calling thread, or in the event loop
-    OpenDownload, Receive a response to a download, as it comes; in `run` only
+    OpenDownload(…)       Incoming: a response to a download, being received
+    Receive(…)            its head or next chunks
 
-What a callback raises is raised where the flow yielded it.
+What a callback raises is raised where the flow yielded it, and so is `DownloadCancelledError` when the
+application cancels.
 
 `run` does so in the calling thread. `run_async` advances the flow on threads, since each step may wait for
 the disk or the keyring, and sends and waits in the event loop. A new operation is a class here, and a `case`
@@ -18,24 +20,26 @@ in each runner.
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from licclient._protocol.requests import Call
-from licclient._protocol.responses import Attempt
+from licclient.errors import DownloadCancelledError
 
 if TYPE_CHECKING:
     import asyncio
 
     from licclient._async_transport import AsyncTransport
-    from licclient._incoming import Incoming
+    from licclient._protocol.responses import Attempt
     from licclient._transport import Transport
 
     Event = threading.Event | asyncio.Event
 
 R = TypeVar("R")
-Op = TypeVar("Op")
+
+POLL_SECONDS: Final = 0.1
+"""How often it is checked whether the application cancelled."""
 
 
 # Tuples, since a dataclass takes 1 ms to make, at each start of an application.
@@ -64,7 +68,7 @@ class Notify(NamedTuple):
 
 
 class OpenDownload(NamedTuple):
-    """Request a file; the outcome is an `Incoming`. Only `run` does it, so a download is run on a thread."""
+    """Request a file; the outcome is an `Incoming` or `AsyncIncoming`."""
 
     link: str
     headers: Mapping[str, str]
@@ -74,19 +78,17 @@ class OpenDownload(NamedTuple):
 
 
 class Receive(NamedTuple):
-    """Wait for the head or the next chunk of a file; the outcome is as from `Incoming.receive`."""
+    """Wait for the head or the next chunks of a file; the outcome is as from `Incoming.receive`."""
 
-    incoming: "Incoming"
+    incoming: Any
     seconds: float
 
 
-Operation = OwnAddress | Send | Wait | Notify
+Operation = OwnAddress | Send | Wait | Notify | OpenDownload | Receive
 Flow = Generator[Operation, Any, R]
-DownloadOperation = Operation | OpenDownload | Receive
-DownloadFlow = Generator[DownloadOperation, Any, R]
 
 
-def send_with_retries(call: Call, seconds: float) -> Flow[Attempt]:
+def send_with_retries(call: Call, seconds: float) -> "Flow[Attempt]":
     """Send a request, and again when that may help (D-54); `seconds` is the deadline for all of it."""
     from random import random  # noqa: PLC0415 - most starts send nothing
 
@@ -106,9 +108,9 @@ def send_with_retries(call: Call, seconds: float) -> Flow[Attempt]:
 
 
 def run(
-    flow: DownloadFlow[R],
+    flow: Flow[R],
     open_transport: "Callable[[], Transport]",
-    is_cancelled: Callable[[], bool] | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> R:
     """Run a flow in this thread, and return or raise what it does.
 
@@ -121,7 +123,7 @@ def run(
     with closing(flow):
         while True:
             try:
-                operation = _advance(flow, outcome)
+                operation = _advance(flow, outcome, is_cancelled)
             except StopIteration as end:
                 result: R = end.value
                 return result
@@ -143,16 +145,14 @@ def run(
                     outcome = incoming.receive(seconds, is_cancelled)
 
 
-def _wait(seconds: float, wake: "Event | None", is_cancelled: Callable[[], bool] | None) -> None:
+def _wait(seconds: float, wake: "Event | None", is_cancelled: Callable[[], bool]) -> None:
     if isinstance(wake, threading.Event):
         wake.wait(seconds)
         wake.clear()
-    elif is_cancelled is None:
-        time.sleep(seconds)
-    else:
-        from licclient._sockets import nap  # noqa: PLC0415 - loads socket
-
-        nap(seconds, is_cancelled)
+        return
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0 and not is_cancelled():
+        time.sleep(min(left, POLL_SECONDS))
 
 
 class _Raised(NamedTuple):
@@ -169,11 +169,19 @@ def _notify(callback: Callable[[], object]) -> _Raised | None:
     return None
 
 
-def _advance(flow: Generator[Op, Any, R], outcome: object) -> Op:
-    return flow.throw(outcome.error) if isinstance(outcome, _Raised) else flow.send(outcome)
+def _advance(flow: Flow[R], outcome: object, is_cancelled: Callable[[], bool]) -> Operation:
+    if isinstance(outcome, _Raised):
+        return flow.throw(outcome.error)
+    if is_cancelled():
+        return flow.throw(DownloadCancelledError("The download was cancelled."))
+    return flow.send(outcome)
 
 
-async def run_async(flow: Flow[R], open_transport: "Callable[[], AsyncTransport]") -> R:
+async def run_async(
+    flow: Flow[R],
+    open_transport: "Callable[[], AsyncTransport]",
+    is_cancelled: Callable[[], bool] | None = None,
+) -> R:
     """Run a flow for the event loop, and return or raise what it does.
 
     Cancelling it returns at once: a step that is on a thread ends by itself, and then the flow is closed, so
@@ -181,34 +189,58 @@ async def run_async(flow: Flow[R], open_transport: "Callable[[], AsyncTransport]
     """
     import asyncio  # noqa: PLC0415 - costs 40 ms, which the synchronous client does not pay
 
-    stepper = _Stepper(flow)
+    stepper = _Stepper(flow, is_cancelled or (lambda: False))
     outcome: Any = None
     try:
         while True:
             operation = await asyncio.to_thread(stepper.advance, outcome)
-            match operation:
-                case Send(call, seconds):
-                    transport = await asyncio.to_thread(open_transport)
-                    outcome = await transport.send(call, seconds)
-                case OwnAddress():
-                    transport = await asyncio.to_thread(open_transport)
-                    outcome = await transport.own_ip()
-                case Wait(seconds, asyncio.Event() as wake):
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(wake.wait(), seconds)
-                    wake.clear()
-                    outcome = None
-                case Wait(seconds):
-                    await asyncio.sleep(seconds)
-                    outcome = None
-                case Notify(callback):
-                    outcome = _notify(callback)
-                case _Done():
-                    result: R = operation.result
-                    return result
+            if isinstance(operation, _Done):
+                result: R = operation.result
+                return result
+            work = _carry_out(operation, open_transport)
+            outcome = await (work if is_cancelled is None else _unless_cancelled(work, is_cancelled))
     except asyncio.CancelledError:
         asyncio.get_running_loop().run_in_executor(None, stepper.close)
         raise
+
+
+async def _carry_out(operation: Operation, open_transport: "Callable[[], AsyncTransport]") -> Any:
+    """Return the outcome of an operation."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    match operation:
+        case Send(call, seconds):
+            return await (await asyncio.to_thread(open_transport)).send(call, seconds)
+        case OwnAddress():
+            return await (await asyncio.to_thread(open_transport)).own_ip()
+        case Wait(seconds, asyncio.Event() as wake):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(wake.wait(), seconds)
+            wake.clear()
+        case Wait(seconds):
+            await asyncio.sleep(seconds)
+        case Notify(callback):
+            return _notify(callback)
+        case OpenDownload(link, headers):
+            return (await asyncio.to_thread(open_transport)).download(link, headers)
+        case Receive(incoming, seconds):
+            return await incoming.receive(seconds)
+    return None
+
+
+async def _unless_cancelled(work: Coroutine[Any, Any, R], is_cancelled: Callable[[], bool]) -> R | None:
+    """Await an operation, and end it when the application cancels; that is checked ten times a second."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    task = asyncio.ensure_future(work)
+    try:
+        while not is_cancelled():
+            done, _ = await asyncio.wait([task], timeout=POLL_SECONDS)
+            if done:
+                return task.result()
+        return None
+    finally:
+        task.cancel()
 
 
 class _Done(NamedTuple, Generic[R]):
@@ -220,14 +252,15 @@ class _Done(NamedTuple, Generic[R]):
 class _Stepper(Generic[R]):
     """Advances a flow on one thread after the other."""
 
-    def __init__(self, flow: Flow[R]) -> None:
+    def __init__(self, flow: Flow[R], is_cancelled: Callable[[], bool]) -> None:
         self._flow = flow
+        self._is_cancelled = is_cancelled
         self._is_running = threading.Lock()
 
     def advance(self, outcome: object) -> Operation | _Done[R]:
         with self._is_running:
             try:
-                return _advance(self._flow, outcome)
+                return _advance(self._flow, outcome, self._is_cancelled)
             except StopIteration as end:
                 return _Done(end.value)
 

@@ -9,14 +9,14 @@ from licclient._flows.runners import Flow, OwnAddress, Wait, send_with_retries
 from licclient._model import License, Verified
 from licclient._policy import recall, settle
 from licclient._protocol.requests import Call, tidy_key, verify_call
-from licclient._protocol.responses import Attempt
 from licclient._records import Document, read_round, record_name
 from licclient._storage import CallLock
 from licclient._successes import Subject
 from licclient.errors import InvalidRequestError, LicclientError, NotActivatedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
-    from licclient._outcome import Outcome
+    from licclient._protocol.responses import Attempt
+    from licclient._status import Outcome
 
 PATIENCE: Final = timedelta(seconds=5)
 """What a call may take beyond its time limit: our own address, slow disks. Then others go ahead (D-58)."""
@@ -95,11 +95,11 @@ def _answered_meanwhile(context: Context, subject: Subject, before: object) -> L
 
 
 def _end(
-    context: Context, subject: Subject, call: Call, attempt: Attempt, activation: Activation | None
+    context: Context, subject: Subject, call: Call, attempt: "Attempt", activation: Activation | None
 ) -> License:
     """Remember what came of a call, and return or raise what it means."""
-    from licclient._outcome import outcome_of, write_outcome  # noqa: PLC0415 - after a call
     from licclient._signatures.responses import read_trusted_verify  # noqa: PLC0415 - as above
+    from licclient._status import outcome_of, write_outcome  # noqa: PLC0415 - after a call
 
     settings, key, now = context.settings, subject.key or "", context.now()
     answer: Verified | LicclientError
@@ -228,7 +228,7 @@ def check_name(context: Context, key: str, slug: str) -> str:
 
 def last_outcome(context: Context, subject: Subject) -> "Outcome | None":
     """Return how the last call for a license ended."""
-    from licclient._outcome import read_outcome  # noqa: PLC0415 - not for an answer from the cache
+    from licclient._status import read_outcome  # noqa: PLC0415 - not for an answer from the cache
 
     return read_outcome(context.storage.load(call_name(subject)))
 

@@ -1,6 +1,6 @@
 """Ready dialogs for Tk and Qt (`licclient.dialogs.tk`, `licclient.dialogs.qt`): license key, update.
 
-Pure: `_view` describes a window, `_activation` and `_update` decide, `_words` has the texts in six languages.
+Pure: `_view` describes a window, `_activation` and `_update` decide.
 `_driver` calls the service on threads; `tk` and `qt` draw.
 """
 

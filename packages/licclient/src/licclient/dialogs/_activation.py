@@ -19,8 +19,9 @@ from licclient.dialogs._view import (
     Typed,
     Urls,
     View,
+    links_for,
+    say_problem,
 )
-from licclient.dialogs._words import links_for, say_problem
 from licclient.errors import MistypedKeyError, NotActivatedError
 
 

@@ -20,8 +20,9 @@ from licclient.dialogs._view import (
     Urls,
     View,
     cut_short,
+    links_for,
+    say_problem,
 )
-from licclient.dialogs._words import links_for, say_problem
 from licclient.errors import DownloadCancelledError, ServiceUnavailableError
 
 

@@ -1,12 +1,24 @@
 """Pure: what a window shows, its events, and the commands of a dialog.
 
 One shape for both dialogs and both toolkits: a heading, a line below it, a body with its label (the field for
-a key, or the changelog), a message, a bar, and up to three buttons.
+a key, or the changelog), a message, links that help with it, a bar, and up to three buttons.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from licclient._explain import explain
+from licclient._model import Reason
+from licclient._texts import text_of
+from licclient.errors import (
+    DownloadCancelledError,
+    LicclientError,
+    LicenseRefusedError,
+    MistypedKeyError,
+    NotActivatedError,
+    ServiceUnavailableError,
+)
 
 
 class Tone(StrEnum):
@@ -195,6 +207,43 @@ def in_short_lines(text: str) -> str:
 def cut_short(text: str) -> str:
     """Cut what stands in a label."""
     return text if len(text) <= MOST_WORDS else text[:MOST_WORDS] + "…"
+
+
+# --- problems ---------------------------------------------------------------------------------
+
+
+def say_problem(problem: BaseException, language: str) -> str:
+    """Return what went wrong; an unexpected exception is not quoted: it may contain anything."""
+    match problem:
+        case LicclientError() | OSError():
+            return cut_short(explain(problem, language))
+        case _:
+            return text_of("problem.unexpected", language)
+
+
+def links_for(problem: BaseException | None, urls: Urls, language: str) -> tuple[Link, ...]:
+    """Return the links that help with a problem, most helpful first; only those that the app has."""
+    codes: tuple[str, ...]
+    match problem:
+        case None | ServiceUnavailableError() | DownloadCancelledError() | OSError():
+            codes = ()
+        case NotActivatedError() | MistypedKeyError():
+            codes = ("link.buy", "link.lost")
+        case LicenseRefusedError(reason=Reason.NOT_FOUND | Reason.INVALID_FORMAT):
+            codes = ("link.lost", "link.buy")
+        case LicenseRefusedError(reason=Reason.ENVIRONMENT):
+            codes = ("link.manage", "link.buy")
+        case LicenseRefusedError():
+            codes = ("link.buy", "link.support")
+        case _:
+            codes = ("link.support",)
+    pages = {
+        "link.buy": urls.buy,
+        "link.lost": urls.support,
+        "link.manage": urls.manage,
+        "link.support": urls.support,
+    }
+    return tuple(Link(text_of(code, language), url) for code in codes if (url := pages[code]))
 
 
 # --- how it looks -----------------------------------------------------------------------------

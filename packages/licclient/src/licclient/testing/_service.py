@@ -248,7 +248,7 @@ class LicenseService:
             filename: Its name; None for one made of slug and version.
 
         Raises:
-            InvalidVersion: PEP 440 cannot read the version.
+            packaging.version.InvalidVersion: PEP 440 cannot read the version.
         """
         Version(version)
         name = filename or f"{slug or 'app'}-{version}.zip"

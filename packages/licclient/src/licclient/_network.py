@@ -1,37 +1,38 @@
-"""What the HTTP library leaves to do with sockets: a deadline for a whole call, and our own address."""
+"""What httpx leaves to do: a deadline for a whole call, our own address, and the system's proxies."""
 
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from licclient._protocol.requests import shown_ip
 
-GLANCE_SECONDS: Final = 0.1
-"""How often whoever waits looks whether it should still wait."""
+POLL_SECONDS: Final = 0.1
+"""How often a waiting thread checks whether it was cancelled."""
 
 _T = TypeVar("_T")
 
 
-def within(
+def run_with_deadline(
     seconds: float,
     work: Callable[[], _T],
     on_timeout: Callable[[], None] = lambda: None,
-    is_off: Callable[[], bool] | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> _T:
-    """Do something on a thread of its own, and wait for it so long and no longer.
+    """Run a function on a thread, and return or raise what it does.
 
-    This is what holds when limits per read do not: a slow name look-up, headers that drip in byte by byte.
+    A deadline for all of it, which limits per read are not: a name look-up may be slow, and headers may
+    arrive byte by byte.
 
     Args:
         seconds: How long to wait.
-        work: Must end by itself in the end; its result, or what it raised, is handed over.
+        work: Must end by itself in the end.
         on_timeout: Called when time is up, to make `work` end.
-        is_off: Looked at ten times a second; when it is true, time is up.
+        is_cancelled: Checked ten times a second; when it is true, time is up.
 
     Raises:
         TimeoutError: Time is up.
@@ -41,15 +42,14 @@ def within(
     def run() -> None:
         try:
             done.append((work(),))
-        except BaseException as problem:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as problem:  # noqa: BLE001 - raised in the waiting thread
             done.append(problem)
 
+    deadline = monotonic() + seconds
     thread = start_thread(run)
     try:
-        if is_off is None:
-            thread.join(seconds)
-        else:
-            _join(thread, seconds, is_off)
+        while thread.is_alive() and not is_cancelled() and (left := deadline - monotonic()) > 0:
+            thread.join(min(left, POLL_SECONDS))
     except BaseException:  # Ctrl-C: leave no connection behind
         on_timeout()
         raise
@@ -68,39 +68,26 @@ def start_thread(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def _join(thread: threading.Thread, seconds: float, is_off: Callable[[], bool]) -> None:
-    deadline = monotonic() + seconds
-    while thread.is_alive() and not is_off() and (left := deadline - monotonic()) > 0:
-        thread.join(min(left, GLANCE_SECONDS))
-
-
-def nap(seconds: float, is_off: Callable[[], bool] | None = None) -> None:
-    """Wait, and wake up early when `is_off` says so."""
-    deadline = monotonic() + seconds
-    while (left := deadline - monotonic()) > 0 and not (is_off is not None and is_off()):
-        sleep(left if is_off is None else min(left, GLANCE_SECONDS))
-
-
-class Line:
-    """The connection of one call, so that somebody else can cut it."""
+class Connection:
+    """The connection of one request, which another thread can shut down."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
-        self._is_cut = False
+        self._is_shut_down = False
 
     def watch(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take note of the socket: httpcore tells every step of a request to its `trace` extension."""
+        """Take note of the socket: httpcore reports every step of a request to its `trace` extension."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             self._socket = info["return_value"].get_extra_info("socket")
-            if self._is_cut:
-                self.cut()
+            if self._is_shut_down:
+                self.shut_down()
 
-    def cut(self) -> None:
+    def shut_down(self) -> None:
         """Make every read and write on the connection end now."""
-        self._is_cut = True
+        self._is_shut_down = True
         if self._socket is not None:
             with suppress(OSError):
-                # The plain socket's: an SSLSocket's own would pull the rug from under the thread that reads.
+                # Not SSLSocket.shutdown: that discards the TLS state while another thread may be reading.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
