@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from licclient._protocol.requests import Call
 from licclient.errors import DownloadCancelledError
@@ -42,46 +42,54 @@ POLL_SECONDS: Final = 0.1
 """How often it is checked whether the application cancelled."""
 
 
-# Tuples, since a dataclass takes 1 ms to make, at each start of an application.
-class OwnAddress(NamedTuple):
+# Plain classes: a dataclass or a NamedTuple takes up to 1 ms to make, at each start of an application.
+class OwnAddress:
     """Find the address of this computer on the way to the service (D-45)."""
 
 
-class Send(NamedTuple):
+class Send:
     """Send one request, once, and read the whole response; no outcome takes longer than `seconds`."""
 
-    call: Call
-    seconds: float
+    __match_args__ = ("call", "seconds")
+
+    def __init__(self, call: Call, seconds: float) -> None:
+        self.call, self.seconds = call, seconds
 
 
-class Wait(NamedTuple):
+class Wait:
     """Wait for a while, holding no thread of the event loop's."""
 
-    seconds: float
-    wake: "Event | None" = None
+    __match_args__ = ("seconds", "wake")
+
+    def __init__(self, seconds: float, wake: "Event | None" = None) -> None:
+        self.seconds, self.wake = seconds, wake
 
 
-class Notify(NamedTuple):
+class Notify:
     """Call the application back."""
 
-    callback: Callable[[], object]
+    __match_args__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback = callback
 
 
-class OpenDownload(NamedTuple):
+class OpenDownload:
     """Request a file; the outcome is an `Incoming` or `AsyncIncoming`."""
 
-    link: str
-    headers: Mapping[str, str]
+    __match_args__ = ("link", "headers")
 
-    def __repr__(self) -> str:
-        return "OpenDownload(…)"  # the link is a credential
+    def __init__(self, link: str, headers: Mapping[str, str]) -> None:
+        self.link, self.headers = link, headers
 
 
-class Receive(NamedTuple):
+class Receive:
     """Wait for the head or the next chunks of a file; the outcome is as from `Incoming.receive`."""
 
-    incoming: Any
-    seconds: float
+    __match_args__ = ("incoming", "seconds")
+
+    def __init__(self, incoming: Any, seconds: float) -> None:
+        self.incoming, self.seconds = incoming, seconds
 
 
 Operation = OwnAddress | Send | Wait | Notify | OpenDownload | Receive
@@ -155,10 +163,11 @@ def _wait(seconds: float, wake: "Event | None", is_cancelled: Callable[[], bool]
         time.sleep(min(left, POLL_SECONDS))
 
 
-class _Raised(NamedTuple):
+class _Raised:
     """What a callback raised, on its way into the flow."""
 
-    error: Exception
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 def _notify(callback: Callable[[], object]) -> _Raised | None:
@@ -243,10 +252,11 @@ async def _unless_cancelled(work: Coroutine[Any, Any, R], is_cancelled: Callable
         task.cancel()
 
 
-class _Done(NamedTuple, Generic[R]):
+class _Done(Generic[R]):
     """What a flow returned: a `StopIteration` cannot pass from a thread to the event loop."""
 
-    result: R
+    def __init__(self, result: R) -> None:
+        self.result = result
 
 
 class _Stepper(Generic[R]):
