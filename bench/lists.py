@@ -132,7 +132,7 @@ def _write(services: Services, new: list[IssuedLicense], batch: int) -> None:
     with services.database.writing() as connection:
         connection.execute(insert(activations), rows)
     for one in new[: BATCH // 500]:
-        services.repositories.licenses.revoke(one.id, "refund", services.now())
+        services.licenses.revoke(one.id.hex(), "refund")
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from harness.engines import ENGINES
 from licserver.database import migrate, schema
 from licserver.database.engine import connect
 from licserver.database.repositories.tokens import IdempotencyKey
+from licserver.domain.decisions import mask_key
 from licserver.domain.records import ActorKind, Scope
-from licserver.services import open_services
+from licserver.services import LicenseFilter, open_services
 from licserver.services.backup import write_backup
 from licserver.services.restore import restore_backup
 from licserver.services.tokens import Response
@@ -106,6 +107,7 @@ def test_an_older_schema_is_upgraded_on_its_way_in(world, revision, into, clock,
     try:
         assert schema.read_version(restored.database) == schema.HEAD
         assert restored.licenses.decrypt_key(restored.licenses.get(key)) == key
+        assert restored.licenses.search(LicenseFilter(mask_key(key))).items
         assert restored.idempotency.find(receipt) == (None if revision == "0002" else answer)
         other = restored.tokens.create("other", Scope.WRITE)[0]
         restored.idempotency.record(receipt._replace(owner_id=other.id), answer)  # numbered after what came

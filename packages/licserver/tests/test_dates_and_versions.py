@@ -23,6 +23,7 @@ from licserver.domain.decisions import (
     version_key,
     visible_expiry,
 )
+from licserver.domain.key_parts import KeyPart, find_reference, parse_key_part
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 
 TICK = timedelta(microseconds=1)
@@ -180,8 +181,40 @@ def test_drawn_keys_have_the_shape_and_use_every_character():
 
 
 def test_a_masked_key_tells_six_characters_of_thirty():
-    """A masked key lets two be told apart and cannot be completed by trying."""
-    assert mask_key(KEY) == "CP-AB…QRST"
+    """A masked key lets two be told apart and cannot be completed by trying; of a short one less is shown."""
+    masked = {KEY: "CP-AB…QRST", "ABCD-EFGH-IJKL": "AB…KL", "short": "…"}
+    assert {key: mask_key(key) for key in masked} == masked
+
+
+def test_what_people_have_of_a_key():
+    """A key or a link is found in a text; a part is told from other words."""
+    assert [
+        find_reference(text) for text in (f"my key: {KEY.lower()}.", "x/console/licenses/" + "0a" * 16, "no")
+    ] == [
+        KEY,
+        "0a" * 16,
+        None,
+    ]
+    parts = {
+        "CP-AB…QRST": ("CP-AB", "QRST"),
+        "cp-ab ... qrst": ("CP-AB", "QRST"),
+        KEY: ("CP-AB", "QRST"),
+        KEY[:11]: (KEY[:11], ""),
+        f"-{KEY[-13:]}": ("", KEY[-13:]),
+        "OPQRST": ("", "OPQRST"),
+    }
+    assert {text: parse_key_part(text) for text in parts} == parts
+    assert [parse_key_part(text) for text in ("CP-ABC", "CP-ABCDEF x", "…", "a … bcdef g", "two words")] == [
+        None
+    ] * 5
+    part = KeyPart(KEY[:11], "")
+    assert (part.masked, part.is_masked, part.fits(KEY), part.fits(f"X{KEY}")) == (
+        "CP-AB…",
+        False,
+        True,
+        False,
+    )
+    assert (KeyPart("", KEY[-6:]).masked, KeyPart("CP-AB", "QRST").is_masked) == ("…QRST", True)
 
 
 SLUGS = {

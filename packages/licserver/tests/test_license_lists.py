@@ -11,7 +11,7 @@ import pytest
 from harness import engines
 from licserver.database.repositories import license_search
 from licserver.database.repositories.statistics import Seen, note_seen
-from licserver.domain.decisions import generate_license_key, is_support_over, license_state
+from licserver.domain.decisions import generate_license_key, is_support_over, license_state, mask_key
 from licserver.domain.records import Environment, LicenseState
 from licserver.domain.text import extract_words, parse_terms
 from licserver.errors import InvalidInputError, NotFoundError
@@ -95,6 +95,9 @@ FOUND = [
     (LicenseFilter(query="bob", state=LicenseState.EXPIRED), ["old"]),
     (LicenseFilter(query="bob", expires_from=TODAY), ["today"]),
     (LicenseFilter(query="bo", product="app", state=LicenseState.ACTIVE), {"forever", "today", "bob"}),
+    (LicenseFilter(query="refun"), ["refunded"]),
+    (LicenseFilter(query="s-"), {"ended", "ended too", "running"}),
+    (LicenseFilter(query="192.0.2.1"), {"bob", "today", "forever"}),
     (LicenseFilter(query="b", subscription="s-1"), []),
     (LicenseFilter(query="CP-AAAAAA-AAAAAA-AAAAAA-AAAAAA-AAAAAA"), []),
 ]
@@ -118,6 +121,16 @@ def test_a_key_and_an_id_find_their_license(shop):
     """Also when a key was typed in small letters."""
     world, keys = shop
     license_ = world.services.licenses.get(keys["ann"])
+    key, masked = keys["ann"], mask_key(keys["ann"])
+    for text in (
+        masked,
+        masked.lower().replace("…", "..."),
+        f"({key[:12]})",
+        f"{key[:5]}***",
+        key[-13:],
+        f"…{key[-4:]}",
+    ):
+        assert license_ in world.services.licenses.search(LicenseFilter(text)).items, text
     for query in (keys["ann"], f" {keys['ann'].lower()} ", license_.id.hex()):
         assert world.services.licenses.search(LicenseFilter(query)).items == [license_]
 

@@ -95,8 +95,13 @@ def repair_key(typed: str) -> str | Mistyped:
 
 
 def mask_key(key: str) -> str:
-    """Return enough of a license key to recognise it, and too little to use it; as the server's console."""
-    return f"{key[:5]}…{key[-4:]}" if len(key) > _LENGTH else "…"
+    """Return enough of a license key to recognise it, and too little to use it; as the server's console.
+
+    Of a short key that was sold elsewhere, less is shown.
+    """
+    if len(key) >= 16:  # noqa: PLR2004 - seven characters stay unknown
+        return f"{key[:5]}…{key[-4:]}"
+    return f"{key[:2]}…{key[-2:]}" if len(key) >= 12 else "…"  # noqa: PLR2004 - eight stay unknown
 
 
 def _plain(typed: str) -> str:

@@ -11,10 +11,9 @@ from click.core import ParameterSource
 
 from licserver.cli import Commands
 from licserver.cli.common import Printer, parse_day, read_stdin_line, services_command
-from licserver.domain.decisions import mask_key
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
-from licserver.errors import InvalidInputError, SecretsError
+from licserver.errors import InvalidInputError
 from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Services
 
 _WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
@@ -154,7 +153,11 @@ def change(services: Services, printer: Printer, key: str, **options: Any) -> No
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many.")
 @services_command
 def find(services: Services, printer: Printer, text: str, limit: int) -> None:
-    """Find licenses by the start of a word in an e-mail or a note, by a domain, or by a key."""
+    """Find licenses.
+
+    By the start of a word of the e-mail, the note or the reason of a revocation; by a domain, an IP address
+    or a subscription; by a masked key (CP-AB…O345), a part of a key, or a whole one.
+    """
     page = services.licenses.search(LicenseFilter(text), limit=limit)
     printer.table((_summary(services, printer, one) for one in page.items), _WIDTHS, "no licenses found")
     if page.cursor is not None:
@@ -255,15 +258,7 @@ def _print_changed(services: Services, printer: Printer, license_: IssuedLicense
     if printer.as_json:
         _show(services, printer, license_, reveal=False)
     else:
-        click.echo(f"{done} {_masked(services, license_)}")
-
-
-def _masked(services: Services, license_: IssuedLicense) -> str:
-    """Return the masked key; an altered row must not end a list, or hide that a change is done."""
-    try:
-        return mask_key(services.licenses.decrypt_key(license_))
-    except SecretsError:
-        return "unreadable"
+        click.echo(f"{done} {services.licenses.mask_key(license_)}")
 
 
 def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> dict[str, Any]:
@@ -275,7 +270,7 @@ def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> d
         expiry["expires_on"] = "lifetime"
     return {
         "id": license_.id.hex(),
-        "license_key": _masked(services, license_),
+        "license_key": services.licenses.mask_key(license_),
         "product": license_.product_slug,
         "slots": "unlimited" if license_.slots is None else license_.slots,
         "slots_used": license_.slots_used,
@@ -286,7 +281,7 @@ def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> d
 
 
 def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
-    key = services.licenses.reveal(license_.id.hex()) if reveal else _masked(services, license_)
+    key = services.licenses.reveal(license_.id.hex()) if reveal else services.licenses.mask_key(license_)
     printer.details(
         {
             "id": license_.id.hex(),

@@ -126,6 +126,7 @@ licenses = Table(
     metadata,
     Column("id", LargeBinary(16), primary_key=True),
     Column("sealed_key", LargeBinary, nullable=False, key="encrypted_key"),
+    Column("masked_key", _Plain, nullable=True),  # as people see it: six of its thirty characters
     Column("product_id", _Id, ForeignKey(products.c.id), nullable=False),
     Column("product_name", Text, nullable=False),
     Column("issued_at", Instant, nullable=False),
@@ -160,6 +161,7 @@ def _index_where(column: Column[Any], name: str, *columns: Column[Any]) -> None:
     Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
 
 
+_index_where(licenses.c.masked_key, "ix_licenses_by_masked_key", licenses.c.masked_key, licenses.c.id)
 _index_where(licenses.c.subscription_id, "ix_licenses_subscription_id", licenses.c.subscription_id)
 _index_where(
     licenses.c.expires_on,
@@ -209,6 +211,7 @@ activations = Table(
 _index_where(
     activations.c.last_seen_at, "ix_activations_domain", activations.c.domain, activations.c.license_id
 )
+_index_where(activations.c.last_seen_at, "ix_activations_ip", activations.c.ip, activations.c.license_id)
 
 audit = Table(
     "audit",

@@ -18,12 +18,12 @@ from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, LicenseSnapshot, LicenseState, Product, Release
 
 KEY_PREFIX = "CP-"
-_KEY_ALPHABET = string.ascii_uppercase + string.digits
+KEY_ALPHABET = string.ascii_uppercase + string.digits
 _KEY_GROUPS, _KEY_GROUP_LENGTH = 5, 6
 _KEY = re.compile(r"CP-[A-Z0-9]{6}(-[A-Z0-9]{6}){4}")
 # 256 is no multiple of 36: the remaining bytes would make the first letters likelier, and are dropped.
-_LETTER_OF_BYTE = bytes(ord(_KEY_ALPHABET[byte % len(_KEY_ALPHABET)]) for byte in range(256))
-_DROPPED_BYTES = bytes(range(256 - 256 % len(_KEY_ALPHABET), 256))
+_LETTER_OF_BYTE = bytes(ord(KEY_ALPHABET[byte % len(KEY_ALPHABET)]) for byte in range(256))
+_DROPPED_BYTES = bytes(range(256 - 256 % len(KEY_ALPHABET), 256))
 _RANDOM_BYTES = 40  # enough for 30 letters, except once in 10^10 keys
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_SLUG_LENGTH = 100
@@ -48,8 +48,13 @@ def generate_license_key() -> str:
 
 
 def mask_key(key: str) -> str:
-    """Return enough of a license key to recognise it, and too little to use it."""
-    return f"{key[:5]}…{key[-4:]}"
+    """Return enough of a license key to recognise it, and too little to use it; `licclient` has the same.
+
+    Of a short key that was sold elsewhere, less is shown.
+    """
+    if len(key) >= 16:  # noqa: PLR2004 - seven characters stay unknown
+        return f"{key[:5]}…{key[-4:]}"
+    return f"{key[:2]}…{key[-2:]}" if len(key) >= 12 else "…"  # noqa: PLR2004 - eight stay unknown
 
 
 def is_slug(text: str) -> bool:

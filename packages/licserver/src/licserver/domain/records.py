@@ -140,11 +140,13 @@ class LicenseTerms:
 class IssuedLicense(LicenseTerms):
     """An issued license with its terms, as the database has it.
 
-    `id` is the key's index, which reveals nothing about the key; `product_name` is that of the day of issue.
+    `id` is the key's index, which reveals nothing about the key; `product_name` is that of the day of issue;
+    `masked_key` is None for a license of an earlier version until `LicenseService.complete_index` has run.
     """
 
     id: bytes
     encrypted_key: bytes = field(repr=False)
+    masked_key: str | None = None
     product_id: int
     product_slug: str
     product_name: str

@@ -54,10 +54,10 @@ _PIECES: Final = re.compile(r"[^\W_]+")
 _EDGES: Final = "\"'()[]{}<>,;:!?."
 
 
-def extract_words(email: str | None, note: str | None) -> list[str]:
+def extract_words(*texts: str | None) -> list[str]:
     """Return at most a hundred words, by whose beginnings licenses are found; none begins another (D-90)."""
     words: dict[str, None] = {}
-    for chunk in f"{email or ''} {note or ''}".split():
+    for chunk in " ".join(filter(None, texts)).split():
         whole = _normalise(chunk).strip(_EDGES)
         for word in (whole, whole.partition("@")[2], *_PIECES.findall(whole)):
             if word:

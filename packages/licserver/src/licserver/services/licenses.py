@@ -1,12 +1,12 @@
 """Licenses: issued, changed, revoked, their slots freed, and their subscriptions ended."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from licserver.database.repositories.licenses import Activation, Subscription
-from licserver.domain.decisions import generate_license_key, is_license_key
+from licserver.domain.decisions import generate_license_key, is_license_key, mask_key
 from licserver.domain.environments import (
     InvalidDomainError,
     is_printable,
@@ -14,8 +14,9 @@ from licserver.domain.environments import (
     normalise_ip,
     parse_ip,
 )
+from licserver.domain.key_parts import KeyPart, find_reference
 from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
-from licserver.errors import ConflictError, InvalidInputError, NotFoundError
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.security.redaction import mask
 from licserver.services import license_terms, lists
 from licserver.services.context import Context
@@ -26,6 +27,7 @@ from licserver.services.products import ProductService, ReleaseService
 ISSUE_BATCH: Final = 10_000
 """Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
 
+UNREADABLE: Final = "unreadable"  # instead of the masked key of an altered row
 MAX_REASON: Final = 500  # characters of a reason
 _CHANGEABLE: Final = {*TERMS} - {"subscription_id"}
 
@@ -68,6 +70,7 @@ class LicenseService:
         return IssuedLicense(
             id=self._context.vault.license_id(key),
             encrypted_key=self._context.vault.encrypt_key(key),
+            masked_key=mask_key(key),
             product_id=product.id,
             product_slug=product.slug,
             product_name=product.name,
@@ -82,6 +85,11 @@ class LicenseService:
         """Return one license."""
         return _get(self._context, reference)
 
+    def get_all(self, ids: Iterable[str]) -> list[IssuedLicense]:
+        """Return licenses by their ids; what is no id, or of no license, is left out."""
+        read = [bytes.fromhex(one) for one in ids if license_terms.has_id_shape(one)]
+        return self._context.repositories.licenses.find_all(read) if read else []
+
     def list_all(self, slug: str | None = None) -> Iterator[IssuedLicense]:
         """Return all licenses, or those of one product, by the instant of issue."""
         product_id = None if slug is None else self._products.get(slug).id
@@ -92,6 +100,18 @@ class LicenseService:
     ) -> Page[IssuedLicense]:
         """Return a page of licenses: the latest first; by expiry or by what matches if searched for that."""
         return lists.search(self._context, which, cursor, limit)
+
+    def find_pasted(self, text: str) -> IssuedLicense | None:
+        """Return the license of a key, or of a link to the console, in a text that somebody pasted."""
+        reference = find_reference(text)
+        if reference is None:
+            return None
+        return self._context.repositories.licenses.find(_read_reference(self._context, reference))
+
+    def find_similar(self, part: KeyPart) -> list[IssuedLicense]:
+        """Return licenses whose keys fit a part of one."""
+        ids = lists.find_by_key_part(self._context, part)[: lists.MAX_PAGE]
+        return self._context.repositories.licenses.find_all(ids)
 
     def list_entitled(
         self, slug: str, version: str, cursor: str | None = None, limit: int = 50
@@ -113,9 +133,25 @@ class LicenseService:
         """Return a license's activations and when each took its slot."""
         return self._context.repositories.licenses.list_activations(license_.id)
 
+    def mask_key(self, license_: IssuedLicense) -> str:
+        """Return the masked key; an altered row must not end a list, or hide that a change is done."""
+        try:
+            return mask_key(self.decrypt_key(license_))
+        except SecretsError:
+            return UNREADABLE
+
     def decrypt_key(self, license_: IssuedLicense) -> str:
-        """Return a license's key, to be masked (`decisions.mask_key`); `reveal` is audited."""
+        """Return a license's key, which is for nobody to see: `reveal` is audited."""
         return self._context.vault.decrypt_key(license_.encrypted_key, license_.id)
+
+    def complete_index(self) -> int:
+        """Make licenses that an earlier version has issued or revoked searchable; return how many."""
+
+        def mask(license_: IssuedLicense) -> str | None:
+            masked = self.mask_key(license_)
+            return None if masked == UNREADABLE else masked
+
+        return self._context.repositories.licenses.complete_index(mask)
 
     def reveal(self, reference: str) -> str:
         """Return a license's whole key, and record who asked for it."""
@@ -177,7 +213,7 @@ class LicenseService:
         with self._context.transaction() as tx:
             found = _get(tx, reference, locked=True)
             if found.revoked_at is None:
-                tx.repositories.licenses.revoke(found.id, reason, tx.now())
+                tx.repositories.licenses.change(found, revoked_at=tx.now(), revoked_reason=reason)
                 tx.write_audit("license.revoke", _object(found), reason=reason)
         return self.get(reference)
 
@@ -186,7 +222,7 @@ class LicenseService:
         with self._context.transaction() as tx:
             found = _get(tx, reference, locked=True)
             if found.revoked_at is not None:
-                tx.repositories.licenses.reinstate(found.id)
+                tx.repositories.licenses.change(found, revoked_at=None, revoked_reason=None)
                 tx.write_audit("license.reinstate", _object(found), was=found.revoked_reason)
         return self.get(reference)
 

@@ -2,7 +2,7 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -10,10 +10,17 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from licserver.database.repositories import license_search
 from licserver.database.repositories.license_search import Filter, Position, Scan
 from licserver.domain.decisions import is_license_key
-from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain
+from licserver.domain.environments import (
+    InvalidDomainError,
+    is_printable,
+    normalise_domain,
+    normalise_ip,
+    parse_ip,
+)
+from licserver.domain.key_parts import KeyPart, parse_key_part
 from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
 from licserver.domain.text import parse_terms
-from licserver.errors import InvalidInputError
+from licserver.errors import InvalidInputError, SecretsError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape
 from licserver.services.products import ProductService
@@ -130,8 +137,8 @@ class LicenseFilter(NamedTuple):
     """Which licenses; None is all, and what is given must all hold.
 
     Args:
-        query: The beginnings of words of the customer's e-mail and the note, or of a domain; or a whole
-            key, or an id.
+        query: The beginnings of words of the customer's e-mail, the note and the reason of a revocation,
+            of a domain or a subscription; an IP address; a masked key, a part of one or a whole one; an id.
         product: A slug.
         subscription: An id.
         state: As of now.
@@ -213,18 +220,42 @@ def _scan_text(context: Context, query: str, position: Position | None) -> list[
     if len(query) > MAX_QUERY or not is_printable(query):
         raise InvalidInputError(f"what is searched for must be one line of at most {MAX_QUERY} characters")
     if is_license_key(query.upper()):
-        return [license_search.by_id(context.vault.license_id(query.upper()))]
+        return [license_search.by_ids([context.vault.license_id(query.upper())])]
     if has_id_shape(query.lower()):
-        return [license_search.by_id(bytes.fromhex(query))]
-    terms = parse_terms(query)
-    if not terms:
+        return [license_search.by_ids([bytes.fromhex(query)])]
+    scans = []
+    part = parse_key_part(query)
+    if part is not None and (by_key := find_by_key_part(context, part)):
+        scans.append(license_search.by_ids(by_key))
+    if not (terms := parse_terms(query)) and not scans:
         raise InvalidInputError("search for the beginning of a word, of a domain or of an e-mail address")
-    first = context.repositories.license_search.choose_term(terms, position)
-    scans = [license_search.by_word(first, [term for term in terms if term != first])]
+    if terms:
+        first = context.repositories.license_search.choose_term(terms, position)
+        scans.append(license_search.by_word(first, [term for term in terms if term != first]))
     if " " not in query and len(query) >= _SHORTEST_DOMAIN:
-        with suppress(InvalidDomainError):
-            domain = normalise_domain(query)
-            scans.append(license_search.by_domain(domain, terms))
-            if not domain.startswith("www."):
-                scans.append(license_search.by_domain(f"www.{domain}", terms, but_not=domain))
-    return scans
+        scans += _scan_environments(context, query)
+    return license_search.chain(scans)
+
+
+def _scan_environments(context: Context, query: str) -> Iterator[Scan]:
+    yield license_search.by_subscription(query)
+    if (address := parse_ip(query)) is not None:
+        yield license_search.by_ip(normalise_ip(address, context.settings.ipv6_prefix))
+    with suppress(InvalidDomainError):
+        domain = normalise_domain(query)
+        yield license_search.by_domain(domain)
+        if not domain.startswith("www."):
+            yield license_search.by_domain(f"www.{domain}")
+
+
+def find_by_key_part(context: Context, part: KeyPart) -> list[bytes]:
+    """Return the ids of the licenses whose keys fit what somebody has of one."""
+    candidates = context.repositories.license_search.find_masked(part.head, part.tail)
+    if part.is_masked:
+        return [license_id for license_id, _ in candidates]
+    found = []
+    for license_id, encrypted in candidates:
+        with suppress(SecretsError):  # an altered row
+            if part.fits(context.vault.decrypt_key(encrypted, license_id)):
+                found.append(license_id)
+    return found

@@ -16,6 +16,7 @@ from licserver.database.dump import Layout, Loading, holds_something, loading
 from licserver.errors import BackupError, ConflictError, InvalidInputError, StoreError
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
+from licserver.services import open_services
 from licserver.services.backup import (
     ARTIFACTS,
     CONTENTS,
@@ -63,6 +64,12 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
                 _restore_rows(reader, name, rows, summary)
             target.put_in_place(place_secrets)
     summary.size = reader.size
+    if summary.revision != schema.HEAD:
+        services = open_services(settings)
+        try:
+            services.licenses.complete_index()
+        finally:
+            services.close()
     return summary
 
 

@@ -83,7 +83,7 @@ class LicenseImport:
         kept = {name: value for name in _KEPT if (value := getattr(row, name)) is not None}
         license_ = replace(self._licenses.prepare(product, terms, key), **kept)
         activations = _read_activations(row.activations, license_.issued_at, self._now, ipv6_prefix)
-        words = extract_words(license_.customer_email, license_.note)
+        words = extract_words(license_.customer_email, license_.revoked_reason, license_.note)
         self._staged.add(line, license_, activations, words, generated=row.license_key is None)
 
     def _product(self, slug: str) -> Product:

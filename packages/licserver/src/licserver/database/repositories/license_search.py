@@ -4,8 +4,9 @@ The indexes (`tables.licenses`) hold what decides a state, so that a license tha
 look-up in the table. Where few licenses of the whole table match, they are collected and sorted instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
+from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import (
@@ -27,6 +28,7 @@ from sqlalchemy import (
 
 from licserver.database.repositories.base import Repository
 from licserver.database.tables import activations, license_words, licenses
+from licserver.domain.decisions import KEY_ALPHABET
 from licserver.domain.records import LicenseState
 
 MAX_COLLECTED: Final = 5_000
@@ -46,12 +48,14 @@ class Scan(NamedTuple):
         where: The part of the index.
         descending: From which end it is read.
         source: What the index belongs to: licenses, or something joined with them.
+        member: Whether a license is in this scan; None where no other scan follows.
     """
 
     order: Sequence[ColumnElement[Any]]
     where: Sequence[ColumnElement[bool]] = ()
     descending: bool = False
     source: FromClause = licenses
+    member: ColumnElement[bool] | None = None
 
 
 class Filter(NamedTuple):
@@ -115,6 +119,20 @@ class LicenseSearchRepository(Repository):
         with self._reading() as connection:
             return next((one for one in terms if _are_few(connection, _with_word(one))), terms[0])
 
+    def find_masked(self, head: str, tail: str) -> list[tuple[bytes, bytes]]:
+        """Load id and encrypted key of at most `MAX_COLLECTED` licenses by their masked keys.
+
+        Without the head, the index is probed for each that a key of ours can have.
+        """
+        masked = licenses.c.masked_key
+        if head and not tail:
+            condition = _begins(masked, f"{head}…")
+        else:
+            heads = [head] if head else map("".join, product(["CP-"], KEY_ALPHABET, KEY_ALPHABET))
+            condition = masked.in_([f"{one}…{tail}" for one in heads])
+        statement = select(licenses.c.id, licenses.c.encrypted_key).where(condition).limit(MAX_COLLECTED)
+        return [(row.id, row.encrypted_key) for row in self._all(statement)]
+
     def in_product(self, product_id: int) -> Filter:
         """Return the filter by product, for a scan along another index (see `by_issue`)."""
         return self._equal(licenses.c.product_id, product_id)
@@ -176,9 +194,10 @@ def by_issue(*, product_id: int | None = None, revoked: bool = False) -> Scan:
     return Scan((licenses.c.issued_at, licenses.c.id), where, descending=True)
 
 
-def by_id(license_id: bytes) -> Scan:
-    """Return the scan of one license."""
-    return Scan((licenses.c.id,), [licenses.c.id == license_id])
+def by_ids(ids: Sequence[bytes]) -> Scan:
+    """Return the scan of some licenses."""
+    is_one = licenses.c.id.in_(ids)
+    return Scan((licenses.c.id,), [is_one], member=is_one)
 
 
 def by_expiry(first: date | None, last: date | None) -> Scan:
@@ -220,31 +239,49 @@ def by_word(term: str, others: Sequence[str]) -> Scan:
         (word, of_license),
         where,
         source=license_words.join(licenses, licenses.c.id == of_license),
+        member=and_(*map(_has_word, (term, *others))),
     )
 
 
-def by_domain(prefix: str, terms: Sequence[str], *, but_not: str | None = None) -> Scan:
-    """Return the scan of the activations whose normalised domain begins with a prefix.
+def by_domain(prefix: str) -> Scan:
+    """Return the scan of the activations whose normalised domain begins with a prefix."""
+    return _by_activation(activations.c.domain, lambda domain: _begins(domain, prefix))
 
-    It finds each license once: not what `by_word` finds for all `terms`, nor what the scan of `but_not`
-    found.
-    """
-    domain, of_license = activations.c.domain, activations.c.license_id
+
+def by_ip(ip: str) -> Scan:
+    """Return the scan of the activations from an address."""
+    return _by_activation(activations.c.ip, lambda column: column == ip)
+
+
+def _by_activation(column: Column[str], fits: Callable[[ColumnElement[str]], ColumnElement[bool]]) -> Scan:
+    """Return a scan along an index of the activations that have been seen; it finds each license once."""
     other = activations.alias("other")
-    of_it = exists().where(other.c.license_id == licenses.c.id, other.c.last_seen_at.is_not(None))
-    before = tuple_(other.c.domain, other.c.ip) < tuple_(domain, activations.c.ip)
-    found = [
-        of_it.where(other.c.domain >= prefix, before),
-        and_(*map(_has_word, terms)),
-    ]
-    if but_not is not None:
-        found.append(of_it.where(_begins(other.c.domain, but_not)))
-    where = [and_(activations.c.last_seen_at.is_not(None), _begins(domain, prefix))]
-    return Scan(
-        (domain, of_license),
-        [*where, *map(not_, found)],
-        source=activations.join(licenses, licenses.c.id == of_license),
+    of_it = exists().where(
+        other.c.license_id == licenses.c.id, other.c.last_seen_at.is_not(None), fits(other.c[column.name])
     )
+    before = tuple_(other.c.domain, other.c.ip) < tuple_(activations.c.domain, activations.c.ip)
+    return Scan(
+        (column, activations.c.license_id),
+        [activations.c.last_seen_at.is_not(None), fits(column), ~of_it.where(before)],
+        source=activations.join(licenses, licenses.c.id == activations.c.license_id),
+        member=of_it,
+    )
+
+
+def by_subscription(prefix: str) -> Scan:
+    """Return the scan of the licenses whose subscription's id begins with a prefix."""
+    column = licenses.c.subscription_id
+    begins = and_(column.is_not(None), _begins(column, prefix))
+    return Scan((column, licenses.c.id), [begins], member=begins)
+
+
+def chain(scans: Sequence[Scan]) -> list[Scan]:
+    """Return the scans such that none finds a license that is in one before it."""
+    members = [one.member for one in scans if one.member is not None]
+    return [
+        scan._replace(where=[*scan.where, *(~one for one in members[:number])])
+        for number, scan in enumerate(scans)
+    ]
 
 
 def _begins(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:

@@ -1,15 +1,28 @@
 """Licenses, activations and subscriptions. What is missing is a return value; services raise the error."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, literal, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from licserver.database.hot_path.driver import RowWriter
-from licserver.database.repositories.base import Repository
+from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.records import Environment, IssuedLicense
 from licserver.domain.text import extract_words
@@ -43,6 +56,9 @@ _WORDS = RowWriter(license_words)
 _STORED: Final[Select[Any]] = select(
     *(one.label(one.key) for one in licenses.columns), products.c.slug.label("product_slug")
 ).join(products, products.c.id == licenses.c.product_id)
+_SET_MASKED_KEY: Final = (
+    update(licenses).where(licenses.c.id == bindparam("of")).values(masked_key=bindparam("key"))
+)
 _SELECT: Final = _STORED.add_columns(
     select(func.count())
     .where(activations.c.license_id == licenses.c.id)
@@ -59,7 +75,7 @@ class LicenseRepository(Repository):
         ordered = sorted(new, key=lambda one: one.id)  # in the order of the index: half the page writes
         with self._writing() as connection:
             _LICENSES.write(connection, list(map(license_row, ordered)))
-            if words := [row for one in new for row in _word_rows(one.id, one.customer_email, one.note)]:
+            if words := [row for one in new for row in _word_rows(one)]:
                 _WORDS.write(connection, sorted(words))
 
     def find(self, license_id: bytes, *, locked: bool = False) -> IssuedLicense | None:
@@ -130,20 +146,6 @@ class LicenseRepository(Repository):
             rows = connection.execute(statement.order_by(activations.c.domain, activations.c.ip).limit(limit))
             return list(map(_read_activation, rows))
 
-    def revoke(self, license_id: bytes, reason: str | None, now: datetime) -> None:
-        """Revoke a license; one that is revoked already keeps its first date and reason."""
-        self._execute(
-            update(licenses)
-            .where(licenses.c.id == license_id, licenses.c.revoked_at.is_(None))
-            .values(revoked_at=now, revoked_reason=reason)
-        )
-
-    def reinstate(self, license_id: bytes) -> None:
-        """Take a revocation back."""
-        self._execute(
-            update(licenses).where(licenses.c.id == license_id).values(revoked_at=None, revoked_reason=None)
-        )
-
     def deactivate(self, license_id: bytes, domain: str | None, ip: str | None) -> int:
         """Remove the activations of a domain or of an address, and say how many slots that freed."""
         with self._writing() as connection:
@@ -176,14 +178,35 @@ class LicenseRepository(Repository):
             changes["allowed"] = "\n".join(changes["allowed"])
         with self._writing() as connection:
             connection.execute(update(licenses).where(licenses.c.id == before.id).values(**changes))
-            old = {*_word_rows(before.id, before.customer_email, before.note)}
-            email, note = (changes.get(name, getattr(before, name)) for name in ("customer_email", "note"))
-            new = {*_word_rows(before.id, email, note)}
+            old, new = {*_word_rows(before)}, {*_word_rows(replace(before, **changes))}
             if gone := [word for word, _ in old - new]:
                 of_it = license_words.c.license_id == before.id
                 connection.execute(license_words.delete().where(license_words.c.word.in_(gone), of_it))
             if added := sorted(new - old):
                 _WORDS.write(connection, added)
+
+    def complete_index(self, mask: Callable[[IssuedLicense], str | None]) -> int:
+        """Store masked keys, and words of revocations, that an earlier version did not; return how many."""
+        statement = _STORED.where(licenses.c.masked_key.is_(None)).order_by(licenses.c.id).limit(_PAGE)
+        count, last = 0, b""
+        while rows := self._all(statement.where(licenses.c.id > last)):
+            found, last = (
+                [replace(one, masked_key=mask(one)) for one in map(_read_license, rows)],
+                rows[-1].id,
+            )
+            keys = [{"of": one.id, "key": one.masked_key} for one in found if one.masked_key]
+            words = [
+                dict(zip(("word", "license_id"), row, strict=True))
+                for one in found
+                for row in _word_rows(one)
+            ]
+            with self._writing() as connection:
+                if keys:
+                    connection.execute(_SET_MASKED_KEY, keys)
+                if words:
+                    connection.execute(insert_into(connection, license_words).on_conflict_do_nothing(), words)
+            count += len(keys)
+        return count
 
 
 class SubscriptionRepository(Repository):
@@ -246,8 +269,9 @@ def _read_activation(row: Row[Any]) -> Activation:
     return Activation(Environment(row.domain, row.ip), row.activated_at, row.last_seen_at)
 
 
-def _word_rows(license_id: bytes, email: str | None, note: str | None) -> list[tuple[str, bytes]]:
-    return [(word, license_id) for word in extract_words(email, note)] if email or note else []
+def _word_rows(license_: IssuedLicense) -> list[tuple[str, bytes]]:
+    texts = license_.customer_email, license_.revoked_reason, license_.note
+    return [(word, license_.id) for word in extract_words(*texts)] if any(texts) else []
 
 
 _ROW: Final = attrgetter(*licenses.columns.keys())

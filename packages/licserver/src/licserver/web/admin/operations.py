@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from licserver.domain.decisions import is_license_key, license_state, mask_key
+from licserver.domain.decisions import is_license_key, license_state
 from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product, Release, Scope
-from licserver.errors import InvalidInputError, NotFoundError, SecretsError
+from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
 from licserver.services.license_terms import has_id_shape
 from licserver.web.admin import schemas
@@ -208,12 +208,8 @@ def list_downloaders(call: Call) -> Page[Any]:
 
 
 def _shown(call: Call, license_: IssuedLicense) -> dict[str, Any]:
-    """Return the record's fields, the masked key and the state; an unreadable key does not fail a list."""
-    try:
-        masked = mask_key(call.services.licenses.decrypt_key(license_))
-    except SecretsError:
-        masked = "unreadable"
-    state = license_state(license_, call.services.now())
+    """Return the record's fields, the masked key and the state."""
+    masked, state = call.services.licenses.mask_key(license_), license_state(license_, call.services.now())
     return {**asdict(license_), "masked_key": masked, "state": state}
 
 

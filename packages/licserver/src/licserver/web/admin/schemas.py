@@ -90,7 +90,8 @@ class LicenseQuery(Paging):
         str | None,
         Field(
             max_length=200,
-            description="Beginnings of words of the email and the note, or of a domain; or a license's id. "
+            description="Beginnings of words of the email, the note and the reason of a revocation, or of a "
+            "domain or a subscription; an IP address; a masked key, or the end of a key; a license's id. "
             "Whole keys go to `lookup`, because proxies log addresses.",
         ),
     ] = None

@@ -17,6 +17,7 @@ DONE: Final[Mapping[str, str]] = {
     "changed": "The license is changed, effective immediately.",
     "allowed": "The entry is on the allow-list. It takes no slot.",
     "disallowed": "The entry is off the allow-list.",
+    "similar": "These keys look like it; compare them with the customer’s.",
     "issued": "The license is issued.",
     "product": "The product is added. Upload its first version next.",
     "renamed": "The product is renamed. Licenses keep the name under which they were issued.",
@@ -29,6 +30,11 @@ DONE: Final[Mapping[str, str]] = {
     "signed-out": "You are signed out.",
 }
 """Messages after an action; the address has the name, never the text."""
+
+
+def license_name(license_: IssuedLicense) -> str:
+    """Return what people call a license: its masked key; of an altered row the beginning of its id."""
+    return license_.masked_key or license_.id.hex()[:8]
 
 
 def number(value: int) -> str:

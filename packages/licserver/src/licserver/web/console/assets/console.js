@@ -14,13 +14,13 @@ document.addEventListener("htmx:xhr:progress", (event) => {
   if (place.textContent !== text) place.textContent = text;
 });
 
-// A license key must not be in an address: submit a whole one as a form, and ignore the beginning of one.
+// A license key must not be in an address: submit a whole one as a form, and wait for Enter after a part of one.
 document.addEventListener("htmx:configRequest", (event) => {
   const form = event.target.closest("form#search");
   const typed = form?.querySelector("#q").value.trim() ?? "";
-  if (!/^cp-/i.test(typed)) return;
+  if (!/^cp-|(-[a-z0-9]{6}){2}/i.test(typed) || /…|\.\.|\*\*/.test(typed)) return;
   event.preventDefault();
-  if (/^cp(-[a-z0-9]{6}){5}$/i.test(typed)) form.submit();
+  if (/cp(-[a-z0-9]{6}){5}(?![a-z0-9-])/i.test(typed)) form.submit();
 });
 
 // Show a failed upload at its form.

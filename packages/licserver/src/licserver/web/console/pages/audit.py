@@ -1,6 +1,6 @@
 """The audit log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -8,6 +8,7 @@ from licserver.database.repositories.audit import Entry
 from licserver.domain.records import ActorKind
 from licserver.domain.text import say_details
 from licserver.services import MAX_PAGE, AuditFilter
+from licserver.web.console.formatting import license_name
 from licserver.web.console.pages import Csv, Page, PageContext, in_pages, with_query
 
 ACTIONS: Final[Mapping[str, str]] = {
@@ -67,7 +68,7 @@ def show(context: PageContext) -> Page:
     return Page(
         "audit.html",
         {
-            "entries": [describe_entry(entry) for entry in found.items],
+            "entries": _describe_all(context, found.items),
             "search": search,
             "kinds": _KINDS,
             "further": found.cursor and with_query("/console/audit", {**search, "after": found.cursor}),
@@ -89,6 +90,14 @@ def _cells(entry: Entry) -> tuple[Any, ...]:
     return entry.at, kind.value, name, entry.action, entry.object_kind, entry.object_id, details
 
 
+def _describe_all(context: PageContext, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    ids = {entry.object_id for entry in entries if entry.object_kind == "license"}
+    names = {one.id.hex(): license_name(one) for one in context.services.licenses.get_all(ids)}
+    return [
+        {**describe_entry(entry), "subject": names.get(entry.object_id, entry.object_id)} for entry in entries
+    ]
+
+
 def describe_entry(entry: Entry) -> dict[str, Any]:
     """Return an entry as the template shows it."""
     kind, name = entry.actor
@@ -96,7 +105,6 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "at": entry.at,
         "actor": name if kind is ActorKind.USER else f"{kind}: {name}",
         "action": ACTIONS.get(entry.action, entry.action),
-        "subject": entry.object_id[:8] if entry.object_kind == "license" else entry.object_id,
         "link": _link(entry.object_kind, entry.object_id),
         "details": say_details(entry.details),
     }

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from licserver.domain.decisions import is_license_key
+from licserver.domain.key_parts import find_reference, parse_key_part
 from licserver.domain.records import Environment, IssuedLicense, LicenseState
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
@@ -15,6 +15,7 @@ from licserver.web.console.formatting import (
     describe_updates,
     format_terms,
     is_touched,
+    license_name,
     parse_changes,
     parse_day,
     parse_terms,
@@ -28,6 +29,7 @@ _SEARCHED: Final = ("q", "product", "state", "from", "until")
 
 _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
     "id": lambda one, _: one.id.hex(),
+    "license key": lambda one, _: license_name(one),
     "product": lambda one, _: one.product_slug,
     "product name": lambda one, _: one.product_name,
     "state": lambda one, now: describe(one, now).label,
@@ -65,13 +67,21 @@ def search(context: PageContext) -> Page:
 
 
 def find(context: PageContext) -> Redirect:
-    """Redirect to the license of a whole key, or to the list of all that match."""
+    """Redirect to the license of a pasted key or link, or to the list of all that match.
+
+    Of what was typed of a key, no more than a masked key shows is put into an address.
+    """
     typed = {name: context.from_form(name) for name in _SEARCHED}
-    key = typed["q"].upper()
-    if is_license_key(key):
-        return Redirect(f"/console/licenses/{context.services.licenses.get(key).id.hex()}")
-    if any(map(contains_key, typed.values())):  # it would be in the address
-        raise InvalidInputError("to find a license key, search for the whole key and nothing else")
+    if (found := context.services.licenses.find_pasted(typed["q"])) is not None:
+        return Redirect(f"/console/licenses/{found.id.hex()}")
+    part = parse_key_part(find_reference(typed["q"]) or typed["q"])
+    similar = [] if part is None else context.services.licenses.find_similar(part)
+    if len(similar) == 1:
+        return Redirect(f"/console/licenses/{similar[0].id.hex()}", "similar")
+    if part is not None and similar:
+        return Redirect(with_query("/console/licenses", {**typed, "q": part.masked}), "similar")
+    if any(map(contains_key, typed.values())):
+        raise InvalidInputError("no license has this key, nor one that looks like it")
     return Redirect(with_query("/console/licenses", typed))
 
 
@@ -118,6 +128,7 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
         {
             "license": license_,
             "id": license_.id.hex(),
+            "name": license_name(license_),
             "product": product,
             "state": describe(license_, context.now),
             "updates": describe_updates(license_, product, context.now),
