@@ -1,6 +1,7 @@
 """The story of a vendor's day, told through the command line, the API, HTTP and a browser."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ async def _free_a_slot(support: Visitor, key: str, machine: str) -> None:
     await page.get_by_role("button", name="Find").click()
     await page.wait_for_selector(".big-slots")
     assert key not in page.url
-    assert "All slots are taken" in await support.text("p.lead")
+    assert "All slots are in use" in await support.text("p.lead")
     await page.get_by_role("button", name=f"Free the slot of {machine}").click()
     await page.wait_for_url("**done=freed")
     assert "1 of 2" in await support.text(".big-slots")
@@ -115,6 +116,7 @@ async def _revoke(support: Visitor) -> None:
     page = support.page
     await page.get_by_label("Reason").fill("Refund, order 4711")
     await page.get_by_role("button", name="Revoke this license").click()
+    await page.get_by_role("button", name=re.compile("^Revoke CP-")).click()
     await page.wait_for_url("**done=revoked")
     assert "Refund, order 4711" in await support.text("p.lead")
 

@@ -64,10 +64,18 @@ async def test_a_shop_sells_and_supports_through_the_api(api, site):
     assert (await site.verify(key, "b.example"))[0] == 403
     assert (await api("POST", f"/licenses/{id_}/reinstate"))[1]["state"] == "active"
     assert (await api("POST", "/licenses/lookup", {"license_key": key}))[1]["id"] == id_
+    once = {"Idempotency-Key": "mail-17"}
+    status, new = await api("POST", f"/licenses/{id_}/reissue", headers=once)
+    assert (status, new["slots"], new["customer_email"]) == (201, None, "ann@shop.example")
+    assert (await api("POST", f"/licenses/{id_}/reissue", headers=once))[1] == new
+    assert (await site.verify(new["license_key"], "b.example"))[0] == 200
+    assert (await api("POST", f"/licenses/{id_}/reissue"))[0] == 409
+    assert (await api("GET", f"/licenses/{id_}"))[1]["revoked_reason"] == f"replaced by {new['masked_key']}"
     status, lines = await api("GET", "/audit", params={"actor_kind": "token", "actor_name": "shop"})
     assert [one["action"] for one in lines["items"]][::-1] == [
         *("product.add", "release.publish", "license.issue", "license.deactivate", "license.change"),
         *("license.reveal", "license.revoke", "license.reinstate"),
+        *("license.issue", "license.revoke", "license.reissue"),
     ]
     assert key not in json.dumps(lines)
     status, lines = await api(

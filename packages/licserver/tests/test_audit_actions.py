@@ -86,6 +86,7 @@ BY_VENDOR = {
         shop.services.licenses.revoke(shop.key),
         shop.services.licenses.reinstate(shop.key),
     ),
+    "license.reissue": lambda shop: shop.services.support.reissue(shop.key),
     "license.deactivate": lambda shop: shop.services.licenses.deactivate(shop.key, "a.example"),
     "license.import": Shop.take_in,
     "license.export": lambda shop: list(shop.services.transfer.export()),

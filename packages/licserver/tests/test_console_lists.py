@@ -169,10 +169,10 @@ async def test_who_takes_data_away_is_noted(world, alice, sold):
 
 
 async def test_keys_running_out(world, alice):
-    """Those whose last day is still to come this month, and which they are."""
-    for day, slots in [(14, 1), (15, 2), (30, 3)]:
-        world.key(expires_on=date(2026, 6, day), slots=slots)
-    world.key(expires_on=date(2026, 7, 1))
+    """Those whose last day is within 30 days, and which they are."""
+    for month, day, slots in [(6, 14, 1), (6, 15, 2), (7, 15, 3)]:
+        world.key(expires_on=date(2026, month, day), slots=slots)
+    world.key(expires_on=date(2026, 7, 16))
     world.services.licenses.revoke(world.key(expires_on=date(2026, 6, 20)))
     text = await alice.get("/console")
     assert re.search(r'class="figure">\s*2\s*<', text)

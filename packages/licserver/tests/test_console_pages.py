@@ -6,6 +6,8 @@ import re
 from datetime import date
 
 from harness.console_books import EVIL, said
+from licserver.domain.records import LicenseState
+from licserver.services import LicenseFilter
 
 
 async def test_a_first_start(world, alice):
@@ -95,6 +97,9 @@ async def test_revoked_and_reinstated(world, site, alice, sold):
     key, page = sold
     await alice.get(page)
     await alice.post(f"{page}/revoke", reason="Refund, order 4711")
+    assert "It is activated on 1 machine." in alice.text
+    assert world.services.licenses.get(key).revoked_at is None  # it asks first
+    await alice.post(f"{page}/revoke", reason="Refund, order 4711", sure="yes")
     assert "The license is revoked" in alice.told
     assert "Reason: Refund, order 4711." in alice.text
     assert (await site.verify(key))[1]["reason"] == "License has been revoked."
@@ -198,6 +203,31 @@ async def test_a_key_is_revealed_once(world, alice, sold):
     assert key not in await alice.get(page)
 
 
+async def test_renewal_and_another_key(world, site, alice):
+    """A year more for each click of a fresh page, another slot, and a new key for the lost one."""
+    key = world.key(
+        expires_on=date(2024, 2, 29), support_until=date(2027, 2, 28), customer_email="jo@x.example"
+    )
+    page = f"/console/licenses/{world.services.vault.license_id(key).hex()}"
+    for action in ("extend", "extend", "slot"):
+        assert "Extend to" in await alice.get(page)
+        guard = {"csrf": alice.csrf, "once": alice.once, "do": action}
+        for _ in range(2):
+            await alice.post(f"{page}/{action}", **guard)
+    found = world.services.licenses.get(key)
+    assert (found.expires_on, found.support_until, found.slots) == (date(2028, 6, 15), date(2029, 2, 28), 2)
+    await alice.get(page)
+    guard = {"csrf": alice.csrf, "once": alice.once}
+    await alice.post(f"{page}/reissue", **guard)
+    assert "shown once" in alice.text
+    await alice.post(f"{page}/reissue", **guard, sure="yes")
+    new = world.services.licenses.search(LicenseFilter("jo@x.example", state=LicenseState.ACTIVE)).items[0]
+    assert world.services.licenses.decrypt_key(new) in alice.text
+    assert (new.slots, new.expires_on) == (2, date(2028, 6, 15))
+    await alice.post(f"{page}/reissue", **guard, sure="yes")
+    assert alice.path == f"/console/licenses/{new.id.hex()}?done=once"
+
+
 async def test_a_license_is_issued(world, alice):
     """For a customer who called; what cannot be is said."""
     await alice.get("/console/licenses/issue")
@@ -205,12 +235,21 @@ async def test_a_license_is_issued(world, alice):
     await alice.post("/console/licenses/issue/new", **{**form, "slots": "-1"})
     assert alice.status == 422
     await alice.post("/console/licenses/issue/new", **form)
-    assert "The license is issued" in alice.told
+    assert "License issued" in alice.told
     (found,) = world.services.licenses.search().items
+    assert world.services.licenses.decrypt_key(found) in alice.text
     assert (found.slots, found.customer_email) == (3, "jo@studio.example")
     await alice.get("/console/licenses/issue")  # opened again, the same input is another license
     await alice.post("/console/licenses/issue/new", **form)
-    assert len(list(world.services.licenses.list_all())) == 2
+    more = {"count": "3", "lifetime": "on", "expires": "", "subscription": "s-1", "support": "2027-01-31"}
+    await alice.get("/console/licenses/issue")
+    await alice.post("/console/licenses/issue/new", **{**form, **more, "count": "1001"})
+    assert (alice.status, 'value="1001"' in alice.text) == (422, True)
+    await alice.get("/console/licenses/issue")
+    await alice.post("/console/licenses/issue/new", **{**form, **more})
+    assert "3 licenses issued" in alice.told
+    terms = [(one.lifetime, one.subscription_id, one.slots) for one in world.services.licenses.search().items]
+    assert sorted(terms, key=str) == [(False, None, 3)] * 2 + [(True, "s-1", 3)] * 3
 
 
 async def test_script_in_every_field(world, site, alice):
@@ -223,6 +262,8 @@ async def test_script_in_every_field(world, site, alice):
     world.publish("1.0", name='"><script>alert(1)</script>.zip', changelog="<b>ok</b>")
     await alice.get(page)
     await alice.post(f"{page}/revoke", reason=EVIL)
+    assert_harmless(alice.text)
+    await alice.post(f"{page}/revoke", reason=EVIL, sure="yes")
     for path, form in [
         (f"{page}/change", {"slots": EVIL, "note": EVIL, "email": EVIL, "expires": EVIL}),
         (f"{page}/allow", {"entry": EVIL}),

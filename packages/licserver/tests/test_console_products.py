@@ -113,6 +113,8 @@ async def test_a_release_page(world, alice):
     assert [row[4] for row in rows(await alice.get(f"{page}/downloads.csv"))[1:]] == ["good@example.org"]
     await alice.get(page)
     await alice.post(f"{page}/withdraw")
+    assert "Update checks offer nothing then." in alice.text
+    await alice.post(f"{page}/withdraw", sure="yes")
     assert "Nobody." in alice.text
     assert world.services.releases.get("supported", "1.0").withdrawn_at == world.clock()
     assert good != late

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from harness.engines import sqlite_only
+from harness.engines import both_engines, sqlite_only
+from licserver.database.repositories.refusals import KEPT_PER_LICENSE
 from licserver.database.repositories.statistics import CountKey, add_counts, note_seen
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError
+from licserver.services import LicenseFilter
 from licserver.web import metrics as tally_room
 from licserver.web.metrics import STATISTICS, StatisticsCounter
 
@@ -55,6 +57,36 @@ async def test_each_verdict_is_counted_once(world, site, new_key):
         ("16", "verify", "", "expired"): 1,
         ("16", "verify", "", "valid"): 1,
     }
+
+
+@both_engines
+async def test_a_refusal_is_kept_with_its_license(world, site, alice):
+    """Where, why, how often and when: found by the machine, bounded, and gone after 30 days."""
+    key = world.key(customer_email="jo@studio.example")
+    page = f"/console/licenses/{world.services.vault.license_id(key).hex()}"
+    for number in [1, 2, 2, *range(3, 50)]:
+        await site.verify(key, f"pc{number}.example")
+    await flush(site)
+    world.clock.forward(days=1)
+    await site.verify(key, "pc2.example")
+    await flush(site)
+    refusals = world.services.support.list_refusals(world.services.licenses.get(key))
+    assert [(one.environment.domain, one.reason, one.count) for one in refusals][0] == (
+        "pc2.example",
+        "slots full",
+        3,
+    )
+    assert len(refusals) == KEPT_PER_LICENSE
+    (found,) = world.services.licenses.search(LicenseFilter("pc2.example")).items
+    text = await alice.get("/console") + await alice.get(page)
+    assert text.count("All slots were in use") == 8 + KEPT_PER_LICENSE
+    assert "3 times" in text
+    await alice.get("/console/customers?email=Jo@Studio.example")
+    assert (page in alice.text, "pc1.example" in alice.text, found.id.hex() in page) == (True, True, True)
+    world.clock.forward(days=31)
+    world.services.retention.sweep()
+    assert world.services.support.list_refusals(found) == []
+    assert world.services.repositories.refusals.find_licenses("pc2.example", None, 1) == []
 
 
 async def test_versions_in_the_field(world, site, new_key):

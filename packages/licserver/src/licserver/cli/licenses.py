@@ -190,6 +190,15 @@ def reinstate(services: Services, printer: Printer, key: str) -> None:
     _print_changed(services, printer, services.licenses.reinstate(key), "reinstated")
 
 
+@license_group.command("reissue")
+@key_argument
+@services_command
+def reissue(services: Services, printer: Printer, key: str) -> None:
+    """Revoke a license, and print a new key with the same terms; its machines must enter that key."""
+    license_, new_key = services.support.reissue(key)
+    printer.result({"id": license_.id.hex(), "license_key": new_key}, new_key)
+
+
 @license_group.command("deactivate")
 @key_argument
 @click.argument("domain_or_ip")

@@ -213,6 +213,22 @@ _index_where(
 )
 _index_where(activations.c.last_seen_at, "ix_activations_ip", activations.c.ip, activations.c.license_id)
 
+refusals = Table(
+    "refusals",
+    metadata,
+    Column("license_id", LargeBinary(16), ForeignKey(licenses.c.id), primary_key=True),
+    Column("domain", _Plain, primary_key=True),
+    Column("ip", _Plain, primary_key=True),
+    Column("reason", String(16), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("first_at", Instant, nullable=False),
+    Column("last_at", Instant, nullable=False, index=True),
+    Index(None, "domain"),
+    Index(None, "ip"),
+    comment="Where a license was refused lately, and why; written in batches, kept for 30 days.",
+    sqlite_with_rowid=False,
+)
+
 audit = Table(
     "audit",
     metadata,

@@ -8,7 +8,7 @@ import re
 import secrets
 import string
 from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import MAXYEAR, date, datetime
 from typing import NamedTuple, Protocol
 
 from packaging.utils import canonicalize_version
@@ -99,6 +99,15 @@ def is_expired(license_: Dated, now: datetime) -> bool:
 def visible_expiry(license_: LicenseSnapshot) -> date | None:
     """Return the date for the field `expiry`: None for a lifetime license (D-10)."""
     return None if license_.lifetime else license_.expires_on
+
+
+def add_year(day: date, today: date) -> date:
+    """Return the same day a year later, counted from today if it is past; of 29 February the 28th."""
+    start = max(day, today)
+    try:
+        return start.replace(year=start.year + 1)
+    except ValueError:  # 29 February, or the calendar's last year
+        return start.replace(year=min(start.year + 1, MAXYEAR), day=28)
 
 
 def is_support_over(product: Product, license_: Dated, now: datetime) -> bool:

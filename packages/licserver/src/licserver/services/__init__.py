@@ -22,6 +22,7 @@ from licserver.services.licenses import ISSUE_BATCH, LicenseService, Subscriptio
 from licserver.services.lists import MAX_PAGE, LicenseFilter, Page, page_of
 from licserver.services.products import MAX_CHANGELOG, ProductService, ReleaseService
 from licserver.services.second_factors import SecondFactorService
+from licserver.services.support import SupportService
 from licserver.services.tokens import (
     IdempotencyConflictError,
     IdempotencyService,
@@ -63,6 +64,7 @@ class Services:
         self.products = ProductService(context)
         self.releases = ReleaseService(context)
         self.licenses = LicenseService(context)
+        self.support = SupportService(context)
         self.subscriptions = SubscriptionService(context)
         self.users = UserService(context)
         self.logins = LoginService(context)

@@ -46,7 +46,7 @@ class LicenseService:
         key, product, terms = generate_license_key(), self._products.get(slug), self._validate(terms)
         new = self.prepare(product, terms, key)
         with self._context.transaction() as tx:
-            _add(tx, [new], slug)
+            add_licenses(tx, [new], slug)
             return LicenseService(tx).get(new.id.hex()), key
 
     def issue_batches(self, slug: str, terms: LicenseTerms, count: int = 1) -> Iterator[list[str]]:
@@ -60,11 +60,16 @@ class LicenseService:
             keys = [generate_license_key() for _ in range(min(ISSUE_BATCH, count - done))]
             now = self._context.now()
             with self._context.transaction() as tx:
-                _add(tx, [self.prepare(product, terms, key, now) for key in keys], product.slug)
+                add_licenses(tx, [self.prepare(product, terms, key, now) for key in keys], product.slug)
             yield keys
 
     def prepare(
-        self, product: Product, terms: LicenseTerms, key: str, issued_at: datetime | None = None
+        self,
+        product: Product,
+        terms: LicenseTerms,
+        key: str,
+        issued_at: datetime | None = None,
+        product_name: str | None = None,
     ) -> IssuedLicense:
         """Return the record of a license that is about to be issued; nothing is written."""
         return IssuedLicense(
@@ -73,7 +78,7 @@ class LicenseService:
             masked_key=mask_key(key),
             product_id=product.id,
             product_slug=product.slug,
-            product_name=product.name,
+            product_name=product_name or product.name,
             issued_at=issued_at or self._context.now(),
             **{name: getattr(terms, name) for name in TERMS},
         )
@@ -83,7 +88,7 @@ class LicenseService:
 
     def get(self, reference: str) -> IssuedLicense:
         """Return one license."""
-        return _get(self._context, reference)
+        return find_license(self._context, reference)
 
     def get_all(self, ids: Iterable[str]) -> list[IssuedLicense]:
         """Return licenses by their ids; what is no id, or of no license, is left out."""
@@ -156,7 +161,7 @@ class LicenseService:
     def reveal(self, reference: str) -> str:
         """Return a license's whole key, and record who asked for it."""
         with self._context.transaction() as tx:
-            found = _get(tx, reference)
+            found = find_license(tx, reference)
             key = self.decrypt_key(found)
             tx.write_audit("license.reveal", _object(found))
         return key
@@ -174,7 +179,7 @@ class LicenseService:
         wanted = license_terms.validate_fields(changes, prefix)
         seen = license_terms.validate_fields(was or {}, prefix)
         with self._context.transaction() as tx:
-            found = _get(tx, reference, locked=True)
+            found = find_license(tx, reference, locked=True)
             _check_unchanged(found, seen, wanted)
             expires_on = wanted.get("expires_on", found.expires_on)
             license_terms.check_lifetime(
@@ -211,7 +216,7 @@ class LicenseService:
             raise InvalidInputError(f"a reason must be one line of text of at most {MAX_REASON} characters")
         reason = None if reason is None else mask(reason)  # a key is stored encrypted, or not at all
         with self._context.transaction() as tx:
-            found = _get(tx, reference, locked=True)
+            found = find_license(tx, reference, locked=True)
             if found.revoked_at is None:
                 tx.repositories.licenses.change(found, revoked_at=tx.now(), revoked_reason=reason)
                 tx.write_audit("license.revoke", _object(found), reason=reason)
@@ -220,7 +225,7 @@ class LicenseService:
     def reinstate(self, reference: str) -> IssuedLicense:
         """Undo a revocation; a license that is not revoked stays as it is."""
         with self._context.transaction() as tx:
-            found = _get(tx, reference, locked=True)
+            found = find_license(tx, reference, locked=True)
             if found.revoked_at is not None:
                 tx.repositories.licenses.change(found, revoked_at=None, revoked_reason=None)
                 tx.write_audit("license.reinstate", _object(found), was=found.revoked_reason)
@@ -235,7 +240,7 @@ class LicenseService:
         address = parse_ip(domain_or_ip.strip())
         ip = None if address is None else normalise_ip(address, self._context.settings.ipv6_prefix)
         with self._context.transaction() as tx:
-            found = _get(tx, reference)
+            found = find_license(tx, reference)
             freed = tx.repositories.licenses.deactivate(found.id, domain, ip)
             if freed == 0:
                 raise NotFoundError(
@@ -248,7 +253,7 @@ class LicenseService:
     def free_slot(self, reference: str, environment: Environment) -> None:
         """Free one slot, and no other of the same domain or address."""
         with self._context.transaction() as tx:
-            found = _get(tx, reference)
+            found = find_license(tx, reference)
             if not (
                 all(map(is_printable, environment))
                 and tx.repositories.licenses.remove_activation(found.id, environment)
@@ -260,11 +265,12 @@ class LicenseService:
         self, reference: str, edit: Callable[[tuple[str, ...]], tuple[str, ...]]
     ) -> IssuedLicense:
         with self._context.transaction() as tx:
-            found = _get(tx, reference, locked=True)
+            found = find_license(tx, reference, locked=True)
             return LicenseService(tx).change(reference, allowed=edit(found.allowed))
 
 
-def _get(context: Context, reference: str, *, locked: bool = False) -> IssuedLicense:
+def find_license(context: Context, reference: str, *, locked: bool = False) -> IssuedLicense:
+    """Return one license; a `locked` one can be changed by nobody else until the transaction ends."""
     found = context.repositories.licenses.find(_read_reference(context, reference), locked=locked)
     if found is None:
         raise NotFoundError("there is no such license; `licserver license list` shows the ids of all")
@@ -289,7 +295,7 @@ def _audit_change(old: Any, new: Any) -> Any:
     return "changed" if isinstance(old, str) or isinstance(new, str) else [old, new]
 
 
-def _add(tx: Context, new: list[IssuedLicense], slug: str) -> None:
+def add_licenses(tx: Context, new: list[IssuedLicense], slug: str) -> None:
     """Write new licenses, and one line of the audit log: one for each of a million would bury the others."""
     object_ = ("license", new[0].id.hex()) if len(new) == 1 else ("product", slug)
     # Read here, within the transaction: a subscription may have ended a moment ago.

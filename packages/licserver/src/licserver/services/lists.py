@@ -225,13 +225,14 @@ def _scan_text(context: Context, query: str, position: Position | None) -> list[
         return [license_search.by_ids([bytes.fromhex(query)])]
     scans = []
     part = parse_key_part(query)
-    if part is not None and (by_key := find_by_key_part(context, part)):
-        scans.append(license_search.by_ids(by_key))
+    by_key = [] if part is None else find_by_key_part(context, part)
+    if first := [*by_key, *_find_refused(context, query)]:
+        scans.append(license_search.by_ids(first))
     if not (terms := parse_terms(query)) and not scans:
         raise InvalidInputError("search for the beginning of a word, of a domain or of an e-mail address")
     if terms:
-        first = context.repositories.license_search.choose_term(terms, position)
-        scans.append(license_search.by_word(first, [term for term in terms if term != first]))
+        leading = context.repositories.license_search.choose_term(terms, position)
+        scans.append(license_search.by_word(leading, [term for term in terms if term != leading]))
     if " " not in query and len(query) >= _SHORTEST_DOMAIN:
         scans += _scan_environments(context, query)
     return license_search.chain(scans)
@@ -246,6 +247,17 @@ def _scan_environments(context: Context, query: str) -> Iterator[Scan]:
         yield license_search.by_domain(domain)
         if not domain.startswith("www."):
             yield license_search.by_domain(f"www.{domain}")
+
+
+def _find_refused(context: Context, query: str) -> Sequence[bytes]:
+    """Return the licenses that a machine of this installation id, domain or address was refused lately."""
+    if " " in query or len(query) < _SHORTEST_DOMAIN:
+        return []
+    address, domain = parse_ip(query), None
+    with suppress(InvalidDomainError):
+        domain = normalise_domain(query)
+    ip = None if address is None else normalise_ip(address, context.settings.ipv6_prefix)
+    return context.repositories.refusals.find_licenses(domain, ip, MAX_PAGE)
 
 
 def find_by_key_part(context: Context, part: KeyPart) -> list[bytes]:

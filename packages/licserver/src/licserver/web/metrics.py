@@ -14,7 +14,6 @@ import contextlib
 import logging
 import mmap
 import tempfile
-import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -22,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from functools import wraps
 from itertools import accumulate
-from time import perf_counter
+from time import monotonic, perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
@@ -33,6 +32,7 @@ from licserver import __version__
 from licserver.clock import Clock
 from licserver.database.engine import Database
 from licserver.database.hot_path.store import Lookup
+from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.statistics import (
     CountKey,
     Seen,
@@ -143,7 +143,7 @@ class Meters:
     """
 
     def __init__(self, processes: int = 1) -> None:
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._count = 1 if processes == 1 else 3 * processes + 1
         self._own: int | None = None
         if processes == 1:
@@ -179,7 +179,7 @@ class Meters:
 
         async def respond(request: web.Request) -> web.Response:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-            snapshot = Snapshot(self, time.monotonic() - self._began, is_ready=await is_ready())
+            snapshot = Snapshot(self, monotonic() - self._began, is_ready=await is_ready())
             content = encode(cast("Collector", snapshot))
             return web.Response(body=content, headers={"Content-Type": content_type})
 
@@ -272,8 +272,8 @@ class Snapshot:
 
 FLUSH_SECONDS: Final = 10.0  # the greatest age of a number in a chart
 MAX_SEEN: Final = 20_000  # environments between two flushes; more are written the next day
+MAX_REFUSED: Final = 2_000  # environments that were refused between two flushes; more are only counted
 MAX_VERSIONS: Final = 500  # versions between two flushes: clients may invent one at each request
-_BATCH: Final = 500  # activations updated in one transaction; new activations wait for it
 _LABELS: Final = {
     VerifyRefusal.FORMAT: "malformed",
     VerifyRefusal.NOT_FOUND: "unknown",
@@ -285,10 +285,12 @@ _LABELS: Final = {
 }
 """By refusal; a valid verdict by whether it took a slot."""
 
+_NOTED: Final = {VerifyRefusal.REVOKED, VerifyRefusal.EXPIRED, VerifyRefusal.ENVIRONMENT}
 _Verdicts = Counter[VerifyRefusal | bool]
 _Versions = dict[tuple[str, str], int]
 _Seen = dict[Lookup, EnvironmentPolicy]
-
+_Refused = Counter[tuple[Lookup, VerifyRefusal]]
+_Pending = tuple[_Verdicts, _Versions, _Seen, _Refused]
 _log = logging.getLogger("licserver.web")
 
 
@@ -300,6 +302,7 @@ class StatisticsCounter:
         self._verdicts: _Verdicts = Counter()
         self._seen: _Seen = {}
         self._versions: _Versions = {}
+        self._refused: _Refused = Counter()
         self._thread = ThreadPoolExecutor(1, "statistics")
 
     def count_verify(self, verdict: VerifyVerdict, lookup: Lookup | None, today: date) -> None:
@@ -315,6 +318,8 @@ class StatisticsCounter:
                 self._seen[lookup] = license_.policy
         else:
             self._verdicts[verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
+            if lookup is not None and verdict in _NOTED and len(self._refused) < MAX_REFUSED:
+                self._refused[lookup, verdict] += 1  # type: ignore[index] # as above
 
     def count_update_check(self, verdict: UpdateVerdict, version: str) -> None:
         """Count the installed version of an update check with a valid license."""
@@ -327,20 +332,21 @@ class StatisticsCounter:
 
     async def flush(self) -> None:
         """Write the counts; keep them while the database is away."""
-        counts, versions, seen = self._verdicts, self._versions, self._seen
-        self._verdicts, self._versions, self._seen = Counter(), {}, {}
-        if not (counts or versions or seen):
+        pending = self._verdicts, self._versions, self._seen, self._refused
+        self._verdicts, self._versions, self._seen, self._refused = Counter(), {}, {}, Counter()
+        if not any(pending):
             return
-        loop, now = asyncio.get_running_loop(), self._clock()
         try:
-            await loop.run_in_executor(self._thread, self._write, now, counts, versions, seen)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, self._write, self._clock(), pending)
         except LicserverError as problem:
             _log.warning("statistics will be written later: %s", problem)
-            self._put_back(counts, versions, seen)
+            self._put_back(pending)
         except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
             _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
 
-    def _put_back(self, counts: _Verdicts, versions: _Versions, seen: _Seen) -> None:
+    def _put_back(self, pending: _Pending) -> None:
+        counts, versions, seen, refused = pending
         self._verdicts.update(counts)
         for version, count in versions.items():
             if version in self._versions or len(self._versions) < MAX_VERSIONS:
@@ -348,16 +354,18 @@ class StatisticsCounter:
         for lookup, policy in seen.items():
             if len(self._seen) < MAX_SEEN:
                 self._seen.setdefault(lookup, policy)
+        if len(self._refused) + len(refused) <= MAX_REFUSED:
+            self._refused.update(refused)
 
-    def _write(self, now: datetime, counts: _Verdicts, versions: _Versions, seen: _Seen) -> None:
-        """Write all; clear the counts once they are committed, so that none is added twice."""
+    def _write(self, now: datetime, pending: _Pending) -> None:
+        """Write all; clear what is committed, so that nothing is added twice."""
+        counts, versions, seen, refused = pending
         add_counts(self._database, now.date(), self._named(counts, versions))
         counts.clear()
         versions.clear()
-        # An activation may be updated twice on a day.
-        batch = [Seen(one.license_id, one.environment, now, policy) for one, policy in seen.items()]
-        for start in range(0, len(batch), _BATCH):
-            note_seen(self._database, batch[start : start + _BATCH])
+        note_refusals(self._database, {(*one, _LABELS[why]): n for (one, why), n in refused.items()}, now)
+        refused.clear()
+        note_seen(self._database, [Seen(*lookup, now, policy) for lookup, policy in seen.items()])
 
     def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:
         """Name the counts as the database does; versions that were never published are `OTHER`."""

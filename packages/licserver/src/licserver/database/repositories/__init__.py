@@ -10,6 +10,7 @@ from licserver.database.repositories.audit import AuditRepository
 from licserver.database.repositories.license_search import LicenseSearchRepository
 from licserver.database.repositories.licenses import LicenseRepository, SubscriptionRepository
 from licserver.database.repositories.products import ProductRepository, ReleaseRepository
+from licserver.database.repositories.refusals import RefusalRepository
 from licserver.database.repositories.statistics import StatisticsRepository
 from licserver.database.repositories.tokens import IdempotencyRepository, TokenRepository
 from licserver.database.repositories.users import (
@@ -39,6 +40,7 @@ class Repositories:
         self.second_factors = SecondFactorRepository(database, connection)
         self.logins = LoginRepository(database, connection)
         self.statistics = StatisticsRepository(database, connection)
+        self.refusals = RefusalRepository(database, connection)
         self.idempotency = IdempotencyRepository(database, connection)
 
     @contextmanager

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, selec
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.refusals import KEPT as REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables import (
     activations,
@@ -19,6 +20,7 @@ from licserver.database.tables import (
     failed_logins,
     idempotency_keys,
     known_addresses,
+    refusals,
     sessions,
 )
 from licserver.domain.records import Actor, ActorKind
@@ -205,6 +207,7 @@ class Retention:
             ended = connection.execute(delete(sessions).where(has_ended)).rowcount
             delete_old_attempts(connection, now)
             connection.execute(delete(known_addresses).where(known_addresses.c.last_used_at < unused))
+            connection.execute(delete(refusals).where(refusals.c.last_at < now - REFUSALS_KEPT))
             connection.execute(delete(failed_logins).where(failed_logins.c.day < yesterday))
             forgotten = connection.execute(
                 delete(idempotency_keys).where(idempotency_keys.c.created_at < responses_before)

@@ -146,6 +146,12 @@ class LicenseRepository(Repository):
             rows = connection.execute(statement.order_by(activations.c.domain, activations.c.ip).limit(limit))
             return list(map(_read_activation, rows))
 
+    def list_machines(self, ids: Sequence[bytes], limit: int) -> list[tuple[bytes, Activation]]:
+        """Load activations of some licenses, each with its license's id."""
+        statement = select(activations).where(activations.c.license_id.in_(ids))
+        rows = self._all(statement.order_by(*activations.primary_key).limit(limit))
+        return [(row.license_id, _read_activation(row)) for row in rows]
+
     def deactivate(self, license_id: bytes, domain: str | None, ip: str | None) -> int:
         """Remove the activations of a domain or of an address, and say how many slots that freed."""
         with self._writing() as connection:

@@ -79,6 +79,9 @@ class StatisticsRepository(Repository):
         return self._first(select(licenses.c.id).limit(1)) is not None
 
 
+_BATCH: Final = 500  # activations updated in one transaction; new activations wait for it
+
+
 class Seen(NamedTuple):
     """An activation was used; the policy decides which half of the environment must be its own."""
 
@@ -115,13 +118,16 @@ _NOTES: Final = {
 
 
 def note_seen(database: Database, batch: Sequence[Seen]) -> None:
-    """Store that activations were seen, at most once a day each; all or none.
+    """Store that activations were seen, at most once a day each, a few in a transaction.
 
     From then on an activation is found by its domain: that index holds what was noted, so that taking a slot
     does not pay for it.
     """
-    if not batch:
-        return
+    for start in range(0, len(batch), _BATCH):
+        _note_some_seen(database, batch[start : start + _BATCH])
+
+
+def _note_some_seen(database: Database, batch: Sequence[Seen]) -> None:
     latest = {one[:2] + one[3:]: one.at for one in sorted(batch, key=lambda one: one.at)}
     with database.writing() as connection:
         for policy, note in _NOTES.items():

@@ -181,6 +181,13 @@ def reinstate_license(call: Call) -> dict[str, Any]:
     return _shown(call, call.services.licenses.reinstate(call.license_id))
 
 
+@Operation("POST", "/licenses/{id}/reissue", WRITE, schemas.IssuedLicense, creates=True)
+def reissue_license(call: Call) -> dict[str, Any]:
+    """Revoke a license, and issue one with the same terms and a new key, which the response has."""
+    license_, key = call.services.support.reissue(call.license_id)
+    return {"license_key": key, **_shown(call, license_)}
+
+
 @Operation("POST", "/licenses/{id}/reveal", WRITE, schemas.RevealedKey)
 def reveal_license_key(call: Call) -> dict[str, Any]:
     """A license's whole key; recorded in the audit log."""

@@ -13,6 +13,9 @@ from licserver.errors import InvalidInputError
 DONE: Final[Mapping[str, str]] = {
     "freed": "The slot is free. The customer can activate another machine now.",
     "revoked": "The license is revoked. Verify and update checks are refused, and links do not work.",
+    "extended": "The license is extended.",
+    "slot-added": "The license has one more slot. The customer can activate another machine now.",
+    "reissued": "The license has a new key, and the old one is revoked.",
     "reinstated": "The license is reinstated.",
     "changed": "The license is changed, effective immediately.",
     "allowed": "The entry is on the allow-list. It takes no slot.",
@@ -30,6 +33,14 @@ DONE: Final[Mapping[str, str]] = {
     "signed-out": "You are signed out.",
 }
 """Messages after an action; the address has the name, never the text."""
+
+
+REFUSALS: Final[Mapping[str, str]] = {
+    "slots full": "All slots were in use, and this machine had none.",
+    "expired": "The license had expired.",
+    "revoked": "The license was revoked.",
+}
+"""Why a machine was refused, by the label of the statistics."""
 
 
 def license_name(license_: IssuedLicense) -> str:
@@ -119,8 +130,8 @@ def _active(license_: IssuedLicense, now: datetime) -> StatusLabel:
     total, used = license_.slots, license_.slots_used
     if total is not None and used >= total:
         reason = "“Max activations exceeded or unrecognized environment.”"
-        full = f"All slots are taken; a new machine is refused: {reason}"
-        return StatusLabel("slots full", "warn", until, f"Valid {until}. {full}")
+        full = f"All slots are in use; a further machine is refused: {reason}"
+        return StatusLabel("all slots in use", "good", until, f"Valid {until}. {full}")
     left = "any number of further machines" if total is None else _count(total - used, "further machine")
     return StatusLabel("active", "good", until, f"Valid {until}. Slots are left for {left}.")
 
@@ -204,20 +215,18 @@ class Field(NamedTuple):
         term: The field of `LicenseTerms`.
         kind: Of the input, which the macro `field` in `parts.html` draws, and `_PARSERS` reads: a number of
             slots, a date, or text (one line for an address, several for a note).
-        in_issue: Whether the form that issues a license has it.
     """
 
     name: str
     term: str
     label: str
     kind: Literal["slots", "date", "email", "lines"]
-    in_issue: bool = True
 
 
 FIELDS: Final = (
     Field("slots", "slots", "Slots", "slots"),
     Field("expires", "expires_on", "Last day", "date"),
-    Field("support", "support_until", "Support until", "date", in_issue=False),
+    Field("support", "support_until", "Support until", "date"),
     Field("email", "customer_email", "Customer’s email address", "email"),
     Field("note", "note", "Note", "lines"),
 )
@@ -228,8 +237,22 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {"slots": _parse_slots, "d
 
 def parse_terms(form: Mapping[str, str]) -> LicenseTerms:
     """Parse the form that issues a license; an empty field has the default."""
-    typed = {field: form.get(field.name, "").strip() for field in FIELDS if field.in_issue}
-    return LicenseTerms(**{field.term: _parse(field, text) for field, text in typed.items() if text})
+    typed = {field: form.get(field.name, "").strip() for field in FIELDS}
+    given = {field.term: _parse(field, text) for field, text in typed.items() if text}
+    subscription = form.get("subscription", "").strip() or None
+    return LicenseTerms(**given, lifetime=bool(form.get("lifetime")), subscription_id=subscription)
+
+
+MAX_ISSUED: Final = 1_000
+"""Licenses of one form: the page shows all their keys."""
+
+
+def parse_count(form: Mapping[str, str]) -> int:
+    """Parse how many licenses are to be issued."""
+    text = form.get("count", "").strip() or "1"
+    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MAX_ISSUED):  # noqa: PLR2004 - digits
+        raise InvalidInputError(f"the count must be a whole number from 1 to {MAX_ISSUED}")
+    return int(text)
 
 
 def parse_changes(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:

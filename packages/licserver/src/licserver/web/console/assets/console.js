@@ -35,3 +35,13 @@ for (const name of ["htmx:sendError", "htmx:timeout"]) {
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.target.id === "main") (event.target.querySelector("[role=alert]") ? event.target : document.body).focus();
 });
+
+// Copy a key; without JavaScript, or where the browser does not allow it, a click selects it.
+const prepareCopy = () => document.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = !navigator.clipboard; });
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.parentElement.querySelector("output").textContent);
+  button.parentElement.querySelector("[role=status]").textContent = "Copied.";
+});
+prepareCopy();

@@ -63,6 +63,19 @@ class Page(NamedTuple):
     values: Mapping[str, Any]
 
 
+def is_confirmed(context: PageContext) -> bool:
+    """Return whether a form that destroys something came from the page that `ask` returns."""
+    return context.from_form("sure") == "yes"
+
+
+def ask(context: PageContext, question: str, effects: Sequence[str], action: str, button: str) -> Page:
+    """Return the page that asks before something is destroyed, and sends the same form again."""
+    fields = {name: value for name, value in context.form.items() if name not in {CSRF_FIELD, "sure"}}
+    back = action.rpartition("/")[0]
+    values = {"question": question, "effects": effects, "action": action, "button": button}
+    return Page("confirm.html", {**values, "fields": fields, "back": back})
+
+
 class Redirect(NamedTuple):
     """A redirect to the path `to`, whose page shows the message `done` (`messages.DONE`)."""
 

@@ -17,6 +17,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "license.change": "Changed the terms",
     "license.revoke": "Revoked",
     "license.reinstate": "Reinstated",
+    "license.reissue": "Replaced the key",
     "license.deactivate": "Freed a slot",
     "license.import": "Imported licenses",
     "license.export": "Exported licenses",

@@ -1,26 +1,43 @@
 """Licenses: search, one license, and issuing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 
+from licserver.domain.decisions import add_year
 from licserver.domain.key_parts import find_reference, parse_key_part
 from licserver.domain.records import Environment, IssuedLicense, LicenseState
+from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
-from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter
+from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Services
 from licserver.web.console.formatting import (
     FIELDS,
+    day,
     describe,
     describe_updates,
     format_terms,
     is_touched,
     license_name,
+    number,
     parse_changes,
+    parse_count,
     parse_day,
     parse_terms,
 )
-from licserver.web.console.pages import Csv, Page, PageContext, Redirect, Reply, in_pages, with_query
+from licserver.web.console.pages import (
+    Csv,
+    Page,
+    PageContext,
+    Redirect,
+    Reply,
+    ask,
+    do_once,
+    in_pages,
+    is_confirmed,
+    once,
+    with_query,
+)
 from licserver.web.console.pages.audit import describe_entry
 
 _SHOWN: Final = 50
@@ -136,6 +153,8 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
             "further": held.cursor and with_query(here, {"after": held.cursor}),
             "history": [describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
             "key": key,
+            "refusals": services.support.list_refusals(license_),
+            "extended": _extended(license_, context.now.date()),
             "fields": FIELDS,
             "was": shown,
             "form": {**shown, **typed},
@@ -143,6 +162,12 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
             "here": here,
         },
     )
+
+
+def _extended(license_: IssuedLicense, today: date) -> str | None:
+    """Return until when a license lasts if it is extended, or is supported if it lasts for ever."""
+    end = license_.support_until if license_.lifetime else license_.expires_on or license_.support_until
+    return None if end is None else day(add_year(end, today))
 
 
 def export_activations(context: PageContext) -> Csv:
@@ -154,23 +179,55 @@ def export_activations(context: PageContext) -> Csv:
 
 
 def new(context: PageContext) -> Page:
-    """Show the form for a new license."""
-    fields = [field for field in FIELDS if field.in_issue]
-    form = {field.name: context.form.get(field.name, "") for field in fields}
+    """Show the form for new licenses."""
     values = {
         "products": context.services.products.list_all(),
         "chosen": context.form.get("product", "") or context.from_query("product"),
-        "fields": fields,
-        "form": {**form, "slots": form["slots"] or "1"},
+        "fields": FIELDS,
+        "form": {
+            **{field.name: context.form.get(field.name, "") for field in FIELDS},
+            **_issue_defaults(context),
+        },
     }
     return Page("issue.html", values)
 
 
-def issue(context: PageContext) -> Redirect:
-    """Issue a license."""
-    terms = parse_terms(context.form)
-    issued, _ = context.services.licenses.issue(context.from_form("product"), terms)
-    return Redirect(f"/console/licenses/{issued.id.hex()}", "issued")
+def _issue_defaults(context: PageContext) -> dict[str, str]:
+    names = {"slots": "1", "count": "1", "lifetime": "", "subscription": ""}
+    return {name: context.form.get(name, "") or default for name, default in names.items()}
+
+
+def issue(context: PageContext) -> Page | Redirect:
+    """Issue licenses, and show their keys once; a form that is sent again leads to the licenses."""
+    terms, count, slug = parse_terms(context.form), parse_count(context.form), context.from_form("product")
+    keys: list[str] = []
+
+    def issue_all(tx: Services, _: None) -> Redirect:
+        for some in tx.licenses.issue_batches(slug, terms, count):
+            keys.extend(some)
+        return Redirect(_page_of_keys(tx, keys, slug), "issued")
+
+    done = do_once(context, lambda: None, issue_all)
+    if not keys:
+        return done
+    title = "License issued" if count == 1 else f"{number(count)} licenses issued"
+    return Page("keys.html", {"title": title, "keys": keys, "link": done.to})
+
+
+def _page_of_keys(services: Services, keys: Sequence[str], slug: str) -> str:
+    if len(keys) == 1:
+        return f"/console/licenses/{services.licenses.get(keys[0]).id.hex()}"
+    return with_query("/console/licenses", {"product": slug})
+
+
+def show_customer(context: PageContext) -> Page:
+    """Show the licenses and machines of an email address."""
+    email = context.from_query("email")
+    if not email:
+        raise InvalidInputError("name the customer's email address")
+    found = context.services.support.find_customer(email, context.from_query("after") or None)
+    further = found.cursor and with_query("/console/customers", {"email": email, "after": found.cursor})
+    return Page("customer.html", {"customer": found, "further": further})
 
 
 # --- actions on a license ---------------------------------------------------------------------
@@ -188,10 +245,57 @@ def free(context: PageContext) -> Redirect:
     return _back(context, "freed")
 
 
-def revoke(context: PageContext) -> Redirect:
-    """Revoke the license."""
+def revoke(context: PageContext) -> Reply:
+    """Revoke the license, once that is confirmed."""
+    license_ = context.services.licenses.get(context.parts["id"])
+    if not is_confirmed(context):
+        name = license_name(license_)
+        effects = [
+            f"{name} for {license_.product_name}, of {license_.customer_email or 'a nameless customer'}.",
+            f"It is activated on {license_.slots_used} {plural(license_.slots_used, 'machine')}.",
+            "Verify and update checks are refused from now on, and download links stop working at once.",
+            "You can reinstate it later.",
+        ]
+        action = f"/console/licenses/{context.parts['id']}/revoke"
+        return ask(context, f"Revoke {name}?", effects, action, f"Revoke {name}")
     context.services.licenses.revoke(context.parts["id"], context.from_form("reason") or None)
     return _back(context, "revoked")
+
+
+def reissue(context: PageContext) -> Reply:
+    """Replace the key, once that is confirmed, and show the new one."""
+    license_ = context.services.licenses.get(context.parts["id"])
+    if not is_confirmed(context):
+        name = license_name(license_)
+        effects = [
+            "A new license with the same terms is issued, and its key is shown once.",
+            f"{name} is revoked: verify and update checks with it are refused from now on.",
+            f"It is activated on {license_.slots_used} {plural(license_.slots_used, 'machine')}.",
+            "There the customer must enter the new key.",
+        ]
+        action = f"/console/licenses/{context.parts['id']}/reissue"
+        return ask(context, f"Replace the key {name}?", effects, action, "Replace the key")
+    keys: list[str] = []
+
+    def replace_key(tx: Services, _: None) -> Redirect:
+        new, key = tx.support.reissue(context.parts["id"])
+        keys.append(key)
+        return Redirect(f"/console/licenses/{new.id.hex()}", "reissued")
+
+    done = do_once(context, lambda: None, replace_key)
+    return Page("keys.html", {"title": "New key", "keys": keys, "link": done.to}) if keys else done
+
+
+def extend(context: PageContext) -> Redirect:
+    """Extend the license by a year."""
+    context.services.support.extend(context.parts["id"])
+    return _back(context, "extended")
+
+
+def add_slot(context: PageContext) -> Redirect:
+    """Add a slot."""
+    context.services.support.add_slot(context.parts["id"])
+    return _back(context, "slot-added")
 
 
 def reinstate(context: PageContext) -> Redirect:
@@ -227,6 +331,9 @@ def reveal(context: PageContext) -> Page:
 ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {
     "free": free,
     "revoke": revoke,
+    "extend": once(extend),
+    "slot": once(add_slot),
+    "reissue": reissue,
     "reinstate": reinstate,
     "change": change,
     "allow": allow,

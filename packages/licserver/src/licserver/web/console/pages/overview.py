@@ -1,6 +1,5 @@
 """Overview: charts of the last 30 days, and the first steps as long as one is missing; one's own account."""
 
-import calendar
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
@@ -72,6 +71,7 @@ def show(context: PageContext) -> Page:
         {
             "plots": _plot_totals(totals, days),
             "versions": _count_versions(total for total in totals if total.day >= days[-7]),
+            "refusals": context.services.support.list_latest_refusals(8),
             "expiring": _expiring(context.services, today),
             "steps": _first_steps(context.services),
         },
@@ -109,8 +109,8 @@ def _count_versions(totals: Iterable[Total]) -> list[dict[str, Any]]:
 
 
 def _expiring(services: Services, today: date) -> dict[str, Any]:
-    """Count the licenses that expire in the rest of this month."""
-    until = today.replace(day=calendar.monthrange(today.year, today.month)[1])
+    """Count the licenses that expire in the next 30 days."""
+    until = today + timedelta(days=30)
     link = with_query("/console/licenses", {"from": today.isoformat(), "until": until.isoformat()})
     return {"licenses": services.statistics.count_expiring(today, until), "until": until, "link": link}
 

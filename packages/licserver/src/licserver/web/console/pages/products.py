@@ -4,12 +4,23 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from licserver.domain.decisions import latest
 from licserver.domain.records import EnvironmentPolicy
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
 from licserver.services.products import StagedRelease
-from licserver.web.console.pages import Csv, Page, PageContext, Redirect, do_once, in_pages
+from licserver.web.console.pages import (
+    Csv,
+    Page,
+    PageContext,
+    Redirect,
+    Reply,
+    ask,
+    do_once,
+    in_pages,
+    is_confirmed,
+)
 from licserver.web.console.pages.licenses import licenses_csv
 from licserver.web.uploads import Upload
 
@@ -125,9 +136,22 @@ def show_release(context: PageContext) -> Page:
     )
 
 
-def withdraw(context: PageContext) -> Redirect:
-    """Withdraw a version."""
+def withdraw(context: PageContext) -> Reply:
+    """Withdraw a version, once that is confirmed."""
     slug, version = context.parts["slug"], context.parts["version"]
+    if not is_confirmed(context):
+        product = context.services.products.get(slug)
+        action = f"/console/products/{slug}/releases/{version}/withdraw"
+        offered = [one for one in context.services.releases.list_all(slug) if one.withdrawn_at is None]
+        after = latest([one for one in offered if one.version != version])
+        effects = [
+            f"{product.name} {version} is no longer offered, and links to its file stop working at once.",
+            f"Update checks offer {after.version} from then on."
+            if after
+            else "Update checks offer nothing then.",
+            "This cannot be undone: this version can never be published again.",
+        ]
+        return ask(context, f"Withdraw {product.name} {version}?", effects, action, f"Withdraw {version}")
     context.services.releases.withdraw(slug, version)
     return Redirect(f"/console/products/{slug}/releases/{version}", "withdrawn")
 

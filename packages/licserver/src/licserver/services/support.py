@@ -1,0 +1,96 @@
+"""What support does for a customer: why a license was refused, what else there is, renewals, new keys."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from licserver.database.repositories.licenses import Activation
+from licserver.database.repositories.refusals import KEPT_PER_LICENSE, Refusal
+from licserver.domain.decisions import add_year, generate_license_key, mask_key
+from licserver.domain.records import IssuedLicense
+from licserver.errors import ConflictError, InvalidInputError
+from licserver.services.context import Context
+from licserver.services.licenses import LicenseService, add_licenses, find_license
+from licserver.services.lists import LicenseFilter
+from licserver.services.products import ProductService
+
+MAX_MACHINES = 500  # on the page of a customer
+
+
+class Customer(NamedTuple):
+    """A page of a customer's licenses, each with its activations."""
+
+    email: str
+    licenses: Sequence[tuple[IssuedLicense, Sequence[Activation]]]
+    cursor: str | None
+
+
+class SupportService:
+    """Answers a customer's mail; a `reference` is a license key or an id."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._licenses = LicenseService(context)
+
+    def list_refusals(self, license_: IssuedLicense) -> list[Refusal]:
+        """Return where a license was refused in the last 30 days, the latest first (D-193)."""
+        refusals = self._context.repositories.refusals
+        return refusals.list_recent(self._context.now(), KEPT_PER_LICENSE, license_.id)
+
+    def list_latest_refusals(self, limit: int) -> list[tuple[Refusal, IssuedLicense]]:
+        """Return the latest refusals of all licenses."""
+        found = self._context.repositories.refusals.list_recent(self._context.now(), limit)
+        ids = list({one.license_id for one in found})
+        by_id = {one.id: one for one in self._context.repositories.licenses.find_all(ids)} if ids else {}
+        return [(one, by_id[one.license_id]) for one in found]
+
+    def find_customer(self, email: str, cursor: str | None = None, limit: int = 50) -> Customer:
+        """Return a page of the licenses of an email address, with the machines of each."""
+        found = self._licenses.search(LicenseFilter(email), cursor, limit)
+        theirs = [one for one in found.items if (one.customer_email or "").casefold() == email.casefold()]
+        machines = defaultdict[bytes, list[Activation]](list)
+        if theirs:
+            ids = [one.id for one in theirs]
+            for license_id, activation in self._context.repositories.licenses.list_machines(
+                ids, MAX_MACHINES
+            ):
+                machines[license_id].append(activation)
+        return Customer(email, [(one, machines[one.id]) for one in theirs], found.cursor)
+
+    def extend(self, reference: str) -> IssuedLicense:
+        """Extend a license by a year: its last day and the end of its support, as far as it has them."""
+        with self._context.transaction() as tx:
+            found = find_license(tx, reference, locked=True)
+            today = tx.now().date()
+            dates = {name: getattr(found, name) for name in ("expires_on", "support_until")}
+            new = {name: add_year(day, today) for name, day in dates.items() if day is not None}
+            if found.lifetime:
+                new.pop("expires_on", None)
+            if not new:
+                raise InvalidInputError("this license has neither a last day nor an end of support")
+            return LicenseService(tx).change(reference, **new)
+
+    def add_slot(self, reference: str) -> IssuedLicense:
+        """Add a slot."""
+        with self._context.transaction() as tx:
+            found = find_license(tx, reference, locked=True)
+            if found.slots is None:
+                raise InvalidInputError("this license has unlimited slots")
+            return LicenseService(tx).change(reference, slots=found.slots + 1)
+
+    def reissue(self, reference: str) -> tuple[IssuedLicense, str]:
+        """Revoke a license and issue one with the same terms and a new key; return it and its key (D-194)."""
+        key = generate_license_key()
+        with self._context.transaction() as tx:
+            old = find_license(tx, reference)
+            if old.subscription_id is not None:  # in the order of `SubscriptionService.end`
+                tx.repositories.subscriptions.lock(old.subscription_id)
+            old = find_license(tx, reference, locked=True)
+            if old.revoked_at is not None:
+                raise ConflictError("this license is revoked; reinstate it first, or issue another one")
+            licenses, product = LicenseService(tx), ProductService(tx).get(old.product_slug)
+            new = licenses.prepare(product, old, key, product_name=old.product_name)
+            add_licenses(tx, [new], product.slug)
+            licenses.revoke(old.id.hex(), f"replaced by {mask_key(key)}")
+            tx.write_audit("license.reissue", ("license", old.id.hex()), new=mask_key(key))
+            return licenses.get(new.id.hex()), key
