@@ -71,11 +71,8 @@ async def test_a_refusal_is_kept_with_its_license(world, site, alice):
     await site.verify(key, "pc2.example")
     await flush(site)
     refusals = world.services.support.list_refusals(world.services.licenses.get(key))
-    assert [(one.environment.domain, one.reason, one.count) for one in refusals][0] == (
-        "pc2.example",
-        "slots full",
-        3,
-    )
+    latest = refusals[0]
+    assert (latest.environment.domain, latest.reason, latest.count) == ("pc2.example", "slots full", 3)
     assert len(refusals) == KEPT_PER_LICENSE
     (found,) = world.services.licenses.search(LicenseFilter("pc2.example")).items
     text = await alice.get("/console") + await alice.get(page)
