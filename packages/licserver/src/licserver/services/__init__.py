@@ -19,7 +19,7 @@ from licserver.services.audit import AuditService, RetentionService
 from licserver.services.context import Context
 from licserver.services.license_terms import MAX_INDEXED
 from licserver.services.licenses import ISSUE_BATCH, LicenseService, SubscriptionService
-from licserver.services.lists import MAX_PAGE, LicenseFilter, Page, page_of
+from licserver.services.lists import MAX_PAGE, LicenseFilter, Order, Page, page_of
 from licserver.services.products import MAX_CHANGELOG, ProductService, ReleaseService
 from licserver.services.second_factors import SecondFactorService
 from licserver.services.support import SupportService
@@ -42,6 +42,7 @@ __all__ = [
     "IdempotencyConflictError",
     "LicenseFilter",
     "LicenseTerms",
+    "Order",
     "Page",
     "ReplayedError",
     "Services",

@@ -106,6 +106,10 @@ class LicenseService:
         """Return a page of licenses: the latest first; by expiry or by what matches if searched for that."""
         return lists.search(self._context, which, cursor, limit)
 
+    def count(self, which: LicenseFilter = _ALL) -> tuple[int, bool] | None:
+        """Count what a search finds: the number, and whether there are more; None if that takes long."""
+        return lists.count(self._context, which)
+
     def find_pasted(self, text: str) -> IssuedLicense | None:
         """Return the license of a key, or of a link to the console, in a text that somebody pasted."""
         reference = find_reference(text)

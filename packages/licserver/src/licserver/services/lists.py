@@ -1,5 +1,6 @@
 """Lists: pages with cursors that mark where the next one begins, and the search for licenses."""
 
+import enum
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
@@ -133,6 +134,14 @@ MAX_QUERY = 200  # characters of what is searched for
 _SHORTEST_DOMAIN = 2
 
 
+class Order(enum.StrEnum):
+    """How a list is sorted; what is found by a text is sorted by what it was found by."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    ENDING = "ending"
+
+
 class LicenseFilter(NamedTuple):
     """Which licenses; None is all, and what is given must all hold.
 
@@ -144,6 +153,7 @@ class LicenseFilter(NamedTuple):
         state: As of now.
         expires_from: First day of expiry, included.
         expires_until: Last day of expiry, included.
+        order: By the instant of issue, or by the last day, with which only licenses that have one are listed.
     """
 
     query: str | None = None
@@ -152,12 +162,24 @@ class LicenseFilter(NamedTuple):
     state: LicenseState | None = None
     expires_from: date | None = None
     expires_until: date | None = None
+    order: Order = Order.NEWEST
 
 
 def search(context: Context, which: LicenseFilter, cursor: str | None, limit: int) -> Page[IssuedLicense]:
-    """Return a page of licenses: the latest first; by expiry or by what matches if searched for that."""
-    now, found = context.now(), context.repositories.license_search
+    """Return a page of licenses, in their order; by expiry or by what matches if searched for that."""
     position = None if cursor is None else read_cursor(cursor)
+    return _read_page(context, *_plan(context, which, position), position, limit)
+
+
+def count(context: Context, which: LicenseFilter) -> tuple[int, bool] | None:
+    """Count what a search finds, up to a limit (`LicenseSearchRepository.count`)."""
+    return context.repositories.license_search.count(*_plan(context, which, None))
+
+
+def _plan(
+    context: Context, which: LicenseFilter, position: Position | None
+) -> tuple[list[Scan], list[Filter]]:
+    now, found = context.now(), context.repositories.license_search
     product = None if which.product is None else ProductService(context).get(which.product)
     filters: list[Filter] = []
     if which.query is not None and which.query.strip():
@@ -173,7 +195,7 @@ def search(context: Context, which: LicenseFilter, cursor: str | None, limit: in
         filters.append(found.in_product(product.id))
     if which.state is not None:
         filters.append(license_search.in_state(which.state, now))
-    return _read_page(context, scans, filters, position, limit)
+    return scans, filters
 
 
 def list_entitled(
@@ -206,14 +228,17 @@ def _read_page(
 
 
 def _choose_scans(which: LicenseFilter, product: Product | None, now: datetime) -> list[Scan]:
-    """Choose the order of a list: by expiry if it is about expiry, else the latest first."""
-    if which.expires_from is not None or which.expires_until is not None:
+    """Choose the order of a list: by expiry if it is about expiry, else the instant of issue."""
+    oldest_first = which.order is Order.OLDEST
+    has_days = which.expires_from is not None or which.expires_until is not None
+    if has_days or which.order is Order.ENDING:
         return [license_search.by_expiry(which.expires_from, which.expires_until)]
-    if which.state is LicenseState.EXPIRED and which.subscription is None:
+    if which.state is LicenseState.EXPIRED and which.subscription is None and not oldest_first:
         return license_search.by_end(now)
     if which.state is LicenseState.REVOKED:
-        return [license_search.by_issue(revoked=True)]
-    return [license_search.by_issue(product_id=None if product is None else product.id)]
+        return [license_search.by_issue(revoked=True, oldest_first=oldest_first)]
+    product_id = None if product is None else product.id
+    return [license_search.by_issue(product_id=product_id, oldest_first=oldest_first)]
 
 
 def _scan_text(context: Context, query: str, position: Position | None) -> list[Scan]:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from licserver.database.repositories.licenses import Activation
 from licserver.database.repositories.refusals import KEPT_PER_LICENSE, Refusal
@@ -63,7 +63,9 @@ class SupportService:
             found = find_license(tx, reference, locked=True)
             today = tx.now().date()
             dates = {name: getattr(found, name) for name in ("expires_on", "support_until")}
-            new = {name: add_year(day, today) for name, day in dates.items() if day is not None}
+            new: dict[str, Any] = {
+                name: add_year(day, today) for name, day in dates.items() if day is not None
+            }
             if found.lifetime:
                 new.pop("expires_on", None)
             if not new:

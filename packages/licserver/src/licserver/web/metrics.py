@@ -319,7 +319,7 @@ class StatisticsCounter:
         else:
             self._verdicts[verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
             if lookup is not None and verdict in _NOTED and len(self._refused) < MAX_REFUSED:
-                self._refused[lookup, verdict] += 1  # type: ignore[index] # as above
+                self._refused[lookup, verdict] += 1
 
     def count_update_check(self, verdict: UpdateVerdict, version: str) -> None:
         """Count the installed version of an update check with a valid license."""

@@ -34,6 +34,10 @@ from licserver.domain.records import LicenseState
 MAX_COLLECTED: Final = 5_000
 """Where more match, the list's index is read until a page is full: 0.5 % of a million is soon found."""
 
+MAX_COUNTED: Final = 10_000
+MAX_COUNTED_WORDS: Final = 1_000
+"""How far a list is counted; what is found by a word costs a look at the license's other words."""
+
 _LAST: Final = "\U0010ffff"  # sorts after every character that may follow a prefix
 
 Position: TypeAlias = tuple[Any, ...]
@@ -93,11 +97,7 @@ class LicenseSearchRepository(Repository):
         number, *after = position or (0,)
         found: list[tuple[int, Any]] = []
         with self._reading() as connection:
-            conditions = [one.condition for one in filters]
-            if _may_be_rare(connection, scans, filters):
-                matching = select(licenses.c.id).where(*(one.indexed for one in filters))
-                if _are_few(connection, matching):
-                    conditions.append(licenses.c.id.in_(matching.limit(MAX_COLLECTED)))
+            conditions, _ = _conditions(connection, scans, filters)
             for scan in scans[number:]:
                 statement = _select(scan, conditions, after).limit(limit + 1 - len(found))
                 found += [(number, row) for row in connection.execute(statement)]
@@ -109,6 +109,23 @@ class LicenseSearchRepository(Repository):
             return Found(page, None)
         last_scan, (_, *values) = found[limit - 1]
         return Found(page, (last_scan, *values))
+
+    def count(self, scans: Sequence[Scan], filters: Sequence[Filter]) -> tuple[int, bool] | None:
+        """Count what `find` finds, up to a limit: the number, and whether there are more.
+
+        None where that would take long: filters that leave neither few licenses nor most of them.
+        """
+        is_plain = all(scan.source is licenses for scan in scans)
+        limit = MAX_COUNTED if is_plain else MAX_COUNTED_WORDS
+        with self._reading() as connection:
+            conditions, are_few = _conditions(connection, scans, filters)
+            if filters and not are_few:
+                return None
+            number = 0
+            for scan in scans:
+                some = _select(scan, conditions, ()).limit(limit + 1 - number).subquery()
+                number += connection.execute(select(func.count()).select_from(some)).scalar_one()
+        return min(number, limit), number > limit
 
     def choose_term(self, terms: Sequence[str], position: Position | None) -> str:
         """Return the term that begins the fewest words; on later pages that of the first page."""
@@ -150,6 +167,18 @@ class LicenseSearchRepository(Repository):
         return Filter(hidden == value, column == value)
 
 
+def _conditions(
+    connection: Connection, scans: Sequence[Scan], filters: Sequence[Filter]
+) -> tuple[list[ColumnElement[bool]], bool]:
+    """Return the conditions of a list, and whether few licenses of the whole table match its filters."""
+    conditions = [one.condition for one in filters]
+    if _may_be_rare(connection, scans, filters):
+        matching = select(licenses.c.id).where(*(one.indexed for one in filters))
+        if _are_few(connection, matching):
+            return [*conditions, licenses.c.id.in_(matching.limit(MAX_COLLECTED))], True
+    return conditions, False
+
+
 def _may_be_rare(connection: Connection, scans: Sequence[Scan], filters: Sequence[Filter]) -> bool:
     """Return whether reading the list's index may take long before enough licenses match."""
     if scans[0].source is licenses:
@@ -184,14 +213,14 @@ def fits(scans: Sequence[Scan], position: Position) -> bool:
 # --- scans ------------------------------------------------------------------------------------
 
 
-def by_issue(*, product_id: int | None = None, revoked: bool = False) -> Scan:
-    """Return the scan that begins with the latest license: of one product, or of the revoked ones."""
+def by_issue(*, product_id: int | None = None, revoked: bool = False, oldest_first: bool = False) -> Scan:
+    """Return the scan by the instant of issue: of one product, or of the revoked ones."""
     where: list[ColumnElement[bool]] = []
     if product_id is not None:
         where.append(licenses.c.product_id == product_id)
     if revoked:
         where.append(licenses.c.revoked_at.is_not(None))
-    return Scan((licenses.c.issued_at, licenses.c.id), where, descending=True)
+    return Scan((licenses.c.issued_at, licenses.c.id), where, descending=not oldest_first)
 
 
 def by_ids(ids: Sequence[bytes]) -> Scan:

@@ -23,7 +23,7 @@ class Refusal(NamedTuple):
     license_id: bytes
     environment: Environment
     reason: str
-    count: int
+    times: int
     first_at: datetime
     last_at: datetime
 

@@ -16,7 +16,7 @@ from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
 from licserver.web.console.login import Login, SecondFactor
-from licserver.web.console.pages import api, audit, licenses, once, overview, products
+from licserver.web.console.pages import api, audit, bulk, licenses, once, overview, products
 from licserver.web.console.responses import SECURITY, Templates, load_assets, redirect
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import CONSOLE
@@ -35,7 +35,7 @@ class Route(NamedTuple):
 ROUTES: Final[Mapping[str, Route]] = {
     "": Route(overview.show),
     "/account": Route(overview.show_account),
-    "/licenses": Route(licenses.search, {"find": licenses.find}),
+    "/licenses": Route(licenses.search, {"find": licenses.find, "bulk": bulk.change_many}),
     "/licenses.csv": Route(licenses.export),
     "/licenses/issue": Route(licenses.new, {"new": licenses.issue}),
     "/licenses/{id}": Route(licenses.show, licenses.ACTIONS),

@@ -16,6 +16,8 @@ DONE: Final[Mapping[str, str]] = {
     "extended": "The license is extended.",
     "slot-added": "The license has one more slot. The customer can activate another machine now.",
     "reissued": "The license has a new key, and the old one is revoked.",
+    "bulk-revoked": "The licenses are revoked.",
+    "bulk-extended": "The licenses are extended.",
     "reinstated": "The license is reinstated.",
     "changed": "The license is changed, effective immediately.",
     "allowed": "The entry is on the allow-list. It takes no slot.",
@@ -172,7 +174,7 @@ MAX_FORM: Final = 1 << 16
 def parse_form(body: bytes) -> dict[str, str]:
     """Parse an urlencoded form; of a name that is given twice, the last counts."""
     try:
-        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=300, errors="strict")
     except ValueError:  # UnicodeDecodeError is one
         raise InvalidInputError("this form cannot be read") from None
     return {name: value.replace("\r\n", "\n") for name, value in fields}  # browsers send both characters

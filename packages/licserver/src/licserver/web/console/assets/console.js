@@ -45,3 +45,21 @@ document.addEventListener("click", async (event) => {
   button.parentElement.querySelector("[role=status]").textContent = "Copied.";
 });
 prepareCopy();
+
+// "/" goes to the search, and the arrows from there through the list.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const search = document.querySelector("main [type=search]");
+  const isTyping = event.target.matches?.("input, textarea, select");
+  if (event.key === "/" && search && !isTyping) {
+    event.preventDefault();
+    search.select();
+    return;
+  }
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const places = [search, ...document.querySelectorAll("main .rows tbody tr th a")];
+  const at = places.indexOf(event.target);
+  if (!step || at < 0 || !places[at + step]) return;
+  event.preventDefault();
+  places[at + step].focus();
+});

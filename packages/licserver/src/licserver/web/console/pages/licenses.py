@@ -10,7 +10,7 @@ from licserver.domain.records import Environment, IssuedLicense, LicenseState
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
-from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Services
+from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Order, Services
 from licserver.web.console.formatting import (
     FIELDS,
     day,
@@ -41,12 +41,18 @@ from licserver.web.console.pages import (
 from licserver.web.console.pages.audit import describe_entry
 
 _SHOWN: Final = 50
-_SEARCHED: Final = ("q", "product", "state", "from", "until")
+_SEARCHED: Final = ("q", "product", "state", "from", "until", "order")
 """Names of the search's fields."""
+
+ORDERS: Final = {
+    Order.NEWEST: "Newest first",
+    Order.OLDEST: "Oldest first",
+    Order.ENDING: "By last day, those that have one",
+}
+BULK_ACTIONS: Final = {"revoke": "Revoke …", "extend": "Extend by a year …", "export": "Export as CSV"}
 
 _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
     "id": lambda one, _: one.id.hex(),
-    "license key": lambda one, _: license_name(one),
     "product": lambda one, _: one.product_slug,
     "product name": lambda one, _: one.product_name,
     "state": lambda one, now: describe(one, now).label,
@@ -61,19 +67,26 @@ _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
     "support until": lambda one, _: one.support_until,
     "revoked at": lambda one, _: one.revoked_at,
     "revoked reason": lambda one, _: one.revoked_reason,
+    "license key": lambda one, _: license_name(one),
 }
 """Of the CSV file."""
 
 
 def search(context: PageContext) -> Page:
-    """Show the licenses that match the search, the latest first."""
+    """Show the licenses that match the search."""
     fields = {name: context.from_query(name) for name in _SEARCHED}
-    found = context.services.licenses.search(_filter(context), context.from_query("after") or None, _SHOWN)
+    which, place = read_filter(context.query), context.from_query("after") or None
+    found = context.services.licenses.search(which, place, _SHOWN)
     return Page(
         "licenses.html",
         {
             "licenses": found.items,
             "search": fields,
+            "count": None
+            if place
+            else count_licenses(context.services, which, len(found.items), found.cursor),
+            "orders": ORDERS,
+            "bulk_actions": BULK_ACTIONS,
             "searched": any(fields.values()),
             "products": context.services.products.list_all(),
             "states": [state.value for state in LicenseState],
@@ -104,7 +117,7 @@ def find(context: PageContext) -> Redirect:
 
 def export(context: PageContext) -> Csv:
     """Export what matches the search, without keys: `licserver export` has them."""
-    which = _filter(context)
+    which = read_filter(context.query)
     pages = in_pages(lambda cursor: context.services.licenses.search(which, cursor, MAX_PAGE))
     return licenses_csv("licenses", context, pages)
 
@@ -115,15 +128,25 @@ def licenses_csv(name: str, context: PageContext, pages: Iterator[Sequence[Issue
     return Csv(name, tuple(_COLUMNS), rows)
 
 
-def _filter(context: PageContext) -> LicenseFilter:
-    state = context.from_query("state")
+def read_filter(fields: Mapping[str, str]) -> LicenseFilter:
+    """Read the fields of the search."""
+    typed = {name: fields.get(name, "").strip() for name in _SEARCHED}
     return LicenseFilter(
-        query=context.from_query("q") or None,
-        product=context.from_query("product") or None,
-        state=LicenseState(state) if state in set(LicenseState) else None,
-        expires_from=parse_day(context.from_query("from")),
-        expires_until=parse_day(context.from_query("until")),
+        query=typed["q"] or None,
+        product=typed["product"] or None,
+        state=LicenseState(typed["state"]) if typed["state"] in set(LicenseState) else None,
+        expires_from=parse_day(typed["from"]),
+        expires_until=parse_day(typed["until"]),
+        order=Order(typed["order"]) if typed["order"] in ORDERS else Order.NEWEST,
     )
+
+
+def count_licenses(services: Services, which: LicenseFilter, shown: int, cursor: str | None) -> str:
+    """Return how many licenses there are, as text: exactly, or that there are more."""
+    if cursor is None:
+        return f"{number(shown)} {plural(shown, 'license')}"
+    count, is_more = services.licenses.count(which) or (shown, True)
+    return f"{number(count)}{'+' if is_more else ''} licenses"
 
 
 def show(context: PageContext) -> Page:
