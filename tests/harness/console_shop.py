@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from harness.console import NAME, PASSWORD
 from harness.world import World
+from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_seen
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms
 
@@ -41,12 +42,16 @@ def stock_shop(world: World) -> dict[str, str]:
     campus = [[f"pc-{at}.university.example", f"192.0.2.{at + 20}"] for at in range(14)]
     university = {"customer_email": "it@university.example", "note": "Campus license"}
     sell("photo-lab", activations=campus, slots=None, lifetime=True, **university)
+    laptop = {
+        (world.services.vault.license_id(full), Environment("laptop.example", "192.0.2.66"), "slots full"): 3
+    }
+    note_refusals(world.services.database, laptop, world.clock())
     revoked = sell("sound-lab", customer_email="sam@example.net")
     support = world.services.acting_as(Actor(ActorKind.USER, NAME))
     support.licenses.revoke(revoked, "Refund, order 4712")
     support.licenses.change(full, slots=2)
     support.licenses.free_slot(full, Environment("old.example", "192.0.2.5"))
-    sell("sound-lab", slots=5, expires_on=past, customer_email="kim@band.example")
+    sell("sound-lab", slots=5, expires_on=past, customer_email="kim@band.example", subscription_id="sub_17")
     world.clock.forward(days=3)
     _count(world)
     license_id = world.services.vault.license_id(full).hex()
@@ -55,6 +60,7 @@ def stock_shop(world: World) -> dict[str, str]:
         "licenses": "/console/licenses",
         "issue": "/console/licenses/issue",
         "license": f"/console/licenses/{license_id}",
+        "customer": "/console/customers?email=jo@studio.example",
         "revoked": f"/console/licenses/{world.services.vault.license_id(revoked).hex()}",
         "products": "/console/products",
         "product": "/console/products/photo-lab",

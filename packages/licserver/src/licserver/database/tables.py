@@ -220,7 +220,7 @@ refusals = Table(
     Column("domain", _Plain, primary_key=True),
     Column("ip", _Plain, primary_key=True),
     Column("reason", String(16), primary_key=True),
-    Column("count", BigInteger, nullable=False),
+    Column("count", BigInteger, nullable=False, key="times"),
     Column("first_at", Instant, nullable=False),
     Column("last_at", Instant, nullable=False, index=True),
     Index(None, "domain"),

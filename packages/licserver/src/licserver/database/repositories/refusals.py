@@ -53,14 +53,14 @@ def note_refusals(
     for (license_id, (domain, ip), reason), count in sorted(refused.items()):  # sorted: no two deadlock
         of_license[license_id] += 1
         if of_license[license_id] <= KEPT_PER_LICENSE:
-            row = {"license_id": license_id, "domain": domain, "ip": ip, "reason": reason, "count": count}
+            row = {"license_id": license_id, "domain": domain, "ip": ip, "reason": reason, "times": count}
             rows.append({**row, "first_at": now, "last_at": now})
     with database.writing() as connection:
         add = insert_into(connection, refusals)
         connection.execute(
             add.on_conflict_do_update(
                 index_elements=list(refusals.primary_key.columns),
-                set_={"count": _columns.count + add.excluded.count, "last_at": add.excluded.last_at},
+                set_={"times": _columns.times + add.excluded.times, "last_at": add.excluded.last_at},
             ),
             rows,
         )
@@ -91,4 +91,4 @@ class RefusalRepository(Repository):
 
 def _read(row: Row[Any]) -> Refusal:
     environment = Environment(row.domain, row.ip)
-    return Refusal(row.license_id, environment, row.reason, row.count, row.first_at, row.last_at)
+    return Refusal(row.license_id, environment, row.reason, row.times, row.first_at, row.last_at)
