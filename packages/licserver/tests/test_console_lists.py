@@ -56,6 +56,30 @@ async def test_a_long_list(world, alice):
     assert len(rows(await alice.get("/console/licenses.csv"))) == MAX_PAGE * 2 + 6
 
 
+async def test_many_licenses_at_once(world, alice):
+    """Those that are ticked, or all that match, after a preview that names them; done once."""
+    keys = [world.key(expires_on=date(2027, 1, day), customer_email=f"u{day}@x.example") for day in (1, 2, 3)]
+    forever = world.key()
+    text = await alice.get("/console/licenses?order=ending")
+    assert ("3 licenses" in text, text.index("u1@") < text.index("u3@")) == (True, True)
+    ids = [world.services.vault.license_id(key).hex() for key in keys]
+    guard = {"csrf": alice.csrf, "once": alice.once}
+    await alice.post("/console/licenses/bulk", **guard, do="extend")
+    assert "Tick the licenses first" in alice.alert
+    await alice.post("/console/licenses/bulk", **guard, do="extend", all="on")
+    assert ("Extend 3 licenses?" in alice.text, "u2@x.example: active" in alice.text) == (True, True)
+    for _ in range(2):
+        await alice.post("/console/licenses/bulk", **guard, do="extend", ids=" ".join(ids), sure="yes")
+    assert {world.services.licenses.get(key).expires_on.year for key in keys} == {2028}
+    await alice.get("/console/licenses")
+    await alice.post("/console/licenses/bulk", do="export", **{f"pick-{ids[0]}": "on"})
+    assert len(rows(alice.text)) == 2
+    await alice.get("/console/licenses")
+    await alice.post("/console/licenses/bulk", do="revoke", ids=f"{ids[0]} {ids[1]} nonsense", sure="yes")
+    states = [world.services.licenses.get(key).revoked_at is None for key in (*keys, forever)]
+    assert states == [False, False, True, True]
+
+
 async def test_the_audit_log(world, alice, sold):
     """Who did what, by whichever way; with links, and narrowed to somebody or to one license."""
     key, page = sold

@@ -49,7 +49,7 @@ ORDERS: Final = {
     Order.OLDEST: "Oldest first",
     Order.ENDING: "By last day, those that have one",
 }
-BULK_ACTIONS: Final = {"revoke": "Revoke …", "extend": "Extend by a year …", "export": "Export as CSV"}
+BULK_ACTIONS: Final = {"export": "Export as CSV", "extend": "Extend by a year …", "revoke": "Revoke …"}
 
 _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
     "id": lambda one, _: one.id.hex(),
