@@ -79,6 +79,7 @@ class World:
                 EnvironmentPolicy(product["environment"]),
                 self.clock(),
                 has_support_policy=product["support_policy"],
+                accepts_imported_keys=product.get("accept_imported_keys", False),
             )
             for release in product["releases"]:
                 self.publish(product["slug"], **release)

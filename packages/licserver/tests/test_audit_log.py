@@ -61,8 +61,9 @@ def test_every_operation_is_noted_once_with_what_it_did(world, services, activat
     assert reason == f"as {mask_key(key)} was refunded"
     published = noted[2][3]
     assert published.pop("sha256") == services.releases.get("pro", "1.0").artifact.sha256.hex()
+    rules = {"environment": "strict", "support_policy": False, "accept_imported_keys": False}
     assert noted == [
-        ("product.add", "product", "pro", {"name": "Pro", "environment": "strict", "support_policy": False}),
+        ("product.add", "product", "pro", {"name": "Pro", **rules}),
         (
             "product.change",
             "product",

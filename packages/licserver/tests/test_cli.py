@@ -40,12 +40,23 @@ def test_products_are_added_listed_and_renamed(cli):
     added = cli(
         "product", "add", "pro", "--name", "Pro", "--environment", "domain", "--support-policy", "--json"
     )
-    record = {"slug": "pro", "environment": "domain", "support_policy": True, "latest": None, "name": "Pro"}
+    record = {"slug": "pro", "environment": "domain", "support_policy": True, "accept_imported_keys": False}
+    record |= {"latest": None, "name": "Pro"}
     assert json.loads(added) == record
     assert cli("product", "rename", "app", "--name", "App II") == "renamed app: App II\n"
     assert [product["name"] for product in json.loads(cli("product", "list", "--json"))] == ["App II", "Pro"]
     header, *rows = cli("product", "list").splitlines()
-    assert header.split() == ["SLUG", "ENVIRONMENT", "SUPPORT", "POLICY", "LATEST", "NAME"]
+    assert header.split() == [
+        "SLUG",
+        "ENVIRONMENT",
+        "SUPPORT",
+        "POLICY",
+        "ACCEPT",
+        "IMPORTED",
+        "KEYS",
+        "LATEST",
+        "NAME",
+    ]
     assert [row.split()[0] for row in rows] == ["app", "pro"]
 
 

@@ -12,13 +12,19 @@ GROUPS: Final = 5
 GROUP_LENGTH: Final = 6
 _LENGTH: Final = GROUPS * GROUP_LENGTH
 
+# A key that was sold elsewhere is visible ASCII, of at most this length on the server as well (D-185).
+_SOLD_ELSEWHERE: Final = r"[!-~]{8,1024}"
+
 _MOST_SHOWN: Final = 8
 """How many wrong characters are listed."""
 
 _KEY_IN_TEXT: Final = rf"(?<![A-Z0-9-]){PREFIX}(?:-[A-Z0-9]{{{GROUP_LENGTH}}}){{{GROUPS}}}(?![A-Z0-9-])"
 
 # Minus, the long-vowel mark of Japanese keyboards, and others that Unicode does not file under dashes.
-_MORE_DASHES: Final = frozenset("\u2212\u30fc\uff70\u2500\u00af\u02d7_~")
+_MORE_DASHES: Final = frozenset("\u2212\u30fc\uff70\u2500\u00af\u02d7")
+
+_TYPOGRAPHIC: Final = "«»‹›“”„‘’‚「」『』。、"
+_AROUND: Final = f"\"'`()[]{{}}<>.,;:! \t\r\n{_TYPOGRAPHIC}"
 
 # Letters that look the same on paper. A key never holds them, so there is no doubt what was meant.
 _LOOK_ALIKE: Final = str.maketrans(
@@ -59,6 +65,9 @@ def repair_key(typed: str) -> str | Mistyped:
     are taken for what they look like; quotes and a full stop around the key fall off. A key within a
     sentence is found, when there is just one.
 
+    A text that does not begin with CP- may be a key that was sold elsewhere: none of its ASCII characters is
+    changed (D-185).
+
     Args:
         typed: Any text.
 
@@ -76,8 +85,23 @@ def repair_key(typed: str) -> str | Mistyped:
     found = set(re.findall(_KEY_IN_TEXT, plain))
     if len(found) == 1:
         return str(found.pop())
+    key = _join_groups(plain)
+    if isinstance(key, str) or key.flaw is KeyFlaw.EMPTY or plain.strip(_AROUND).startswith(f"{PREFIX}-"):
+        return key
+    sold = _sold_elsewhere(typed)
+    return key if re.fullmatch(_SOLD_ELSEWHERE, sold) is None else sold
+
+
+def is_license_key(text: str) -> bool:
+    """Return whether this is a license key as the service issues them."""
+    import re  # noqa: PLC0415 - as above
+
+    return re.fullmatch(_KEY_IN_TEXT, text) is not None
+
+
+def _join_groups(plain: str) -> str | Mistyped:
     letters = "".join(plain.split()).replace("-", "")
-    letters = letters.strip("\"'`«»‹›“”„‘’‚「」『』()[]{}<>.,;:!。、")
+    letters = letters.strip(_AROUND)
     if not letters:
         return Mistyped(KeyFlaw.EMPTY)
     if not letters.startswith(PREFIX):
@@ -105,6 +129,18 @@ def mask_key(key: str) -> str:
 
 
 def _plain(typed: str) -> str:
+    plain = _without_typography(typed).replace("_", "-").replace("~", "-")
+    return plain.upper().translate(_LOOK_ALIKE)
+
+
+def _sold_elsewhere(typed: str) -> str:
+    """Return the text as it was sold: without what surrounds it, and the line breaks of a mail."""
+    lines = _without_typography(typed).strip(_TYPOGRAPHIC + " \t\r\n").splitlines()
+    return "".join(line.strip() for line in lines)
+
+
+def _without_typography(typed: str) -> str:
+    """Replace typographic dashes and full-width letters, and remove invisible ones; ASCII stays as it is."""
     import unicodedata  # noqa: PLC0415 - as above
 
     def plain_letter(letter: str) -> str:
@@ -115,8 +151,7 @@ def _plain(typed: str) -> str:
         return "" if kind in ("Cf", "Mn") else letter
 
     # NFKC makes full-width letters, and those in circles and frames, plain ones.
-    normal = unicodedata.normalize("NFKC", typed)
-    return "".join(map(plain_letter, normal)).upper().translate(_LOOK_ALIKE)
+    return "".join(map(plain_letter, unicodedata.normalize("NFKC", typed)))
 
 
 def _shown(letter: str) -> str:

@@ -18,6 +18,8 @@ MAX_VERIFY_BYTES: Final = 64 * 1024
 MAX_UPDATE_BYTES: Final = 1024 * 1024
 """Longest response to an update check that is read: a changelog can be long."""
 
+KEY_PREFIX: Final = "CP-"
+
 _JSON_HEADERS: Final = {"Accept": "application/json"}
 
 
@@ -35,16 +37,19 @@ class Call:
 
 
 def tidy_key(typed: str) -> str | InvalidRequestError:
-    """Remove white space from a typed key and convert it to upper case (D-02).
+    """Remove white space from a typed key, and convert a CP- key to upper case (D-02).
 
-    Its shape is for the server to judge. Return `InvalidRequestError` when nothing or no text is left.
+    Another key was sold elsewhere and stays as it is (D-185). Its shape is for the server to judge. Return
+    `InvalidRequestError` when nothing or no text is left.
 
     Raises:
         TypeError: Not a string.
     """
     if not isinstance(typed, str):
         raise TypeError(f"a license key is a string, not {type(typed).__name__}")
-    key = "".join(typed.split()).upper()
+    key = "".join(typed.split())
+    if key[: len(KEY_PREFIX)].upper() == KEY_PREFIX:
+        key = key.upper()
     if not key:
         return InvalidRequestError({"license_key": ["The license key is empty."]})
     if not is_text(key):

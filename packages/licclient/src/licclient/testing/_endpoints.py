@@ -13,7 +13,7 @@ import httpx
 from packaging.version import Version
 
 from licclient._protocol.responses import MANIFEST_HEADER
-from licclient._typed_key import repair_key
+from licclient._typed_key import is_license_key
 from licclient.testing._clients import LicenseClock
 from licclient.testing._signing import Signer
 
@@ -71,10 +71,9 @@ class Endpoints:
         key, domain = fields["license_key"], fields["domain"].strip().lower()
         license_ = self.licenses.get(key)
         # D-01: the order of refusals.
-        if repair_key(key) != key:
-            return _refuse(403, "Invalid license format.")
         if license_ is None:
-            return _refuse(404, "License not found.")
+            known = is_license_key(key)
+            return _refuse(404, "License not found.") if known else _refuse(403, "Invalid license format.")
         if license_.revoked:
             return _refuse(403, "License has been revoked.")
         if self._is_expired(license_):

@@ -197,7 +197,7 @@ class LicenseService:
             lifetime: Whether it never expires.
             slots: How many installations may use it; None for any number.
             support_until: Last day with updates; None for no end.
-            key: The key; None to make one up.
+            key: The key, also one that was sold elsewhere (D-185); None to make one up.
             activated: Whether the app finds this key on its computer, as if it had been entered earlier.
 
         Returns:
@@ -206,7 +206,9 @@ class LicenseService:
         if key is None:
             key = _make_key(len(self._endpoints.licenses) + 1)
         elif isinstance(repair_key(key), Mistyped):
-            raise ValueError("the key must have the shape CP- and five groups of six letters or digits")
+            raise ValueError(
+                "the key must be CP- and five groups of six letters or digits, or 8 visible signs"
+            )
         self._endpoints.licenses[key] = IssuedLicense(product, slug, expires, lifetime, slots, support_until)
         if activated:
             self.storage.key = key

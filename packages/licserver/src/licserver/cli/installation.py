@@ -1,7 +1,6 @@
-"""Commands on a whole installation: its database, its self-check, backups, import and export, old data."""
+"""Commands on a whole installation: its database, its self-check, backups, old data."""
 
 import contextlib
-import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Final, TextIO, TypeVar
+from typing import IO, Final, TypeVar
 
 import click
 
@@ -28,7 +27,6 @@ from licserver.database import schema
 from licserver.database.engine import Database, connect
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError, SettingsError, StoreError
-from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.security import secrets_file
 from licserver.security.private_files import new_file
 from licserver.services import Services
@@ -165,7 +163,7 @@ def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
         sys.exit(1)
 
 
-# --- licenses as a file -----------------------------------------------------------------------
+# --- files, and commands in the background ----------------------------------------------------
 
 _NICENESS: Final = 10
 _BUSY: Final = 2
@@ -175,9 +173,6 @@ R = TypeVar("R")
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 replace_option = click.option("--replace", is_flag=True, help="Replace an existing FILE.")
-format_option = click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: the extension of FILE."
-)
 
 
 def _lower_priority() -> None:
@@ -204,112 +199,20 @@ def in_background() -> Iterator[Callable[[Callable[[], R]], R]]:
         yield lambda work: thread.submit(work).result()
 
 
-def _is_piped(file: Path) -> bool:
+def is_piped(file: Path) -> bool:
+    """Return whether a name stands for standard input or output."""
     return str(file) == "-"
 
 
 @contextmanager
-def _written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    if _is_piped(file):
+def written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+    """Open a private file, or standard output, for a block that writes it."""
+    if is_piped(file):
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     with new_file(file, replace=replace) as target:
         yield target
-
-
-@click.command("export")
-@file_argument
-@format_option
-@click.option("--product", metavar="SLUG", help="Only this product's licenses.")
-@replace_option
-@services_command
-def export(
-    services: Services, printer: Printer, file: Path, form: str | None, product: str | None, *, replace: bool
-) -> None:
-    """Write all licenses with their keys and activations to FILE; - is standard output.
-
-    FILE holds every key: it has mode 0600. `licserver import` reads it again.
-    """
-    form = _choose_format(file, form)
-    count = 0
-    with in_background() as run_transaction, _written(file, replace=replace) as target:
-        target.write(write_head(form).encode())
-        for row in run_transaction(lambda: services.transfer.export(product)):  # records it, then reads
-            target.write(write_row(form, row).encode())
-            count += 1
-    if not _is_piped(file):
-        record = {"file": str(file), "licenses": count}
-        printer.result(record, f"exported {count} {plural(count, 'license')} into {file}")
-
-
-@click.command("import")
-@file_argument
-@format_option
-@click.option("--dry-run", is_flag=True, help="Check all lines, and change nothing.")
-@services_command
-def import_(services: Services, printer: Printer, file: Path, form: str | None, *, dry_run: bool) -> None:
-    """Import licenses from FILE, all or none; - is standard input.
-
-    Each line is a license, with your key or a generated one; generated keys are printed, one a line, in the
-    order of the file. `licserver export` shows the fields. The server may keep running.
-    """
-    form = _choose_format(file, form)
-    with (
-        in_background() as run_transaction,
-        _opened_text(file) as lines,
-        services.transfer.start_import() as incoming,
-    ):
-        try:
-            incoming.read(read_rows(form, lines))
-        except UnicodeDecodeError:
-            raise InvalidInputError(
-                f"{file} is not UTF-8 text; spreadsheets can save as “CSV UTF-8”"
-            ) from None
-        for problem in incoming.problems:
-            click.echo(f"line {problem.line}: {problem.message}", err=True)
-        if incoming.wrong:
-            hidden = incoming.wrong - len(incoming.problems)
-            raise InvalidInputError(
-                f"nothing was imported: {incoming.wrong} {plural(incoming.wrong, 'line')} with errors"
-                + (f" ({hidden} not shown)" if hidden else "")
-            )
-        if dry_run:
-            record = {"licenses": incoming.count, "dry_run": True}
-            printer.result(record, f"{incoming.count} {plural(incoming.count, 'license')} can be imported")
-            return
-        incoming.prepare()
-        count = run_transaction(incoming.commit)
-        keys = incoming.generated_keys()
-        if printer.as_json:
-            drawn = [{"line": line, "license_key": key} for line, key in keys]
-            printer.result({"licenses": count, "drawn": drawn}, "")
-            return
-        for _, key in keys:
-            click.echo(key)
-        click.echo(f"imported {count} {plural(count, 'license')}", err=True)
-
-
-def _choose_format(file: Path, form: str | None) -> str:
-    chosen = form or file.suffix.removeprefix(".").lower()
-    if chosen not in FORMATS:
-        raise InvalidInputError("the format of the file is not known; add --format csv or --format jsonl")
-    return chosen
-
-
-@contextmanager
-def _opened_text(file: Path) -> Iterator[TextIO]:
-    if _is_piped(file):
-        if isinstance(sys.stdin, io.TextIOWrapper):  # as a file, whatever the locale
-            sys.stdin.reconfigure(encoding="utf-8", newline="")
-        yield sys.stdin
-        return
-    try:
-        opened = file.open(encoding="utf-8", newline="")
-    except OSError as error:
-        raise InvalidInputError(f"cannot read {file}: {error.strerror}") from None
-    with opened:
-        yield opened
 
 
 @click.command("sweep")
@@ -344,13 +247,13 @@ def backup(
     FILE holds every secret: it has mode 0600; encrypt it and keep it on another machine. - writes to standard
     output, so that nothing is on the disk unencrypted.
     """
-    if _is_piped(file) and sys.stdout.isatty():
+    if is_piped(file) and sys.stdout.isatty():
         raise InvalidInputError("a backup is not text; send it to a file or a program")
-    with in_background() as run_transaction, _written(file, replace=replace) as target:
+    with in_background() as run_transaction, written(file, replace=replace) as target:
         run_transaction(lambda: services.audit.record("backup.write", ("installation", "-")))
         summary = write_backup(services, target, system_clock(), artifacts=not without_artifacts)
     sentence = _format("backed up", summary)
-    if _is_piped(file):
+    if is_piped(file):
         click.echo(sentence, err=True)
     else:
         printer.result({"file": str(file), **_record(summary)}, f"{sentence} in {file}")
@@ -367,7 +270,7 @@ def restore(settings: Settings, printer: Printer, file: Path, *, force: bool) ->
     checked completely before anything changes.
     """
     try:
-        source = contextlib.nullcontext(sys.stdin.buffer) if _is_piped(file) else file.open("rb")
+        source = contextlib.nullcontext(sys.stdin.buffer) if is_piped(file) else file.open("rb")
     except (FileNotFoundError, IsADirectoryError):
         raise InvalidInputError(f"there is no file {file}") from None
     with source as content:

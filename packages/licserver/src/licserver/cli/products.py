@@ -46,14 +46,24 @@ def product_group() -> None:
     show_default=True,
     help="What identifies a machine: domain and IP, the domain (for desktop apps), or either.",
 )
-@click.option("--support-policy", is_flag=True, help="End update downloads with a license's support period.")
+@click.option(
+    "--support-policy",
+    "has_support_policy",
+    is_flag=True,
+    help="End update downloads with a license's support period.",
+)
+@click.option(
+    "--accept-imported-keys",
+    "accepts_imported_keys",
+    is_flag=True,
+    help="Accept keys that were sold elsewhere, of any shape (see `licserver import`).",
+)
 @services_command
 def add_product(
-    services: Services, printer: Printer, slug: str, name: str, environment: str, *, support_policy: bool
+    services: Services, printer: Printer, slug: str, name: str, environment: str, **rules: bool
 ) -> None:
     """Add the product SLUG."""
-    policy = EnvironmentPolicy(environment)
-    product = services.products.add(slug, name, policy, has_support_policy=support_policy)
+    product = services.products.add(slug, name, EnvironmentPolicy(environment), **rules)
     printer.result(_product_record(product), f"added {product.slug}: {product.name}")
 
 
@@ -61,7 +71,8 @@ def add_product(
 @services_command
 def list_products(services: Services, printer: Printer) -> None:
     """List all products."""
-    printer.table(map(_product_record, services.products.list_all()), (24, 11, 14, 12, 0), "no products yet")
+    records = map(_product_record, services.products.list_all())
+    printer.table(records, (24, 11, 14, 20, 12, 0), "no products yet")
 
 
 @product_group.command("rename")
@@ -84,6 +95,12 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str) -
     default=None,
     help="Whether update downloads end with a license's support period.",
 )
+@click.option(
+    "--accept-imported-keys/--no-accept-imported-keys",
+    "accepts_imported_keys",
+    default=None,
+    help="Whether keys that were sold elsewhere are valid.",
+)
 @services_command
 def change_product(
     services: Services, printer: Printer, slug: str, environment: str | None, **changes: Any
@@ -101,6 +118,7 @@ def _product_record(product: Product) -> dict[str, Any]:
         "slug": product.slug,
         "environment": product.policy.value,
         "support_policy": product.has_support_policy,
+        "accept_imported_keys": product.accepts_imported_keys,
         "latest": product.latest.version if product.latest else None,
         "name": product.name,
     }

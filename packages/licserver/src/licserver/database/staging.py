@@ -16,6 +16,7 @@ from sqlalchemy import (
     RootTransaction,
     Table,
     bindparam,
+    delete,
     exists,
     func,
     insert,
@@ -33,6 +34,14 @@ from licserver.errors import ConflictError
 
 _LINE: Final = "line"
 _GENERATED: Final = "generated"
+
+COMPARED: Final = (
+    *("product_id", "slots", "expires_on", "lifetime", "support_until", "subscription_id", "allowed"),
+    *("customer_email", "note", "revoked_at"),
+)
+"""Columns in which a line and its license in the database must agree; of a revocation only that it is one."""
+
+_SHOWN: Final = ("product_id", "slots", "expires_on", "lifetime", "revoked_at")
 
 BATCH: Final = 500  # rows staged at a time
 _STEP: Final = 50
@@ -124,14 +133,33 @@ class Staging:
         with self._connection.begin():
             yield from ((line, first) for line, first in self._connection.execute(statement))
 
-    def existing(self) -> Iterator[int]:
-        """Return the lines whose keys are in the database already."""
+    def existing(self) -> Iterator[tuple[int, list[str]]]:
+        """Return the lines whose keys are in the database already, each with the columns that differ."""
         self._flush()
-        existing = select(_licenses.c.line).join(licenses, licenses.c.id == _licenses.c.id)
+        pairs = [column for name in COMPARED for column in (_licenses.c[name], licenses.c[name])]
+        existing = select(_licenses.c.line, *pairs).join(licenses, licenses.c.id == _licenses.c.id)
         for step in self._steps():
             with self._connection.begin():
                 of_step = existing.where(_licenses.c.line.between(*step)).order_by(_licenses.c.line)
-                yield from self._connection.scalars(of_step)
+                for line, *values in self._connection.execute(of_step):
+                    compared = zip(COMPARED, values[::2], values[1::2], strict=True)
+                    yield line, [name for name, staged, stored in compared if _differ(name, staged, stored)]
+
+    def drop(self, lines: Sequence[int]) -> None:
+        """Remove lines, which are not to be inserted."""
+        for first in range(0, len(lines), BATCH):
+            with self._connection.begin():
+                for table in _WRITERS:
+                    is_dropped = table.c.line.in_(lines[first : first + BATCH])
+                    self._connection.execute(delete(table).where(is_dropped))
+
+    def rows(self) -> Iterator[Sequence[Any]]:
+        """Return what is to be inserted: line, id, encrypted key, whether it is new, product and terms."""
+        self._flush()
+        columns = (_licenses.c[name] for name in (_LINE, "id", "encrypted_key", _GENERATED, *_SHOWN))
+        shown = select(*columns).order_by(_licenses.c.line)
+        with self._connection.begin():
+            yield from self._connection.execution_options(yield_per=BATCH).execute(shown)
 
     def _steps(self) -> Iterator[tuple[int, int]]:
         """Return the first and the last line of each step.
@@ -214,6 +242,10 @@ class Staging:
         with self._connection.begin():
             for row in self._connection.execution_options(yield_per=BATCH).execute(statement):
                 yield row.line, row.id, row.encrypted_key
+
+
+def _differ(name: str, staged: Any, stored: Any) -> bool:
+    return (staged is None) != (stored is None) if name == "revoked_at" else bool(staged != stored)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy.types import TypeDecorator
@@ -92,6 +93,7 @@ products = Table(
     Column("latest_release_id", _Id, nullable=True),
     # Chosen with it, so that an update check sees a renewed manifest in the row that it reads anyway.
     Column("latest_manifest_id", _Id, nullable=True),
+    Column("accepts_imported_keys", Boolean, nullable=False, server_default=false()),
     CheckConstraint("environment_policy IN ('strict', 'domain', 'either')", name="environment_policy"),
 )
 

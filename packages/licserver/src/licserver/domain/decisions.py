@@ -25,6 +25,12 @@ _KEY = re.compile(r"CP-[A-Z0-9]{6}(-[A-Z0-9]{6}){4}")
 _LETTER_OF_BYTE = bytes(ord(KEY_ALPHABET[byte % len(KEY_ALPHABET)]) for byte in range(256))
 _DROPPED_BYTES = bytes(range(256 - 256 % len(KEY_ALPHABET), 256))
 _RANDOM_BYTES = 40  # enough for 30 letters, except once in 10^10 keys
+MIN_IMPORTED_KEY, MAX_IMPORTED_KEY = 8, 1024
+_IMPORTED_KEY = re.compile(f"[!-~]{{{MIN_IMPORTED_KEY},{MAX_IMPORTED_KEY}}}")
+# What a client takes for a mistyped key of ours, and would change.
+_LIKE_A_KEY = re.compile(
+    r"(?<![A-Z0-9-])CP[-_~]|\A[^A-Z0-9]*CP([^A-Z0-9]*[A-Z0-9]){30}[^A-Z0-9]*\Z", re.IGNORECASE
+)
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_SLUG_LENGTH = 100
 
@@ -35,6 +41,11 @@ MAX_SLUG_LENGTH = 100
 def is_license_key(text: str) -> bool:
     """Return whether `text` has the format of a license key, exactly as issued (spec 2, D-02)."""
     return _KEY.fullmatch(text) is not None
+
+
+def is_imported_key(text: str) -> bool:
+    """Return whether `text` can be a license key that was sold elsewhere (D-185)."""
+    return _IMPORTED_KEY.fullmatch(text) is not None and _LIKE_A_KEY.search(text) is None
 
 
 def generate_license_key() -> str:
@@ -147,7 +158,7 @@ def evaluate_verify(
 
     `Valid.takes_slot` requires the same decision again on the locked license, before the slot is stored.
     """
-    if not is_license_key(key):
+    if not is_license_key(key) and (license_ is None or not license_.accepts_imported_keys):
         return VerifyRefusal.FORMAT
     if license_ is None:
         return VerifyRefusal.NOT_FOUND
@@ -188,14 +199,16 @@ UpdateVerdict = Offer | UpdateRefusal
 
 
 def evaluate_update(
-    license_: LicenseSnapshot | None, product: Product | None, now: datetime
+    license_: LicenseSnapshot | None, product: Product | None, now: datetime, *, imported: bool = False
 ) -> UpdateVerdict:
     """Decide an update check for the product with the requested slug (spec 4.2, D-20).
 
     Neither the environment (D-22) nor the installed version (D-24) counts. The key comes first, so that
-    slugs cannot be guessed without one.
+    slugs cannot be guessed without one. `imported`: the key was sold elsewhere.
     """
     if license_ is None or license_.revoked_at is not None:
+        return UpdateRefusal.INVALID_LICENSE
+    if imported and not license_.accepts_imported_keys:
         return UpdateRefusal.INVALID_LICENSE
     if is_expired(license_, now):
         return UpdateRefusal.LICENSE_EXPIRED

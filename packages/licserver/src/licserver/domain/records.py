@@ -53,6 +53,7 @@ class LicenseSnapshot(NamedTuple):
         support_until: Last day of the support period.
         seen_on: The day on which the environment was last stored as seen; None where its activation does not
             tell: there is none for the pair, or the policy accepts either half.
+        accepts_imported_keys: The product's present setting.
     """
 
     id: bytes
@@ -69,6 +70,7 @@ class LicenseSnapshot(NamedTuple):
     subscription_ended_at: datetime | None = None
     support_until: date | None = None
     seen_on: date | None = None
+    accepts_imported_keys: bool = False
 
 
 class Artifact(NamedTuple):
@@ -99,7 +101,7 @@ class Product(NamedTuple):
     """A product; the slug, which names it in update checks, never changes.
 
     With `has_support_policy` update downloads end with a license's support period. `latest` is offered by
-    update checks.
+    update checks. With `accepts_imported_keys` keys that were sold elsewhere are valid as they are.
     """
 
     id: int
@@ -108,6 +110,7 @@ class Product(NamedTuple):
     policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
     has_support_policy: bool = False
     latest: Release | None = None
+    accepts_imported_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -23,7 +23,9 @@ from pydantic import (
     ValidationError,
 )
 
+from licserver.domain.decisions import KEY_PREFIX
 from licserver.domain.records import LicenseTerms
+from licserver.protocol.foreign_exports import Conversion, ForeignLineError, SkippedLineError
 
 _BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
 _FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are full-width forms
@@ -69,6 +71,7 @@ def unguard(cell: str) -> str:
 
 
 FORMATS: Final = ("csv", "jsonl")
+MAX_DOCUMENTS: Final = 64 << 20  # characters of a file of JSON documents, which is read as a whole
 MAX_LINE: Final = 16 << 20  # characters of a line: a license may have a hundred thousand activations
 _BYTE_ORDER_MARK: Final = "\N{BYTE ORDER MARK}"  # spreadsheets write it at the start of a UTF-8 file
 
@@ -106,6 +109,11 @@ def _read_slots(value: Any) -> int | None:
     raise ValueError("must be a whole number from 0, or 'unlimited'")
 
 
+def _read_key(value: Any) -> str:
+    key = _read_text(value).strip()
+    return key.upper() if key.upper().startswith(KEY_PREFIX) else key  # D-02, D-185
+
+
 def _strip(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
@@ -121,7 +129,7 @@ _Slots = Annotated[
     BeforeValidator(_read_slots),
     PlainSerializer(lambda slots: "unlimited" if slots is None else slots),
 ]
-_Key = Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True)]
+_Key = Annotated[str, BeforeValidator(_read_key)]
 _Slug = Annotated[str, StringConstraints(strip_whitespace=True)]
 
 
@@ -177,6 +185,13 @@ class Problem(NamedTuple):
     message: str
 
 
+class Skipped(NamedTuple):
+    """A line of another system's export that is no license."""
+
+    line: int
+    reason: str
+
+
 # --- writing ----------------------------------------------------------------------------------
 
 
@@ -209,12 +224,26 @@ def _compact(value: Any) -> str:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def read_rows(form: str, lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]]:
-    """Parse a file lazily; yield for each row its first line's number, and the row or what is wrong."""
-    return _read_csv(lines) if form == "csv" else _read_json_lines(lines)
+Line: TypeAlias = tuple[int, LicenseRow | Problem | Skipped]
+
+_AS_IT_IS: Final = Conversion(now=datetime.min.replace(tzinfo=UTC))
 
 
-def _read_csv(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]]:
+def read_rows(form: str, lines: Iterable[str], conversion: Conversion = _AS_IT_IS) -> Iterator[Line]:
+    """Parse a file lazily; yield for each row its first line's number, and the row or what is wrong.
+
+    In documents of the form `json` licenses are counted instead of lines.
+    """
+    match form:
+        case "csv":
+            return _read_csv(lines, conversion)
+        case "json":
+            return _read_documents(lines, conversion)
+        case _:
+            return _read_json_lines(lines, conversion)
+
+
+def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
     csv.field_size_limit(MAX_LINE)
     lines = iter(lines)
     first = next(lines, "").removeprefix(_BYTE_ORDER_MARK)
@@ -232,11 +261,12 @@ def _read_csv(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]
         line, start = start, reader.line_num + 1
         if names is None:
             names = [name.strip() for name in cells]
-            if message := _check_header(names):
+            check = conversion.check_columns if conversion else _check_header
+            if message := check(names):
                 yield line, Problem(line, message)
                 return
         elif cells:
-            yield line, _read_cells(line, names, cells)
+            yield line, _read_cells(line, names, cells, conversion)
 
 
 def _delimiter(first: str) -> str:
@@ -257,13 +287,34 @@ def _check_names(names: Iterable[str]) -> str | None:
     return None if unknown is None else f"there is no field {unknown!r}; valid fields: {', '.join(FIELDS)}"
 
 
-def _read_cells(line: int, names: list[str], cells: list[str]) -> LicenseRow | Problem:
+def _read_cells(
+    line: int, names: list[str], cells: list[str], conversion: Conversion
+) -> LicenseRow | Problem | Skipped:
     if len(cells) != len(names):
         return Problem(line, f"expected {len(names)} cells, found {len(cells)}")
-    record: dict[str, Any] = {name: unguard(cell) for name, cell in zip(names, cells, strict=True)}
-    if "allowed" in record:
+    # Of two columns with one name, the first counts: other systems append what their users have named.
+    pairs = zip(reversed(names), reversed(cells), strict=True)
+    record: dict[str, Any] = {name: unguard(cell) for name, cell in pairs}
+    if conversion:
+        return _convert(line, record, conversion)
+    return _read_own_cells(line, record)
+
+
+def _convert(line: int, record: dict[str, Any], conversion: Conversion) -> LicenseRow | Problem | Skipped:
+    try:
+        values = conversion.convert(record, FIELDS)
+    except SkippedLineError as reason:
+        return Skipped(line, str(reason))
+    except ForeignLineError as problem:
+        return Problem(line, str(problem))
+    is_text = isinstance(values.get("allowed"), str) or isinstance(values.get("activations"), str)
+    return _read_own_cells(line, values) if is_text else _read_record(line, values)
+
+
+def _read_own_cells(line: int, record: dict[str, Any]) -> LicenseRow | Problem:
+    if isinstance(record.get("allowed"), str):
         record["allowed"] = [entry for entry in record["allowed"].splitlines() if entry.strip()]
-    if record.get("activations", "").strip():
+    if isinstance(record.get("activations"), str) and record["activations"].strip():
         try:
             record["activations"] = json.loads(record["activations"])
         except (ValueError, RecursionError):
@@ -271,7 +322,40 @@ def _read_cells(line: int, names: list[str], cells: list[str]) -> LicenseRow | P
     return _read_record(line, record)
 
 
-def _read_json_lines(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | Problem]]:
+def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
+    """Read JSON documents in a row, such as the pages of an API: a license, a list, or a list `data`."""
+    pieces, size = [], 0
+    for line in lines:
+        pieces.append(line)
+        size += len(line)
+        if size > MAX_DOCUMENTS:
+            yield 1, Problem(1, f"longer than {MAX_DOCUMENTS >> 20} MiB; split it")
+            return
+    text, decoder = "".join(pieces), json.JSONDecoder()
+    place, number = _start_of_document(text, 0), 0
+    while place < len(text):
+        try:
+            document, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            yield number + 1, Problem(number + 1, "from here on not a JSON document")
+            return
+        place = _start_of_document(text, end)
+        items = document.get("data", document) if isinstance(document, dict) else document
+        for item in items if isinstance(items, list) else [items]:
+            number += 1
+            if isinstance(item, dict):
+                yield number, _convert(number, item, conversion)
+            else:
+                yield number, Problem(number, "not a JSON object")
+
+
+def _start_of_document(text: str, place: int) -> int:
+    while place < len(text) and text[place] in f" \t\r\n,{_BYTE_ORDER_MARK}":
+        place += 1
+    return place
+
+
+def _read_json_lines(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
     for line, text in enumerate(lines, 1):
         if line == 1:
             text = text.removeprefix(_BYTE_ORDER_MARK)  # noqa: PLW2901
@@ -283,6 +367,8 @@ def _read_json_lines(lines: Iterable[str]) -> Iterator[tuple[int, LicenseRow | P
             record = None
         if not isinstance(record, dict):
             yield line, Problem(line, "not a JSON object")
+        elif conversion:
+            yield line, _convert(line, record, conversion)
         elif message := _check_names(record):
             yield line, Problem(line, message)
         else:

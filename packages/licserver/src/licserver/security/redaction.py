@@ -27,8 +27,14 @@ def contains_key(text: str) -> bool:
     return _KEY.search(text) is not None
 
 
-def mask(text: str) -> str:
-    """Shorten license keys, and replace other secrets by an ellipsis."""
+def mask(text: str, key: str | None = None) -> str:
+    """Shorten license keys, and replace other secrets by an ellipsis.
+
+    Args:
+        key: A license key that may be of any format, if one is known.
+    """
+    if key:
+        text = text.replace(key, mask_key(key))
     masked = _KEY.sub(lambda found: mask_key(found[0]), text)
     for pattern, replacement in _OTHERS:
         masked = pattern.sub(replacement, masked)

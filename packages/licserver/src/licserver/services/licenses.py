@@ -1,12 +1,13 @@
 """Licenses: issued, changed, revoked, their slots freed, and their subscriptions ended."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from licserver.database.repositories.licenses import Activation, Subscription
-from licserver.domain.decisions import generate_license_key, is_license_key, mask_key
+from licserver.domain.decisions import generate_license_key, is_imported_key, is_license_key, mask_key
 from licserver.domain.environments import (
     InvalidDomainError,
     is_printable,
@@ -112,10 +113,9 @@ class LicenseService:
 
     def find_pasted(self, text: str) -> IssuedLicense | None:
         """Return the license of a key, or of a link to the console, in a text that somebody pasted."""
-        reference = find_reference(text)
-        if reference is None:
-            return None
-        return self._context.repositories.licenses.find(_read_reference(self._context, reference))
+        with suppress(InvalidInputError, NotFoundError):
+            return find_license(self._context, find_reference(text) or text)
+        return None
 
     def find_similar(self, part: KeyPart) -> list[IssuedLicense]:
         """Return licenses whose keys fit a part of one."""
@@ -184,6 +184,8 @@ class LicenseService:
         seen = license_terms.validate_fields(was or {}, prefix)
         with self._context.transaction() as tx:
             found = find_license(tx, reference, locked=True)
+            for name, value in wanted.items():
+                wanted[name] = self._mask_key_in(value, found) if isinstance(value, str) else value
             _check_unchanged(found, seen, wanted)
             expires_on = wanted.get("expires_on", found.expires_on)
             license_terms.check_lifetime(
@@ -218,10 +220,10 @@ class LicenseService:
         """Revoke a license; one that is revoked already stays as it is."""
         if reason is not None and (not is_printable(reason) or len(reason) > MAX_REASON):
             raise InvalidInputError(f"a reason must be one line of text of at most {MAX_REASON} characters")
-        reason = None if reason is None else mask(reason)  # a key is stored encrypted, or not at all
         with self._context.transaction() as tx:
             found = find_license(tx, reference, locked=True)
             if found.revoked_at is None:
+                reason = None if reason is None else self._mask_key_in(reason, found)
                 tx.repositories.licenses.change(found, revoked_at=tx.now(), revoked_reason=reason)
                 tx.write_audit("license.revoke", _object(found), reason=reason)
         return self.get(reference)
@@ -265,6 +267,15 @@ class LicenseService:
                 raise NotFoundError("this activation does not exist any more; it may have been freed already")
             tx.write_audit("license.deactivate", _object(found), environment=" ".join(environment), freed=1)
 
+    def _mask_key_in(self, text: str, license_: IssuedLicense) -> str:
+        """Mask keys, also the license's own, which no pattern recognises if it was sold elsewhere.
+
+        A key is stored encrypted, or not at all.
+        """
+        with suppress(SecretsError):  # an altered row must not prevent a revocation
+            return mask(text, self.decrypt_key(license_))
+        return mask(text)
+
     def _change_allowed(
         self, reference: str, edit: Callable[[tuple[str, ...]], tuple[str, ...]]
     ) -> IssuedLicense:
@@ -275,19 +286,18 @@ class LicenseService:
 
 def find_license(context: Context, reference: str, *, locked: bool = False) -> IssuedLicense:
     """Return one license; a `locked` one can be changed by nobody else until the transaction ends."""
-    found = context.repositories.licenses.find(_read_reference(context, reference), locked=locked)
-    if found is None:
-        raise NotFoundError("there is no such license; `licserver license list` shows the ids of all")
-    return found
-
-
-def _read_reference(context: Context, reference: str) -> bytes:
     text = reference.strip()
-    if license_terms.has_id_shape(text):
-        return bytes.fromhex(text)
-    if not is_license_key(text):
-        raise InvalidInputError("this is neither a license key (CP- and five groups of six) nor a license id")
-    return context.vault.license_id(text)
+    is_id, is_ours = license_terms.has_id_shape(text), is_license_key(text)
+    # An imported key may have the shape of an id, as those of Easy Digital Downloads have.
+    ids = [bytes.fromhex(text)] if is_id else []
+    if is_ours or is_imported_key(text):
+        ids.append(context.vault.license_id(text))
+    for license_id in ids:
+        if (found := context.repositories.licenses.find(license_id, locked=locked)) is not None:
+            return found
+    if is_id or is_ours:
+        raise NotFoundError("there is no such license; `licserver license list` shows the ids of all")
+    raise InvalidInputError("this is neither a license key (CP- and five groups of six) nor a license id")
 
 
 def _object(found: IssuedLicense) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from licserver.database.repositories import license_search
 from licserver.database.repositories.license_search import Filter, Position, Scan
-from licserver.domain.decisions import is_license_key
+from licserver.domain.decisions import is_imported_key, is_license_key
 from licserver.domain.environments import (
     InvalidDomainError,
     is_printable,
@@ -246,6 +246,10 @@ def _scan_text(context: Context, query: str, position: Position | None) -> list[
         raise InvalidInputError(f"what is searched for must be one line of at most {MAX_QUERY} characters")
     if is_license_key(query.upper()):
         return [license_search.by_ids([context.vault.license_id(query.upper())])]
+    if is_imported_key(query):
+        imported = context.vault.license_id(query)
+        if context.repositories.licenses.find(imported) is not None:
+            return [license_search.by_ids([imported])]
     if has_id_shape(query.lower()):
         return [license_search.by_ids([bytes.fromhex(query)])]
     scans = []

@@ -29,6 +29,7 @@ class ProductService:
         policy: EnvironmentPolicy = EnvironmentPolicy.STRICT,
         *,
         has_support_policy: bool = False,
+        accepts_imported_keys: bool = False,
     ) -> Product:
         """Add a product."""
         if not is_slug(slug):
@@ -38,7 +39,12 @@ class ProductService:
         name = _check_name(name)
         with self._context.transaction() as tx:
             if not tx.repositories.products.add(
-                slug, name, policy, tx.now(), has_support_policy=has_support_policy
+                slug,
+                name,
+                policy,
+                tx.now(),
+                has_support_policy=has_support_policy,
+                accepts_imported_keys=accepts_imported_keys,
             ):
                 raise ConflictError(f"there is a product {slug!r} already")
             tx.write_audit(
@@ -47,6 +53,7 @@ class ProductService:
                 name=name,
                 environment=policy.value,
                 support_policy=has_support_policy,
+                accept_imported_keys=accepts_imported_keys,
             )
         return self.get(slug)
 
@@ -61,20 +68,27 @@ class ProductService:
         name: str | None = None,
         policy: EnvironmentPolicy | None = None,
         has_support_policy: bool | None = None,
+        accepts_imported_keys: bool | None = None,
     ) -> Product:
         """Change a product; what is None stays."""
         wanted: dict[str, Any] = {
             "name": None if name is None else _check_name(name),
             "environment": None if policy is None else policy.value,
             "support_policy": has_support_policy,
+            "accept_imported_keys": accepts_imported_keys,
         }
-        columns = {"environment": "environment_policy", "support_policy": "has_support_policy"}
+        columns = {
+            "environment": "environment_policy",
+            "support_policy": "has_support_policy",
+            "accept_imported_keys": "accepts_imported_keys",
+        }
         with self._context.transaction() as tx:  # the audit log's old value must be the one replaced
             before = ProductService(tx).get(slug)
             old = {
                 "name": before.name,
                 "environment": before.policy.value,
                 "support_policy": before.has_support_policy,
+                "accept_imported_keys": before.accepts_imported_keys,
             }
             new = {label: value for label, value in wanted.items() if value not in (None, old[label])}
             if new:

@@ -1,14 +1,24 @@
 """Import and export of licenses, as rows of a file (`licserver.protocol.license_files`)."""
 
-from collections.abc import Iterable, Iterator
+import enum
+import heapq
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from datetime import datetime
-from typing import Any, Final
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories import Repositories
 from licserver.database.staging import Staging, staging
-from licserver.domain.decisions import generate_license_key, is_license_key
+from licserver.domain.decisions import (
+    KEY_PREFIX,
+    MAX_IMPORTED_KEY,
+    MIN_IMPORTED_KEY,
+    generate_license_key,
+    is_imported_key,
+    is_license_key,
+    mask_key,
+)
 from licserver.domain.environments import (
     InvalidDomainError,
     is_printable,
@@ -17,13 +27,35 @@ from licserver.domain.environments import (
     parse_ip,
 )
 from licserver.domain.records import TERMS, IssuedLicense, Product
-from licserver.domain.text import extract_words
+from licserver.domain.text import extract_words, plural
 from licserver.errors import InvalidInputError, NotFoundError
-from licserver.protocol.license_files import ActivationRow, LicenseRow, Problem
+from licserver.protocol.license_files import ActivationRow, LicenseRow, Line, Problem, Skipped
+from licserver.security.redaction import mask
 from licserver.services import license_terms
 from licserver.services.context import Context
 from licserver.services.licenses import MAX_REASON, LicenseService
 from licserver.services.products import ProductService
+
+
+class Action(enum.StrEnum):
+    """What an import does with a line."""
+
+    CREATE = "create"
+    UNCHANGED = "unchanged"
+    SKIP = "skip"
+    REFUSE = "refuse"
+
+
+class PlannedLine(NamedTuple):
+    """A line of a file, and what an import does with it; the key is masked."""
+
+    line: int
+    action: Action
+    license_key: str
+    detail: str
+
+
+_COLUMNS: Final = {"product_id": "product", "subscription_id": "subscription"}
 
 MAX_PROBLEMS: Final = 100  # problems listed one by one; a file with more has one that is in all lines
 
@@ -40,6 +72,18 @@ _NEEDED: Final = (
 """What is meaningless alone: an end without a subscription could never be undone."""
 
 
+def _describe(
+    slug: str,
+    slots: int | None,
+    expires_on: date | None,
+    lifetime: bool,
+    revoked_at: datetime | None,
+) -> str:
+    seats = "unlimited slots" if slots is None else f"{slots} {plural(slots, 'slot')}"
+    until = "for a lifetime" if lifetime else "" if expires_on is None else f"until {expires_on}"
+    return ", ".join(filter(None, (slug, seats, until, "revoked" if revoked_at else "")))
+
+
 class LicenseImport:
     """Licenses of a file, in temporary tables; they block no other writer until `commit`."""
 
@@ -48,14 +92,23 @@ class LicenseImport:
         self._licenses = LicenseService(context)
         self._products: dict[str, Product | None] = {}
         self.problems: list[Problem] = []
+        self.skipped: list[Skipped] = []
+        self.unchanged: list[int] = []
         self.count = 0
         self.wrong = 0
 
-    def read(self, rows: Iterable[tuple[int, LicenseRow | Problem]]) -> None:
-        """Read all rows; collect up to a hundred problems in `problems`, and count all of them in `wrong`."""
+    def read(self, rows: Iterable[Line], *, keep_existing: bool = False) -> None:
+        """Read all rows; collect up to a hundred problems in `problems`, and count all of them in `wrong`.
+
+        A license that is in the database already with the same terms is in `unchanged`; with other terms it
+        is a problem, unless existing ones are kept. `count` licenses are new.
+        """
         for line, row in rows:
             if isinstance(row, Problem):
                 self._add_problem(row)
+                continue
+            if isinstance(row, Skipped):
+                self.skipped.append(row)
                 continue
             try:
                 self._stage(line, row)
@@ -64,9 +117,34 @@ class LicenseImport:
             self.count += 1
         for line, first in self._staged.duplicates():
             self._add_problem(Problem(line, f"license_key: is also in line {first}"))
-        for line in self._staged.existing():
-            self._add_problem(Problem(line, "license_key: is in the database already"))
+        for line, different in self._staged.existing():
+            if different and not keep_existing:
+                names = ", ".join(_COLUMNS.get(name, name) for name in different)
+                message = f"license_key: is in the database already, with other terms: {names}"
+                self._add_problem(Problem(line, message))
+            else:
+                self.unchanged.append(line)
+        self._staged.drop(self.unchanged)
+        self.count -= len(self.unchanged)
         self.problems.sort(key=lambda problem: problem.line)
+
+    def plan(self) -> Iterator[PlannedLine]:
+        """Return what will be done with each line, in their order; of those with problems up to a hundred."""
+        wrong = {problem.line: problem.message for problem in self.problems}
+        return heapq.merge(
+            (PlannedLine(line, Action.REFUSE, "", message) for line, message in sorted(wrong.items())),
+            (PlannedLine(line, Action.SKIP, "", reason) for line, reason in self.skipped),
+            (PlannedLine(line, Action.UNCHANGED, "", "is in the database") for line in self.unchanged),
+            self._plan_new(wrong),
+        )
+
+    def _plan_new(self, wrong: Container[int]) -> Iterator[PlannedLine]:
+        slugs = {product.id: slug for slug, product in self._products.items() if product is not None}
+        for line, license_id, encrypted, generated, product_id, *terms in self._staged.rows():
+            if line in wrong:
+                continue
+            key = "" if generated else mask_key(self._context.vault.decrypt_key(encrypted, license_id))
+            yield PlannedLine(line, Action.CREATE, key or "a new key", _describe(slugs[product_id], *terms))
 
     def _add_problem(self, problem: Problem) -> None:
         self.wrong += 1
@@ -75,11 +153,12 @@ class LicenseImport:
 
     def _stage(self, line: int, row: LicenseRow) -> None:
         key = row.license_key or generate_license_key()
-        if not is_license_key(key):
-            raise InvalidInputError("license_key: must be CP- and five groups of six letters and digits")
         product, ipv6_prefix = self._product(row.product), self._context.settings.ipv6_prefix
+        _check_key(key, product)
         _check_row(row)
         terms = license_terms.validate_terms(row, ipv6_prefix)
+        if terms.note is not None:
+            terms = replace(terms, note=mask(terms.note, key))
         kept = {name: value for name in _KEPT if (value := getattr(row, name)) is not None}
         license_ = replace(self._licenses.prepare(product, terms, key), **kept)
         activations = _read_activations(row.activations, license_.issued_at, self._now, ipv6_prefix)
@@ -145,6 +224,27 @@ class TransferService:
                 ),
                 **{name: getattr(license_, name) for name in (*TERMS, *_KEPT)},
             )
+
+
+def _check_key(key: str, product: Product) -> None:
+    if is_license_key(key):
+        return
+    if is_imported_key(key):
+        if not product.accepts_imported_keys:
+            raise InvalidInputError(
+                "license_key: is not a CP- key; to accept such keys: "
+                f"licserver product change {product.slug} --accept-imported-keys"
+            )
+        return
+    if key.startswith(KEY_PREFIX):
+        raise InvalidInputError("license_key: must be CP- and five groups of six letters and digits")
+    if any(map(str.isspace, key)):
+        raise InvalidInputError("license_key: must be one key without blanks")
+    if MIN_IMPORTED_KEY <= len(key) <= MAX_IMPORTED_KEY and key.isascii() and key.isprintable():
+        raise InvalidInputError("license_key: reads like a mistyped CP- key, which an app would correct")
+    raise InvalidInputError(
+        f"license_key: must have {MIN_IMPORTED_KEY} to {MAX_IMPORTED_KEY:,} letters, digits and ASCII signs"
+    )
 
 
 def _check_row(row: LicenseRow) -> None:

@@ -159,7 +159,7 @@ class PublicEndpoints:
             return decisions.evaluate_verify(key, license_, environment, now)
 
         lookup = None
-        if decisions.is_license_key(key):
+        if decisions.is_license_key(key) or decisions.is_imported_key(key):
             lookup = Lookup(self.vault.license_id(key), environment)
             verdict = decide(await self.queries.find_license(lookup))
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
@@ -182,9 +182,11 @@ class PublicEndpoints:
             return await self.limits.answer_miss(request, public_api.invalid_update_response(call))
         now = self.clock()
         key = call.license_key
-        license_id = self.vault.license_id(key) if decisions.is_license_key(key) else None
+        imported = not decisions.is_license_key(key)
+        is_key = not imported or decisions.is_imported_key(key)
+        license_id = self.vault.license_id(key) if is_key else None
         license_, product = await self.queries.find_update(UpdateQuery(license_id, call.slug))
-        verdict = decisions.evaluate_update(license_, product, now)
+        verdict = decisions.evaluate_update(license_, product, now, imported=imported)
         self.statistics.count_update_check(verdict, call.current_version)
         link = None
         if isinstance(verdict, Offer) and verdict.downloadable:

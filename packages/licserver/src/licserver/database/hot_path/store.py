@@ -54,6 +54,7 @@ _LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.allowed,
     licenses.c.subscription_ended_at,
     licenses.c.support_until,
+    products.c.accepts_imported_keys,
 ]
 
 
@@ -363,7 +364,7 @@ def _read_license(
 ) -> LicenseSnapshot:
     """Read the license from a row that begins with a number and `_LICENSE_COLUMNS`."""
     license_id, product_id, product_name, policy, expires_on, lifetime = row[1:7]
-    revoked_at, slots, allowed, subscription_ended_at, support_until = row[7:12]
+    revoked_at, slots, allowed, subscription_ended_at, support_until, accepts_imported_keys = row[7:13]
     return LicenseSnapshot(
         license_id,
         product_id,
@@ -379,6 +380,7 @@ def _read_license(
         subscription_ended_at,
         support_until,
         seen_on,
+        bool(accepts_imported_keys),
     )
 
 

@@ -19,7 +19,14 @@ class ProductRepository(Repository):
     """Products with their latest releases."""
 
     def add(
-        self, slug: str, name: str, policy: EnvironmentPolicy, now: datetime, *, has_support_policy: bool
+        self,
+        slug: str,
+        name: str,
+        policy: EnvironmentPolicy,
+        now: datetime,
+        *,
+        has_support_policy: bool,
+        accepts_imported_keys: bool = False,
     ) -> bool:
         """Add a product; return False when the slug is taken."""
         row = {
@@ -27,6 +34,7 @@ class ProductRepository(Repository):
             "name": name,
             "environment_policy": policy.value,
             "has_support_policy": has_support_policy,
+            "accepts_imported_keys": accepts_imported_keys,
             "created_at": now,
         }
         return self._insert_unless_taken(products.insert().values(row))
@@ -176,4 +184,5 @@ def read_product(row: Row[Any]) -> Product:
         policy=EnvironmentPolicy(columns[products.c.environment_policy]),
         has_support_policy=columns[products.c.has_support_policy],
         latest=None if columns[releases.c.id] is None else read_release(row),
+        accepts_imported_keys=columns[products.c.accepts_imported_keys],
     )

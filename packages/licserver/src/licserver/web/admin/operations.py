@@ -84,7 +84,11 @@ def add_product(call: Call) -> Product:
     """Add a product."""
     new = call.body
     return call.services.products.add(
-        new.slug, new.name, new.environment, has_support_policy=new.support_policy
+        new.slug,
+        new.name,
+        new.environment,
+        has_support_policy=new.support_policy,
+        accepts_imported_keys=new.accept_imported_keys,
     )
 
 
@@ -103,6 +107,7 @@ def change_product(call: Call) -> Product:
         name=wanted.get("name"),
         policy=wanted.get("environment"),
         has_support_policy=wanted.get("support_policy"),
+        accepts_imported_keys=wanted.get("accept_imported_keys"),
     )
 
 

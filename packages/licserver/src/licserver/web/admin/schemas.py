@@ -120,6 +120,7 @@ class NewProduct(RequestModel):
     name: str
     environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
     support_policy: bool = False
+    accept_imported_keys: bool = False
 
 
 class ProductChange(Change):
@@ -128,6 +129,7 @@ class ProductChange(Change):
     name: str = ""
     environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
     support_policy: bool = False
+    accept_imported_keys: bool = False
 
 
 class LicenseTerms(RequestModel):
@@ -194,6 +196,13 @@ class Product(ResponseModel):
     name: str
     environment: Annotated[EnvironmentPolicy, Field(validation_alias="policy")]
     support_policy: Annotated[bool, Field(validation_alias="has_support_policy")]
+    accept_imported_keys: Annotated[
+        bool,
+        Field(
+            validation_alias="accepts_imported_keys",
+            description="Whether keys that were sold elsewhere are valid.",
+        ),
+    ]
     latest: Annotated[
         str | None,
         BeforeValidator(lambda release: release and release.version),

@@ -34,7 +34,7 @@ POLICIES: Final = {
 
 def show_all(context: PageContext) -> Page:
     """Show all products, and the form for a new one."""
-    form = {name: context.from_form(name) for name in ("name", "slug", "policy", "support")}
+    form = {name: context.from_form(name) for name in ("name", "slug", "policy", "support", "imported")}
     form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
     products = context.services.products.list_all()
     return Page("products.html", {"products": products, "policies": POLICIES, "form": form})
@@ -49,21 +49,29 @@ def add(context: PageContext) -> Redirect:
 
 
 def _rules(context: PageContext) -> dict[str, Any]:
-    """Return what identifies a machine, and how long updates are available."""
+    """Return what identifies a machine, how long updates are available, and which keys are valid."""
     try:
         policy = EnvironmentPolicy(context.from_form("policy"))
     except ValueError:
         raise InvalidInputError("choose what identifies a machine") from None
     # Browsers send nothing for a box that is not ticked.
-    return {"policy": policy, "has_support_policy": bool(context.from_form("support"))}
+    return {
+        "policy": policy,
+        "has_support_policy": bool(context.from_form("support")),
+        "accepts_imported_keys": bool(context.from_form("imported")),
+    }
 
 
 def show(context: PageContext) -> Page:
     """Show a product with its versions, and the form for a new one."""
     product = context.services.products.get(context.parts["slug"])
-    rules = {"policy": product.policy.value, "support": product.has_support_policy}
+    rules = {
+        "policy": product.policy.value,
+        "support": product.has_support_policy,
+        "imported": product.accepts_imported_keys,
+    }
     if "policy" in context.form:
-        rules = {"policy": context.from_form("policy"), "support": bool(context.from_form("support"))}
+        rules = {name: context.from_form(name) for name in rules}
     return Page(
         "product.html",
         {
@@ -85,7 +93,7 @@ def rename(context: PageContext) -> Redirect:
 
 
 def change_rules(context: PageContext) -> Redirect:
-    """Change what identifies a machine, and how long updates are available."""
+    """Change what identifies a machine, how long updates are available, and which keys are valid."""
     product = context.services.products.change(context.parts["slug"], **_rules(context))
     return Redirect(f"/console/products/{product.slug}", "rules")
 

@@ -1,0 +1,211 @@
+"""Licenses as a file: export, and import from our own files or those of other systems."""
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from licserver.cli.common import Printer, services_command
+from licserver.cli.installation import file_argument, in_background, is_piped, replace_option, written
+from licserver.domain.text import plural
+from licserver.errors import InvalidInputError
+from licserver.protocol.foreign_exports import PRESETS, Conversion
+from licserver.protocol.license_files import FIELDS, FORMATS, read_rows, write_head, write_row
+from licserver.services import Services
+from licserver.services.transfer import Action, LicenseImport
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Default: the extension of FILE."
+)
+
+
+@click.command("export")
+@file_argument
+@format_option
+@click.option("--product", metavar="SLUG", help="Only this product's licenses.")
+@replace_option
+@services_command
+def export(
+    services: Services, printer: Printer, file: Path, form: str | None, product: str | None, *, replace: bool
+) -> None:
+    """Write all licenses with their keys and activations to FILE; - is standard output.
+
+    FILE holds every key: it has mode 0600. `licserver import` reads it again.
+    """
+    form = _choose_format(file, form)
+    count = 0
+    with in_background() as run_transaction, written(file, replace=replace) as target:
+        target.write(write_head(form).encode())
+        for row in run_transaction(lambda: services.transfer.export(product)):  # records it, then reads
+            target.write(write_row(form, row).encode())
+            count += 1
+    if not is_piped(file):
+        record = {"file": str(file), "licenses": count}
+        printer.result(record, f"exported {count} {plural(count, 'license')} into {file}")
+
+
+@click.command("import")
+@file_argument
+@format_option
+@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="The system whose export FILE is.")
+@click.option(
+    "--map",
+    "columns",
+    multiple=True,
+    metavar="COLUMN=FIELD",
+    help="Take FIELD from this column of FILE; without FIELD ignore the column. May be repeated.",
+)
+@click.option(
+    "--product",
+    "products",
+    multiple=True,
+    metavar="[NAME=]SLUG",
+    help="The product of the lines that name NAME, or of all others. May be repeated.",
+)
+@click.option("--slots", metavar="N", help="Slots of lines that name none; `unlimited` for no limit.")
+@click.option(
+    "--existing",
+    type=click.Choice(["refuse", "keep"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with a line whose key is in the database with other terms.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done with each line, and change nothing.")
+@services_command
+def import_(
+    services: Services,
+    printer: Printer,
+    file: Path,
+    form: str | None,
+    preset: str | None,
+    columns: tuple[str, ...],
+    products: tuple[str, ...],
+    slots: str | None,
+    existing: str,
+    *,
+    dry_run: bool,
+) -> None:
+    """Import licenses from FILE, all or none; - is standard input.
+
+    Each line is a license, with your key or a generated one; generated keys are printed, one a line, in the
+    order of the file. `licserver export` shows the fields. A line whose license is in the database already
+    changes nothing. The server may keep running.
+
+    Keys that were sold elsewhere need a product that accepts them: `licserver product change SLUG
+    --accept-imported-keys`.
+    """
+    conversion = Conversion(
+        now=services.now(),
+        preset=None if preset is None else PRESETS[preset],
+        columns=_read_columns(columns),
+        products={name: slug for name, _, slug in (one.rpartition("=") for one in products)},
+        slots=slots,
+    )
+    form = _choose_format(file, form, conversion)
+    with (
+        in_background() as run_transaction,
+        _opened_text(file) as lines,
+        services.transfer.start_import() as incoming,
+    ):
+        try:
+            incoming.read(read_rows(form, lines, conversion), keep_existing=existing == "keep")
+        except UnicodeDecodeError:
+            raise InvalidInputError(
+                f"{file} is not UTF-8 text; spreadsheets can save as “CSV UTF-8”"
+            ) from None
+        if dry_run:
+            _print_plan(printer, incoming)
+            return
+        for problem in incoming.problems:
+            click.echo(f"line {problem.line}: {problem.message}", err=True)
+        _check(incoming)
+        incoming.prepare()
+        count = run_transaction(incoming.commit)
+        keys = incoming.generated_keys()
+        if printer.as_json:
+            drawn = [{"line": line, "license_key": key} for line, key in keys]
+            printer.result({"licenses": count, "drawn": drawn}, "")
+            return
+        for _, key in keys:
+            click.echo(key)
+        click.echo(f"imported {count} {plural(count, 'license')}{_describe_rest(incoming)}", err=True)
+
+
+def _read_columns(columns: tuple[str, ...]) -> dict[str, str]:
+    chosen = {}
+    for text in columns:
+        column, equals, name = text.rpartition("=")
+        if not equals or name not in ("", *FIELDS):
+            raise InvalidInputError(
+                f"--map {text!r}: write COLUMN=FIELD with one of these fields: {', '.join(FIELDS)}"
+            )
+        chosen[column] = name
+    return chosen
+
+
+def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
+    count = incoming.count
+    sentence = (
+        f"{count} {plural(count, 'license')} can be imported{_describe_rest(incoming)}; nothing was written"
+    )
+    if printer.as_json:
+        lines = [one._asdict() for one in incoming.plan()]
+        done = {"unchanged": len(incoming.unchanged), "skipped": len(incoming.skipped)}
+        record = {"licenses": count, "dry_run": True, **done, "refused": incoming.wrong, "lines": lines}
+        printer.result(record, "")
+    else:
+        for one in incoming.plan():
+            what = " ".join(filter(None, (one.action, one.license_key, one.detail)))
+            click.echo(f"line {one.line}: {what}", err=one.action is Action.REFUSE)
+    _check(incoming)
+    if not printer.as_json:
+        click.echo(sentence)
+
+
+def _describe_rest(incoming: LicenseImport) -> str:
+    """Describe the lines that bring no license."""
+    unchanged, skipped = len(incoming.unchanged), len(incoming.skipped)
+    rest = [f", {unchanged} unchanged"] if unchanged else []
+    return "".join([*rest, f", {skipped} {plural(skipped, 'line')} skipped"] if skipped else rest)
+
+
+def _check(incoming: LicenseImport) -> None:
+    if incoming.wrong:
+        hidden = incoming.wrong - len(incoming.problems)
+        raise InvalidInputError(
+            f"nothing was imported: {incoming.wrong} {plural(incoming.wrong, 'line')} with errors"
+            + (f" ({hidden} not shown)" if hidden else "")
+        )
+
+
+def _choose_format(file: Path, form: str | None, conversion: Conversion | None = None) -> str:
+    preset = None if conversion is None else conversion.preset
+    if preset is not None:
+        if not preset.has_slots and conversion is not None and conversion.slots is None:
+            raise InvalidInputError(
+                f"an export of {preset.title} has no activation limits; add --slots N, or --slots unlimited"
+            )
+        return preset.form
+    chosen = form or file.suffix.removeprefix(".").lower()
+    if chosen not in FORMATS:
+        raise InvalidInputError("the format of the file is not known; add --format csv or --format jsonl")
+    return chosen
+
+
+@contextmanager
+def _opened_text(file: Path) -> Iterator[TextIO]:
+    if is_piped(file):
+        if isinstance(sys.stdin, io.TextIOWrapper):  # as a file, whatever the locale
+            sys.stdin.reconfigure(encoding="utf-8", newline="")
+        yield sys.stdin
+        return
+    try:
+        opened = file.open(encoding="utf-8", newline="")
+    except OSError as error:
+        raise InvalidInputError(f"cannot read {file}: {error.strerror}") from None
+    with opened:
+        yield opened

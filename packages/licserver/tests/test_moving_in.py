@@ -1,0 +1,273 @@
+"""Licenses of other systems (D-185, D-186): imported, found as they were sold, exported again."""
+
+import csv
+import io
+import json
+import logging
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from licserver.domain.decisions import is_imported_key, mask_key
+from licserver.protocol.foreign_exports import PRESETS, Conversion
+from licserver.protocol.license_files import read_rows
+from licserver.services import LicenseFilter
+
+UUIDS = [
+    str(UUID(int=(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC834 % 2**128)) for number in range(10_000)
+]
+TERMS = {"slots": 3, "expires_on": "2027-01-31", "issued_at": "2025-02-03T04:05:06+00:00", "revoked": False}
+
+
+def table(*rows: dict):
+    """Write rows of one shape as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def edd(keys, blocked):
+    """As `EDD_SL_License_Export` writes it."""
+    expires, bought = {"Expiration Date": "1801353600"}, {"Purchase Date": "2025-02-03 04:05:06"}
+    limit = {"Activation Limit": "3", "Activation Count": "1", "Activated URLs": "a.example/, b.example/"}
+    who = {"Customer Email": "jo@example.com", "Customer Name": "Jo", "Product Name": "My App"}
+    states = {key: "disabled" if key in blocked else "active" for key in keys}
+    return table(
+        *(
+            {"License Key": key, "License Status": states[key], **expires, **bought, **limit, **who}
+            for key in keys
+        )
+    )
+
+
+def woocommerce(keys, blocked):
+    """As License Manager for WooCommerce writes it."""
+    row = {"id": 1, "order_id": 17, "product_id": "My App", "user_id": 4, "license_key": "", "valid_for": ""}
+    row |= {
+        "expires_at": "2027-01-31 12:00:00",
+        "status": "",
+        "times_activated": "",
+        "times_activated_max": 3,
+    }
+    row |= {"created_at": "2025-02-03 04:05:06"}
+    return table(
+        *(
+            {**row, "license_key": key, "status": "INACTIVE" if key in blocked else "DELIVERED"}
+            for key in keys
+        )
+    )
+
+
+def lemonsqueezy(keys, blocked):
+    """Two pages of its API."""
+    row = {"user_email": "jo@example.com", "activation_limit": 3, "expires_at": "2027-01-31T12:00:00.000000Z"}
+    row |= {"product_id": "My App", "created_at": "2025-02-03T04:05:06.000000Z", "order_id": 17}
+    items = [
+        {
+            "type": "license-keys",
+            "id": "1",
+            "attributes": {**row, "key": key, "disabled": key in blocked, "status": "active"},
+        }
+        for key in keys
+    ]
+    middle = len(items) // 2
+    return "\n".join(
+        json.dumps({"jsonapi": {"version": "1.0"}, "data": part}) for part in (items[:middle], items[middle:])
+    )
+
+
+def keygen(keys, blocked):
+    """A page of its API."""
+    row = {
+        "expiry": "2027-01-31T12:00:00.000Z",
+        "maxMachines": 3,
+        "created": "2025-02-03T04:05:06.000Z",
+        "name": None,
+    }
+    row |= {"suspended": False, "metadata": {"email": "jo@example.com"}}
+    product = {"product": {"data": {"type": "products", "id": "My App"}}}
+    return json.dumps(
+        {
+            "data": [
+                {
+                    "id": str(number),
+                    "type": "licenses",
+                    "attributes": {**row, "key": key, "status": "BANNED" if key in blocked else "ACTIVE"},
+                    "relationships": product,
+                }
+                for number, key in enumerate(keys)
+            ]
+        }
+    )
+
+
+def gumroad(keys, blocked):
+    """Sales; a renewal has the same key again, some have none, and the last line has totals."""
+    row = {"Purchase ID": "x", "Item Name": "My App", "Purchase Email": "jo@example.com", "Product ID": "abc"}
+    row |= {"Purchase Time (UTC timezone)": "2025-02-03 04:05:06 UTC", "Subscription End Date": "2027-01-31"}
+    row |= {"Recurring Charge?": 0, "License Key": "", "License Key Enabled?": 1, "Fully Refunded?": 0}
+    rows = [{**row, "License Key": key, "Fully Refunded?": int(key in blocked)} for key in keys]
+    extra = [
+        {**row, "License Key": keys[0], "Recurring Charge?": 1},
+        row,
+        {**dict.fromkeys(row, ""), "Purchase ID": "Totals"},
+    ]
+    return table(*rows, *extra)
+
+
+SYSTEMS = {
+    "edd": edd,
+    "woocommerce": woocommerce,
+    "lemonsqueezy": lemonsqueezy,
+    "keygen": keygen,
+    "gumroad": gumroad,
+}
+KEYS = {
+    "edd": [key.replace("-", "") for key in UUIDS],
+    "woocommerce": [f"Pro=x{key[:8]}+{key[9:13]}" for key in UUIDS],
+    "lemonsqueezy": UUIDS,
+    "keygen": [f"{key[:6]}-{key[9:13]}-{key[-6:]}-V3".upper() for key in UUIDS],
+    "gumroad": [key.replace("-", "").upper() for key in UUIDS],
+}
+
+
+def import_export(world, system, text):
+    """Import a system's export into the product `app`: how many, what is wrong, and the plan."""
+    world.services.products.change("app", accepts_imported_keys=True)
+    conversion = Conversion(now=world.clock(), preset=PRESETS[system], products={"My App": "app"}, slots="3")
+    rows = read_rows(PRESETS[system].form, io.StringIO(text, newline=""), conversion)
+    with world.services.transfer.start_import() as incoming:
+        incoming.read(rows)
+        plan = list(incoming.plan())
+        return (0 if incoming.wrong else incoming.commit()), incoming.problems, plan
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("count", [4, pytest.param(10_000, marks=pytest.mark.slow)])
+async def test_the_licenses_of_another_system_move_in(world, site, system, count, caplog):
+    """All are imported; over a socket keys verify and find the update; exported they are the same."""
+    keys = KEYS[system][:count]
+    text = SYSTEMS[system](keys, blocked={keys[1]})
+    made, problems, plan = import_export(world, system, text)
+    assert (made, problems) == (count, [])
+    assert [one.action.value for one in plan if one.action.value != "skip"] == ["create"] * count
+    assert not any(key in str(plan) for key in keys[:100])
+    rows = {row.license_key: row for row in world.services.transfer.export()}
+    assert rows.keys() == set(keys)
+    row = rows[keys[0]]
+    told = {name: getattr(row, name) for name in ("slots", "expires_on", "issued_at")}
+    assert {name: value.isoformat() if name != "slots" else value for name, value in told.items()} == {
+        name: TERMS[name] for name in told
+    }
+    assert row.customer_email == (None if system == "woocommerce" else "jo@example.com")
+    assert import_export(world, system, text)[:2] == (0, [])  # again: nothing to do
+
+    world.publish("2.0", b"new")
+    with caplog.at_level(logging.DEBUG):
+        for key in keys[:: max(1, count // 20)]:
+            assert (await site.verify(key))[0] == (403 if key == keys[1] else 200)
+        assert (await site.verify(keys[1]))[1]["reason"] == "License has been revoked."
+        assert (await site.verify(keys[0] + "0"))[1]["reason"] == "Invalid license format."
+        assert (await site.call("GET", await site.link(keys[0])))[2] == b"new"
+        world.services.products.change("app", accepts_imported_keys=False)
+        assert (await site.verify(keys[0]))[1]["reason"] == "Invalid license format."
+        assert (await site.check(keys[0]))[0] == 401
+    assert not any(key in caplog.text for key in keys[:100])
+
+
+def test_what_a_vendor_does_with_such_a_key(world):
+    """It is found by the whole key, also one like an id, and no reason or note of its license stores it."""
+    key = KEYS["edd"][0]
+    import_export(world, "edd", edd([key], ()))
+    assert world.services.licenses.get(key).slots == 3
+    (found,) = world.services.licenses.search(LicenseFilter(query=key)).items
+    world.services.licenses.revoke(key, f"{key} was shared")
+    assert world.services.licenses.get(found.id.hex()).revoked_reason == f"{mask_key(key)} was shared"
+    assert world.services.licenses.change(key, note=f"see {key}").note == f"see {mask_key(key)}"
+
+
+WRONG = {
+    "short": "must have 8 to 1,024",
+    "x" * 1025: "must have 8 to 1,024",
+    "Schlüssel-0001": "must have 8 to 1,024",
+    "two words": "one key without blanks",
+    "one-key-0001\none-key-0002": "one key without blanks",
+    "CP-1234-5678": "must be CP- and five groups of six",
+    "CP" + "a1" * 15: "reads like a mistyped CP- key",
+    "": "license_key: is required",
+}
+
+
+@pytest.mark.parametrize("key", WRONG, ids=range(len(WRONG)))
+def test_what_cannot_be_imported_is_said(world, key):
+    """A line with a wrong key is refused with the reason, and nothing is written."""
+    _, (problem,), (plan,) = import_export(world, "edd", edd([key], ()))
+    assert WRONG[key] in problem.message
+    assert plan.action.value == "refuse"
+    assert not is_imported_key(key)
+
+
+STATES = {
+    ("edd", "License Status", "expired"): ("2026-01-01", False),
+    ("edd", "Expiration Date", "lifetime"): (None, False),
+    ("edd", "License Status", "odd"): "status: 'odd' is not known",
+    ("edd", "Expiration Date", "31.01.2027"): "must be a date like 2027-01-31",
+    ("edd", "Product Name", "Other"): "--product 'Other'=SLUG",
+    ("woocommerce", "expires_at", ""): (None, False),
+    ("gumroad", "License Key Enabled?", "0"): ("2027-01-31", True),
+}
+
+
+@pytest.mark.parametrize("case", STATES, ids=range(len(STATES)))
+def test_what_the_other_system_says_of_a_license(case):
+    """Expired, blocked, for a lifetime, or a word that nobody knows."""
+    system, column, value = case
+    (first, *_) = csv.DictReader(io.StringIO(SYSTEMS[system](["a-key-0001"], ()), newline=""))
+    text = table({**first, column: value})
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    conversion = Conversion(now=now, preset=PRESETS[system], products={"My App": "app"}, slots="3")
+    ((_, row),) = read_rows("csv", io.StringIO(text, newline=""), conversion)
+    if isinstance(STATES[case], str):
+        assert STATES[case] in row.message
+    else:
+        expires_on = row.expires_on and row.expires_on.isoformat()
+        assert (expires_on, row.revoked_at is not None) == STATES[case]
+
+
+def test_the_command(bare_cli, tmp_path):
+    """Wrong preset, missing column, a key twice, other terms, a spreadsheet's file, and a line too long."""
+    cli, file = bare_cli, tmp_path / "keys.csv"
+    cli("product", "add", "app", "--name", "App")
+    old = ("import", str(file), "--preset", "edd", "--product", "app")
+    key = KEYS["edd"][0]
+    file.write_text(edd([key], ()))
+    assert "licserver product change app --accept-imported-keys" in cli(*old, "--dry-run", expect=2)
+    cli("product", "change", "app", "--accept-imported-keys")
+    told = cli(*old, "--dry-run")
+    assert f"line 2: create {mask_key(key)} app, 3 slots, until 2027-01-31" in told
+    assert "1 license can be imported; nothing was written" in told
+    cli(*old)
+    file.write_text(edd([key], {key}))
+    assert "in the database already, with other terms: revoked_at" in cli(*old, expect=2)
+    assert json.loads(cli(*old, "--dry-run", "--existing", "keep", "--json"))["unchanged"] == 1
+    file.write_text(edd([KEYS["edd"][1]] * 2, ()))
+    assert "line 3: refuse license_key: is also in line 2" in cli(*old, "--dry-run", expect=2)
+    assert "no export of Gumroad" in cli("import", str(file), "--preset", "gumroad", "--slots", "1", expect=2)
+    assert "add --slots N" in cli("import", str(file), "--preset", "gumroad", expect=2)
+    assert "JSON document" in cli("import", str(file), "--preset", "keygen", expect=2)
+
+    file.write_text(
+        "\ufeffKey;Seats;Product;Colour\r\nA-key-0001;2;;red\r\nB-key-0002;;;blue\r\n", encoding="utf-8"
+    )
+    mapped = ("import", str(file), "--map", "Key=license_key", "--product", "app", "--slots", "unlimited")
+    assert "there is no column 'Seat'" in cli(*mapped, "--map", "Seat=slots", expect=2)
+    assert "write COLUMN=FIELD" in cli(*mapped, "--map", "Seats=seats", expect=2)
+    told = cli(*mapped, "--map", "Seats=slots", "--dry-run")
+    assert "2 slots" in told.splitlines()[0]
+    assert "unlimited slots" in told.splitlines()[1]
+    assert cli(*mapped, "--map", "Seats=slots") == ""
+    file.write_text("Key\n" + "x" * (5 << 20) + "\n")
+    assert "must have 8 to 1,024" in cli(*mapped, expect=2)
