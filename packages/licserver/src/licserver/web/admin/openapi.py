@@ -57,6 +57,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "product_name": "Photo Lab",
     "environment": "domain",
     "support_policy": False,
+    "accept_imported_keys": False,
     "latest": "1.4.0",
     "version": "1.4.0",
     "id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5",
