@@ -253,6 +253,13 @@ def test_the_command(bare_cli, tmp_path):
     file.write_text(edd([key], {key}))
     assert "in the database already, with other terms: revoked_at" in cli(*old, expect=2)
     assert json.loads(cli(*old, "--dry-run", "--existing", "keep", "--json"))["unchanged"] == 1
+    assert "line 2: change revoked_at" in cli(*old, "--dry-run", "--existing", "change")
+    cli(*old, "--existing", "change")
+    assert json.loads(cli("license", "show", key, "--json"))["revoked_reason"] == "in the imported file"
+    file.write_text(edd([key], ()).replace(",3,", ",5,"))
+    cli(*old, "--existing", "change")
+    shown = json.loads(cli("license", "show", key, "--json"))
+    assert (shown["revoked_at"], shown["slots"]) == (None, 5)
     file.write_text(edd([KEYS["edd"][1]] * 2, ()))
     assert "line 3: refuse license_key: is also in line 2" in cli(*old, "--dry-run", expect=2)
     assert "no export of Gumroad" in cli("import", str(file), "--preset", "gumroad", "--slots", "1", expect=2)

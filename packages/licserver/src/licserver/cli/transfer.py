@@ -16,7 +16,7 @@ from licserver.errors import InvalidInputError
 from licserver.protocol.foreign_exports import PRESETS, Conversion
 from licserver.protocol.license_files import FIELDS, FORMATS, read_rows, write_head, write_row
 from licserver.services import Services
-from licserver.services.transfer import Action, LicenseImport
+from licserver.services.transfer import Action, Existing, LicenseImport
 
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: the extension of FILE."
@@ -69,8 +69,8 @@ def export(
 @click.option("--slots", metavar="N", help="Slots of lines that name none; `unlimited` for no limit.")
 @click.option(
     "--existing",
-    type=click.Choice(["refuse", "keep"]),
-    default="refuse",
+    type=click.Choice([one.value for one in Existing]),
+    default=Existing.REFUSE.value,
     show_default=True,
     help="What to do with a line whose key is in the database with other terms.",
 )
@@ -112,7 +112,7 @@ def import_(
         services.transfer.start_import() as incoming,
     ):
         try:
-            incoming.read(read_rows(form, lines, conversion), keep_existing=existing == "keep")
+            incoming.read(read_rows(form, lines, conversion), Existing(existing))
         except UnicodeDecodeError:
             raise InvalidInputError(
                 f"{file} is not UTF-8 text; spreadsheets can save as “CSV UTF-8”"
@@ -154,8 +154,15 @@ def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
     )
     if printer.as_json:
         lines = [one._asdict() for one in incoming.plan()]
-        done = {"unchanged": len(incoming.unchanged), "skipped": len(incoming.skipped)}
-        record = {"licenses": count, "dry_run": True, **done, "refused": incoming.wrong, "lines": lines}
+        record = {
+            "licenses": count,
+            "dry_run": True,
+            "changed": len(incoming.changes),
+            "unchanged": len(incoming.unchanged),
+            "skipped": len(incoming.skipped),
+            "refused": incoming.wrong,
+            "lines": lines,
+        }
         printer.result(record, "")
     else:
         for one in incoming.plan():
@@ -167,10 +174,14 @@ def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
 
 
 def _describe_rest(incoming: LicenseImport) -> str:
-    """Describe the lines that bring no license."""
-    unchanged, skipped = len(incoming.unchanged), len(incoming.skipped)
-    rest = [f", {unchanged} unchanged"] if unchanged else []
-    return "".join([*rest, f", {skipped} {plural(skipped, 'line')} skipped"] if skipped else rest)
+    """Describe the lines that bring no new license."""
+    skipped = f"{plural(len(incoming.skipped), 'line')} skipped"
+    counts = (
+        (len(incoming.changes), "changed"),
+        (len(incoming.unchanged), "unchanged"),
+        (len(incoming.skipped), skipped),
+    )
+    return "".join(f", {count} {what}" for count, what in counts if count)
 
 
 def _check(incoming: LicenseImport) -> None:

@@ -133,17 +133,20 @@ class Staging:
         with self._connection.begin():
             yield from ((line, first) for line, first in self._connection.execute(statement))
 
-    def existing(self) -> Iterator[tuple[int, list[str]]]:
-        """Return the lines whose keys are in the database already, each with the columns that differ."""
+    def existing(self) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+        """Return the lines whose keys are in the database already: line, id, and the terms that differ."""
         self._flush()
         pairs = [column for name in COMPARED for column in (_licenses.c[name], licenses.c[name])]
-        existing = select(_licenses.c.line, *pairs).join(licenses, licenses.c.id == _licenses.c.id)
+        existing = select(_licenses.c.line, _licenses.c.id, *pairs).join(
+            licenses, licenses.c.id == _licenses.c.id
+        )
         for step in self._steps():
             with self._connection.begin():
                 of_step = existing.where(_licenses.c.line.between(*step)).order_by(_licenses.c.line)
-                for line, *values in self._connection.execute(of_step):
+                for line, license_id, *values in self._connection.execute(of_step):
                     compared = zip(COMPARED, values[::2], values[1::2], strict=True)
-                    yield line, [name for name, staged, stored in compared if _differ(name, staged, stored)]
+                    different = {name: new for name, new, old in compared if _differ(name, new, old)}
+                    yield line, license_id, different
 
     def drop(self, lines: Sequence[int]) -> None:
         """Remove lines, which are not to be inserted."""

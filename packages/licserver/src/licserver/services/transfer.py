@@ -2,10 +2,11 @@
 
 import enum
 import heapq
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import date, datetime
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories import Repositories
@@ -37,10 +38,23 @@ from licserver.services.licenses import MAX_REASON, LicenseService
 from licserver.services.products import ProductService
 
 
+class Existing(enum.StrEnum):
+    """What an import does with a line whose license is in the database with other terms."""
+
+    REFUSE = "refuse"
+    KEEP = "keep"
+    CHANGE = "change"
+
+
+MAX_CHANGES: Final = 1_000  # of one import: others wait for its transaction
+_FIXED: Final = {"product_id", "subscription_id"}  # what no change of a license changes
+
+
 class Action(enum.StrEnum):
     """What an import does with a line."""
 
     CREATE = "create"
+    CHANGE = "change"
     UNCHANGED = "unchanged"
     SKIP = "skip"
     REFUSE = "refuse"
@@ -94,14 +108,15 @@ class LicenseImport:
         self.problems: list[Problem] = []
         self.skipped: list[Skipped] = []
         self.unchanged: list[int] = []
+        self.changes: dict[int, tuple[str, dict[str, Any]]] = {}
         self.count = 0
         self.wrong = 0
 
-    def read(self, rows: Iterable[Line], *, keep_existing: bool = False) -> None:
+    def read(self, rows: Iterable[Line], existing: Existing = Existing.REFUSE) -> None:
         """Read all rows; collect up to a hundred problems in `problems`, and count all of them in `wrong`.
 
-        A license that is in the database already with the same terms is in `unchanged`; with other terms it
-        is a problem, unless existing ones are kept. `count` licenses are new.
+        A license that is in the database already with the same terms is in `unchanged`; with other terms
+        `existing` decides. `count` licenses are new.
         """
         for line, row in rows:
             if isinstance(row, Problem):
@@ -117,16 +132,30 @@ class LicenseImport:
             self.count += 1
         for line, first in self._staged.duplicates():
             self._add_problem(Problem(line, f"license_key: is also in line {first}"))
-        for line, different in self._staged.existing():
-            if different and not keep_existing:
-                names = ", ".join(_COLUMNS.get(name, name) for name in different)
+        self._read_existing(existing)
+        self._staged.drop([*self.unchanged, *self.changes])
+        self.count -= len(self.unchanged) + len(self.changes)
+        self.problems.sort(key=lambda problem: problem.line)
+
+    def _read_existing(self, existing: Existing) -> None:
+        for line, license_id, different in self._staged.existing():
+            if not different or existing is Existing.KEEP:
+                self.unchanged.append(line)
+                continue
+            names = ", ".join(_COLUMNS.get(name, name) for name in different)
+            if existing is Existing.REFUSE:
                 message = f"license_key: is in the database already, with other terms: {names}"
                 self._add_problem(Problem(line, message))
+            elif _FIXED & different.keys():
+                self._add_problem(
+                    Problem(line, f"license_key: is in the database already; cannot change {names}")
+                )
+            elif len(self.changes) >= MAX_CHANGES:
+                self._add_problem(
+                    Problem(line, f"more than {MAX_CHANGES:,} licenses to change; split the file")
+                )
             else:
-                self.unchanged.append(line)
-        self._staged.drop(self.unchanged)
-        self.count -= len(self.unchanged)
-        self.problems.sort(key=lambda problem: problem.line)
+                self.changes[line] = (license_id.hex(), different)
 
     def plan(self) -> Iterator[PlannedLine]:
         """Return what will be done with each line, in their order; of those with problems up to a hundred."""
@@ -135,6 +164,7 @@ class LicenseImport:
             (PlannedLine(line, Action.REFUSE, "", message) for line, message in sorted(wrong.items())),
             (PlannedLine(line, Action.SKIP, "", reason) for line, reason in self.skipped),
             (PlannedLine(line, Action.UNCHANGED, "", "is in the database") for line in self.unchanged),
+            (PlannedLine(line, Action.CHANGE, "", ", ".join(new)) for line, (_, new) in self.changes.items()),
             self._plan_new(wrong),
         )
 
@@ -184,6 +214,10 @@ class LicenseImport:
         """Write all licenses in one transaction, or none if a key was added meanwhile."""
         with self._staged.committing() as connection:
             tx = replace(self._context, repositories=Repositories(self._context.database, connection))
+            for reference, different in sorted(
+                self.changes.values(), key=itemgetter(0)
+            ):  # the order of all locks
+                _change(LicenseService(tx), reference, different)
             tx.write_audit("license.import", ("license", "-"), count=self.count)
         return self.count
 
@@ -224,6 +258,18 @@ class TransferService:
                 ),
                 **{name: getattr(license_, name) for name in (*TERMS, *_KEPT)},
             )
+
+
+def _change(licenses: LicenseService, reference: str, different: Mapping[str, Any]) -> None:
+    terms = {name: value for name, value in different.items() if name != "revoked_at"}
+    if "revoked_at" in different and different["revoked_at"] is None:
+        licenses.reinstate(reference)
+    elif "revoked_at" in different:
+        licenses.revoke(reference, "in the imported file")
+    if "allowed" in terms:
+        terms["allowed"] = tuple(terms["allowed"].splitlines())
+    if terms:
+        licenses.change(reference, **terms)
 
 
 def _check_key(key: str, product: Product) -> None:
