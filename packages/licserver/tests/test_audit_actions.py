@@ -12,7 +12,7 @@ import pyotp
 import pytest
 
 import licserver
-from licserver.domain.records import Actor, ActorKind, Scope
+from licserver.domain.records import Actor, ActorKind, Role, Scope
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.license_files import read_rows
 from licserver.protocol.release_manifests import sign_with_keys
@@ -101,7 +101,11 @@ BY_VENDOR = {
     "token.revoke": lambda shop: shop.services.tokens.revoke("shop"),
     "user.add": lambda shop: shop.services.users.add("carol", PASSWORD),
     "user.password": lambda shop: shop.services.users.set_password("bob", ANOTHER),
-    "user.remove": lambda shop: shop.services.users.remove("bob"),
+    "user.role": lambda shop: shop.services.users.set_role("bob", Role.OWNER),
+    "user.remove": lambda shop: (
+        shop.services.users.add("carol", PASSWORD),
+        shop.services.users.remove("bob"),
+    ),
     "user.sign_in": Shop.sign_in,
     "user.sign_out": lambda shop: shop.services.logins.sign_out(shop.sign_in().token),
     "user.second_factor_on": Shop.enrol,

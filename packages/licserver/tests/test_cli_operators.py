@@ -90,7 +90,7 @@ def test_a_password_needs_a_terminal_or_a_pipe_that_was_asked_for(shop, recwarn)
     assert not recwarn.list
     shop("user", "add", "alice", "--password-stdin", stdin="four words of it\n")
     (user,) = said(shop("user", "list", "--json"))
-    assert set(user) == {"user", "added_at", "password_changed_at", "second_factor"}
+    assert set(user) == {"user", "role", "added_at", "password_changed_at", "second_factor"}
 
 
 @pytest.mark.parametrize(

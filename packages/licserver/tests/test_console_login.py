@@ -309,8 +309,9 @@ async def test_users_on_the_command_line(cli):
     """Added, listed, given another password, removed; the password is never an argument and never shown."""
     assert "no users yet" in cli("user", "list")
     said = cli("user", "add", "Alice", "--password-stdin", stdin=f"{PASSWORD}\n")
-    assert said == "added alice; sign in at /console\n"
-    assert "alice" in cli("user", "list")
+    assert said == "added alice (owner); sign in at /console\n"
+    assert cli("user", "role", "alice", "read-only") == "alice is read-only now\n"
+    assert "read-only" in cli("user", "list")
     for arguments, stdin, complaint in [
         (("add", "alice"), PASSWORD, "there is a user alice already"),
         (("add", "bad name"), PASSWORD, "no user name"),

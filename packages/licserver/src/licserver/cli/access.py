@@ -20,7 +20,7 @@ from licserver.cli.common import (
 )
 from licserver.clock import system_clock
 from licserver.database.repositories.tokens import Token
-from licserver.domain.records import Scope
+from licserver.domain.records import Role, Scope
 from licserver.domain.text import say_details
 from licserver.errors import InvalidInputError, LicserverError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
@@ -47,15 +47,31 @@ password_option = click.option(
 )
 
 
+_ROLES = click.Choice([role.value for role in Role])
+
+
 @user_group.command("add")
 @name_argument
 @password_option
+@click.option(
+    "--role", type=_ROLES, default=Role.OWNER.value, show_default=True, help="What the user may do."
+)
 @services_command
-def add_user(services: Services, printer: Printer, name: str, *, password_stdin: bool) -> None:
+def add_user(services: Services, printer: Printer, name: str, role: str, *, password_stdin: bool) -> None:
     """Add the user NAME, and ask for a password."""
     services.users.check_new_name(name)
-    name = services.users.add(name, _ask_password(from_stdin=password_stdin))
-    printer.result({"user": name}, f"added {name}; sign in at /console")
+    name = services.users.add(name, _ask_password(from_stdin=password_stdin), Role(role))
+    printer.result({"user": name, "role": role}, f"added {name} ({role}); sign in at /console")
+
+
+@user_group.command("role")
+@name_argument
+@click.argument("role", type=_ROLES)
+@services_command
+def set_role(services: Services, printer: Printer, name: str, role: str) -> None:
+    """Change what the user NAME may do: everything, support customers, or only look."""
+    services.users.set_role(name, Role(role))
+    printer.result({"user": name, "role": role}, f"{name} is {role} now")
 
 
 @user_group.command("list")
@@ -65,13 +81,14 @@ def list_users(services: Services, printer: Printer) -> None:
     records = (
         {
             "user": user.name,
+            "role": user.role.value,
             "added_at": user.created_at,
             "password_changed_at": user.password_changed_at,
             "second_factor": user.has_second_factor,
         }
         for user in services.users.list_all()
     )
-    printer.table(records, (32, 23, 23, 0), "no users yet; add one: licserver user add NAME")
+    printer.table(records, (32, 10, 23, 23, 0), "no users yet; add one: licserver user add NAME")
 
 
 @user_group.command("password")

@@ -271,6 +271,7 @@ users = Table(
     Column("password_hash", Text, nullable=False),  # argon2
     Column("password_changed_at", Instant, nullable=False),
     Column("created_at", Instant, nullable=False),
+    Column("role", String(16), nullable=False, server_default="owner"),
     comment="Who may sign in to the console.",
 )
 

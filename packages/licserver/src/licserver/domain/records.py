@@ -194,4 +194,17 @@ class Scope(enum.StrEnum):
     WRITE = "write"
 
 
+class Role(enum.StrEnum):
+    """What a user of the console may do; each role includes the ones after it (D-196)."""
+
+    OWNER = "owner"
+    SUPPORT = "support"
+    READ_ONLY = "read-only"
+
+    def includes(self, other: "Role") -> bool:
+        """Return whether this role may do what the other one may."""
+        roles = list(Role)
+        return roles.index(self) <= roles.index(other)
+
+
 SYSTEM: Final = Actor(ActorKind.SYSTEM, "licserver")

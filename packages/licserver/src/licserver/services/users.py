@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from licserver.database.repositories.users import Limit, NewSession, User
 from licserver.domain.environments import provider_network
-from licserver.domain.records import Actor, ActorKind
+from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, StoreUnavailableError
 from licserver.security.passwords import check_password, hash_password, needs_rehash, verify_password
 from licserver.services.context import Context
@@ -38,6 +38,11 @@ class SignedIn(NamedTuple):
     name: str
     token: str
     needs: Needs = Needs.NOTHING
+    role: Role = Role.OWNER
+
+    def may(self, role: str) -> bool:
+        """Return whether the user's role includes another one."""
+        return self.role.includes(Role(role))
 
     def __repr__(self) -> str:
         return f"SignedIn({self.name})"  # a token is a credential
@@ -52,14 +57,14 @@ class UserService:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def add(self, name: str, password: str) -> str:
+    def add(self, name: str, password: str, role: Role = Role.OWNER) -> str:
         """Add a user; return the name as stored, in lower case."""
         name = self.check_new_name(name)
         password_hash = hash_new_password(name, password)
         with self._context.transaction() as tx:
-            if not tx.repositories.users.add(name, password_hash, tx.now()):
+            if not tx.repositories.users.add(name, password_hash, role, tx.now()):
                 raise _taken(name)
-            tx.write_audit("user.add", ("user", name))
+            tx.write_audit("user.add", ("user", name), role=role.value)
         return name
 
     def check_new_name(self, name: str) -> str:
@@ -97,12 +102,29 @@ class UserService:
             tx.repositories.users.set_password(user.id, password_hash, tx.now())
             tx.write_audit("user.password", ("user", user.name))
 
+    def set_role(self, name: str, role: Role) -> None:
+        """Change what a user may do, from the next request on."""
+        user = self.get(name)
+        with self._context.transaction() as tx:
+            if role is not Role.OWNER:
+                _keep_an_owner(tx, user)
+            tx.repositories.users.set_role(user.id, role)
+            tx.write_audit("user.role", ("user", user.name), role=[user.role.value, role.value])
+
     def remove(self, name: str) -> None:
         """Remove a user and end all sessions of the name."""
         user = self.get(name)
         with self._context.transaction() as tx:
+            _keep_an_owner(tx, user)
             tx.repositories.users.remove(user.id)
             tx.write_audit("user.remove", ("user", user.name))
+
+
+def _keep_an_owner(tx: Context, user: User) -> None:
+    """Refuse to take the last owner away in the console, where nobody could add another one."""
+    owners = [one.id for one in tx.repositories.users.list_all() if one.role is Role.OWNER]
+    if owners == [user.id] and tx.actor.kind is ActorKind.USER:
+        raise ConflictError(f"{user.name} is the only owner; make somebody else an owner first")
 
 
 def hash_new_password(name: str, password: str) -> str:
@@ -196,7 +218,7 @@ class LoginService:
             needs = Needs.CODE
         elif self._context.settings.second_factor_required and not session.user.has_second_factor:
             needs = Needs.ENROLMENT
-        return SignedIn(session.user.id, session.user.name, token, needs)
+        return SignedIn(session.user.id, session.user.name, token, needs, session.user.role)
 
     def sign_out(self, token: str) -> None:
         """End a session; one that has ended already, or still needs a code, is not audited."""
@@ -230,7 +252,8 @@ class LoginService:
         is_pending = self._context.repositories.sessions.add(user, new, self._idle_since(now))
         if is_pending is None:
             return None
-        return SignedIn(user.id, user.name, token, Needs.CODE if is_pending else Needs.NOTHING)
+        needs = Needs.CODE if is_pending else Needs.NOTHING
+        return SignedIn(user.id, user.name, token, needs, user.role)
 
     def find_session_user(self, token: str) -> User | None:
         """Find the user of a session that needs a code; None when it has ended or needs none."""

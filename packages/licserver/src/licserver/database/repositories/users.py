@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, case, delete, func, insert, or_, select, update
 
@@ -16,6 +16,7 @@ from licserver.database.tables import (
     tries,
     users,
 )
+from licserver.domain.records import Role
 
 
 class User(NamedTuple):
@@ -27,6 +28,7 @@ class User(NamedTuple):
     created_at: datetime
     password_changed_at: datetime
     has_second_factor: bool
+    role: Role
 
     def __repr__(self) -> str:
         return f"User({self.name})"
@@ -41,25 +43,34 @@ _SELECT_USER: Final = select(
     select(second_factors.c.user_id)
     .where(second_factors.c.user_id == users.c.id, second_factors.c.confirmed_at.is_not(None))
     .exists(),
+    users.c.role,
 )
+
+
+def _read_user(row: Sequence[Any]) -> User:
+    return User._make((*row[:-1], Role(row[-1])))
 
 
 class UserRepository(Repository):
     """Users."""
 
-    def add(self, name: str, password_hash: str, now: datetime) -> bool:
+    def add(self, name: str, password_hash: str, role: Role, now: datetime) -> bool:
         """Add a user; return False when the name is taken."""
         row = {"name": name, "password_hash": password_hash, "created_at": now, "password_changed_at": now}
-        return self._insert_unless_taken(insert(users).values(row))
+        return self._insert_unless_taken(insert(users).values(role=role.value, **row))
+
+    def set_role(self, user_id: int, role: Role) -> None:
+        """Change a role; it counts from the next request on."""
+        self._execute(update(users).where(users.c.id == user_id).values(role=role.value))
 
     def list_all(self) -> list[User]:
         """Load all users, by name."""
-        return [User(*row) for row in self._all(_SELECT_USER.order_by(users.c.name))]
+        return [_read_user(row) for row in self._all(_SELECT_USER.order_by(users.c.name))]
 
     def find(self, name: str) -> User | None:
         """Load a user."""
         row = self._first(_SELECT_USER.where(users.c.name == name))
-        return None if row is None else User(*row)
+        return None if row is None else _read_user(row)
 
     def set_password(self, user_id: int, password_hash: str, now: datetime) -> None:
         """Change a password, and end all sessions of the user."""
@@ -142,7 +153,7 @@ class SessionRepository(Repository):
             )
         )
         row = self._first(statement)
-        return None if row is None else Session(User(*row[:-2]), *row[-2:])
+        return None if row is None else Session(_read_user(row[:-2]), *row[-2:])
 
     def set_last_used(self, token_hash: bytes, now: datetime) -> None:
         """Store when a session was last used."""

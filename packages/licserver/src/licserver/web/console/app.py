@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from licserver.clock import Clock
+from licserver.domain.records import Role
 from licserver.services import Services
 from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
 from licserver.web.console.login import Login, SecondFactor
-from licserver.web.console.pages import api, audit, bulk, licenses, once, overview, products
+from licserver.web.console.pages import api, audit, bulk, licenses, once, overview, products, team
 from licserver.web.console.responses import SECURITY, Templates, load_assets, redirect
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import CONSOLE
@@ -26,19 +27,27 @@ from licserver.web.worker_threads import WorkerThreads
 
 
 class Route(NamedTuple):
-    """A page, and the forms on it by their names below its path."""
+    """A page, the forms on it by their names below its path, and the roles that see and send them.
+
+    Who sees the page may send `searches`, which change nothing.
+    """
 
     show: Show
     actions: Mapping[str, Show] = {}
+    searches: Mapping[str, Show] = {}
+    sees: Role = Role.READ_ONLY
+    sends: Role = Role.OWNER
 
 
 ROUTES: Final[Mapping[str, Route]] = {
     "": Route(overview.show),
     "/account": Route(overview.show_account),
-    "/licenses": Route(licenses.search, {"find": licenses.find, "bulk": bulk.change_many}),
+    "/licenses": Route(
+        licenses.search, {"bulk": bulk.change_many}, searches={"find": licenses.find}, sends=Role.SUPPORT
+    ),
     "/licenses.csv": Route(licenses.export),
-    "/licenses/issue": Route(licenses.new, {"new": licenses.issue}),
-    "/licenses/{id}": Route(licenses.show, licenses.ACTIONS),
+    "/licenses/issue": Route(licenses.new, {"new": licenses.issue}, sees=Role.SUPPORT, sends=Role.SUPPORT),
+    "/licenses/{id}": Route(licenses.show, licenses.ACTIONS, sends=Role.SUPPORT),
     "/licenses/{id}/activations.csv": Route(licenses.export_activations),
     "/customers": Route(licenses.show_customer),
     "/products": Route(products.show_all, {"add": once(products.add)}),
@@ -50,6 +59,9 @@ ROUTES: Final[Mapping[str, Route]] = {
     "/api": Route(api.show),
     "/audit": Route(audit.show),
     "/audit.csv": Route(audit.export),
+    "/users": Route(team.show_users, team.USER_ACTIONS, sees=Role.OWNER),
+    "/tokens": Route(team.show_tokens, team.TOKEN_ACTIONS, sees=Role.OWNER),
+    "/health": Route(overview.show_health, sees=Role.OWNER),
 }
 UPLOAD: Final = "/products/{slug}/releases"
 
@@ -69,9 +81,11 @@ def create_console(
     app[ENDPOINT] = CONSOLE
     app.on_cleanup.append(login.close)
     for path, route in ROUTES.items():
-        add_route(app, path, get(console.page(route.show)))
+        add_route(app, path, get(console.page(route.show, route.sees)))
         for name, act in route.actions.items():
-            add_route(app, f"{path}/{name}", {"POST": console.action(route.show, act)})
+            add_route(app, f"{path}/{name}", {"POST": console.action(route.show, act, route.sends)})
+        for name, search in route.searches.items():
+            add_route(app, f"{path}/{name}", {"POST": console.action(route.show, search, route.sees)})
     by_path = {asset.path: asset for asset in assets.values()}
 
     async def send_asset(request: web.Request) -> web.StreamResponse:
@@ -87,7 +101,7 @@ def create_console(
 
     code = get(console.signed_in(factor.show_code, Needs.CODE))
     for path, handlers in {
-        UPLOAD: {"POST": console.upload(products.show, products.publish)},
+        UPLOAD: {"POST": console.upload(products.show, products.publish, Role.OWNER)},
         "/sign-in": {**get(login.show_sign_in), "POST": login.sign_in},
         "/sign-in/code": {**code, "POST": console.form(factor.sign_in, Needs.CODE)},
         "/sign-out": {"POST": console.form(login.sign_out, *Needs)},

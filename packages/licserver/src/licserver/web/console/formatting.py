@@ -32,6 +32,12 @@ DONE: Final[Mapping[str, str]] = {
     "once": "This form was sent before and done once; see below. To repeat it, open the form again.",
     "password": "Your password is changed, and you are signed out everywhere else.",
     "second-factor-off": "Your second factor is removed, and you are signed out everywhere else.",
+    "user-added": "The user is added. Hand over the name and the password; the user should change it.",
+    "user-role": "The role is changed, effective immediately.",
+    "user-password": "The password is changed, and the user is signed out everywhere.",
+    "user-factor": "The second factor is removed. The user can set up a new one.",
+    "user-removed": "The user is removed and signed out.",
+    "token-revoked": "The token is revoked. It is refused from now on.",
     "signed-out": "You are signed out.",
 }
 """Messages after an action; the address has the name, never the text."""

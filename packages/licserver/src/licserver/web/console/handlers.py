@@ -10,7 +10,7 @@ from aiohttp.typedefs import Handler
 
 from licserver.clock import Clock
 from licserver.domain.environments import is_printable
-from licserver.domain.records import Actor, ActorKind
+from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import ArtifactsError, InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import Services
@@ -122,10 +122,11 @@ class Console:
 
     # --- pages --------------------------------------------------------------------------------
 
-    def page(self, show: Show) -> Handler:
-        """Make the handler of a page."""
+    def page(self, show: Show, role: Role = Role.READ_ONLY) -> Handler:
+        """Make the handler of a page that users with a role may see."""
 
         async def handle(request: web.Request, user: SignedIn) -> web.StreamResponse:
+            _check_role(user, role)
             context = self.context(request, user)
             try:
                 return await self.show(request, show, context)
@@ -134,7 +135,7 @@ class Console:
 
         return self.signed_in(handle)
 
-    def action(self, show: Show, act: Show) -> Handler:
+    def action(self, show: Show, act: Show, role: Role) -> Handler:
         """Make the handler of a form on a page; the page is shown again if the form cannot be carried out.
 
         A form that is not of this session is not carried out, but what was typed into it is kept: the page
@@ -147,6 +148,7 @@ class Console:
                 return _to_sign_in(request)
             form = await self.read_form(request)
             if user is not None and sessions.is_own_form(user.token, form):
+                _check_role(user, role)
                 return await self._act(request, show, act, self.context(request, user)._replace(form=form))
             has_token = sessions.has_form_token(form)
             if user is not None and has_token:
@@ -160,7 +162,7 @@ class Console:
 
         return handle
 
-    def upload(self, show: Show, take: Take) -> Handler:
+    def upload(self, show: Show, take: Take, role: Role) -> Handler:
         """Make the handler of a form with a file: session and token are checked before it is read."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -171,6 +173,7 @@ class Console:
                 raise ApiError(401, _SIGNED_OUT_UPLOAD, INTO_UPLOAD_FORM if "HX-Request" in headers else {})
             if not sessions.is_same_origin(headers, host) or not sessions.has_form_token(request.query):
                 raise ApiError(403, _WRONG_SESSION)
+            _check_role(user, role)
             return await self._receive(request, user, show, take)
 
         return handle
@@ -314,6 +317,11 @@ class Console:
 
 class _EarlierSessionError(Exception):
     """An upload's form is of an earlier session."""
+
+
+def _check_role(user: SignedIn, role: Role) -> None:
+    if not user.role.includes(role):
+        raise ApiError(403, f"Your role is “{user.role}”. This takes the role “{role}”: ask an owner.")
 
 
 def _audit_export(context: PageContext, csv: Csv) -> None:

@@ -32,6 +32,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "token.create": "Created the API token",
     "token.revoke": "Revoked the API token",
     "user.add": "Added the user",
+    "user.role": "Changed the role",
     "user.password": "Changed the password",
     "user.remove": "Removed the user",
     "token.refused": "Refused an API token",

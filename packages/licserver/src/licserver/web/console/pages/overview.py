@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.statistics import Total
 from licserver.services import Services
+from licserver.services.self_check import check_installation
 from licserver.web.console.pages import Page, PageContext, with_query
 
 _VERDICTS: Final = (
@@ -81,6 +82,12 @@ def show(context: PageContext) -> Page:
 def show_account(context: PageContext) -> Page:
     """Show the form for another password, and whether there is a second factor."""
     return Page("account.html", {"left": context.services.second_factors.count_recovery_codes(context.user)})
+
+
+def show_health(context: PageContext) -> Page:
+    """Show what `licserver check` finds."""
+    findings = check_installation(context.services.settings, context.now, reach=False)
+    return Page("health.html", {"findings": list(findings)})
 
 
 def _plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
