@@ -2,6 +2,7 @@
 
 import io
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -13,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 import licclient
+from harness.commands import Program
 from licclient import ClientSettings, LicenseClient
 from licclient.testing import LicenseService
 
@@ -82,3 +84,26 @@ def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_app.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_admin_api_run(tmp_path: Path) -> None:
+    """Pasted into a shell, against a running server: listed, issued once, published."""
+    program = Program(tmp_path / "vendor")
+    program.run("product", "add", "photo-lab", "--name", "Photo Lab")
+    page = (DOCS / "admin-api.md").read_text(encoding="utf-8")
+    first, *blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    create, _, listing = first.partition("\n")
+    token = program.run(*shlex.split(create, comments=True)[1:]).stdout.strip()
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "photo-lab-1.1.0.zip").write_bytes(b"zip")
+    (tmp_path / "NEWS.html").write_text("<p>Faster.</p>")
+    with program.serve() as (_, address):
+        script = "\n".join([f"TOKEN={token}", listing, *blocks])
+        script = script.replace("https://licenses.example.com", address).replace("curl ", "curl -sSf ")
+        command = ["bash", "-ec", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert '"slug":"photo-lab"' in done.stdout
+    assert '"version":"1.1.0"' in done.stdout
+    assert '"license_key":"CP-' in done.stdout
