@@ -68,6 +68,10 @@ def stock_shop(world: World) -> dict[str, str]:
         "withdrawn": "/console/products/photo-lab/releases/1.3.9",
         "audit": "/console/audit",
         "account": "/console/account",
+        "users": "/console/users",
+        "tokens": "/console/tokens",
+        "health": "/console/health",
+        "api": "/console/api",
         "nothing": "/console/nothing",
     }
 
