@@ -137,7 +137,7 @@ WRONG = {
     "licence list": "No such command 'licence'. Did you mean 'license'?",
     "lisence list": "No such command 'lisence'. Did you mean 'license'?",
     "xyz": "No such command 'xyz'.",
-    "license isue app": "No such command 'isue'. Did you mean 'issue'?",
+    "license shwo app": "No such command 'shwo'. Did you mean 'show'?",
     "license issue app --slot 2": "--slots",
     "license show": "Missing argument",
     "product add x": "Missing option '--name'",

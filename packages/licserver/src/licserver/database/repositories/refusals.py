@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Row, bindparam, delete, or_, select, tuple_
+from sqlalchemy import Row, bindparam, delete, false, or_, select, tuple_
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
@@ -84,7 +84,9 @@ class RefusalRepository(Repository):
 
     def find_licenses(self, domain: str | None, ip: str | None, limit: int) -> Sequence[bytes]:
         """Return the licenses that were refused in an environment with this domain or this address."""
-        is_there = or_(_columns.domain == domain, _columns.ip == ip)
+        is_there = or_(
+            false(), *(one == value for one, value in ((_columns.domain, domain), (_columns.ip, ip)) if value)
+        )
         rows = self._all(select(_columns.license_id).where(is_there).distinct().limit(limit))
         return [row.license_id for row in rows]
 

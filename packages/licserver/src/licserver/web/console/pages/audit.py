@@ -1,5 +1,6 @@
 """The audit log."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -55,6 +56,8 @@ ACTIONS: Final[Mapping[str, str]] = {
 }
 """Labels of actions; an action without one is shown by its name."""
 
+_DIGEST: Final = re.compile(r"[0-9a-f]{32,}|[A-Za-z0-9_-]{43}")
+
 _KINDS: Final = {
     ActorKind.USER: "user",
     ActorKind.TOKEN: "API token",
@@ -93,28 +96,46 @@ def _cells(entry: Entry) -> tuple[Any, ...]:
 
 
 def _describe_all(context: PageContext, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Describe entries, with the names of the licenses."""
     ids = {entry.object_id for entry in entries if entry.object_kind == "license"}
-    names = {one.id.hex(): license_name(one) for one in context.services.licenses.get_all(ids)}
-    return [
-        {**describe_entry(entry), "subject": names.get(entry.object_id, entry.object_id)} for entry in entries
-    ]
+    licenses = {one.id.hex(): one for one in context.services.licenses.get_all(ids)}
+    described = []
+    for entry in entries:
+        one = describe_entry(entry)
+        if (license_ := licenses.get(entry.object_id)) is not None:
+            one["subject"] = license_name(license_)
+            one["about"] = ", ".join(filter(None, (license_.product_name, license_.customer_email)))
+        described.append(one)
+    return described
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:
-    """Return an entry as the template shows it."""
+    """Return an entry as the template shows it: words, and apart from these ids and digests."""
     kind, name = entry.actor
+    digests = {name: value for name, value in entry.details.items() if _is_digest(value)}
+    words = {name: value for name, value in entry.details.items() if name not in digests}
+    shown_id = (
+        {"id": entry.object_id} if entry.object_kind == "license" and _is_digest(entry.object_id) else {}
+    )
     return {
         "at": entry.at,
         "actor": name if kind is ActorKind.USER else f"{kind}: {name}",
         "action": ACTIONS.get(entry.action, entry.action),
+        "subject": "" if entry.object_id == "-" else entry.object_id,
+        "about": "",
         "link": _link(entry.object_kind, entry.object_id),
-        "details": say_details(entry.details),
+        "details": say_details(words),
+        "digests": say_details({**shown_id, **digests}),
     }
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def _link(kind: str, name: str) -> str | None:
     match kind:
-        case "license":
+        case "license" if _is_digest(name):
             return f"/console/licenses/{quote(name)}"
         case "product":
             return f"/console/products/{quote(name)}"
