@@ -276,5 +276,7 @@ def test_the_command(bare_cli, tmp_path):
     assert "2 slots" in told.splitlines()[0]
     assert "unlimited slots" in told.splitlines()[1]
     assert cli(*mapped, "--map", "Seats=slots") == ""
+    file.write_text("license_key,expire_on\nC-key-0003,2027-01-31\n")
+    assert "there is no field 'expire_on'" in cli("import", str(file), "--product", "app", expect=2)
     file.write_text("Key\n" + "x" * (5 << 20) + "\n")
     assert "must have 8 to 1,024" in cli(*mapped, expect=2)

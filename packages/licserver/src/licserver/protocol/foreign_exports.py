@@ -71,6 +71,11 @@ class Conversion:
         """Whether anything is to be converted."""
         return self.preset is not None or any((self.columns, self.products, self.slots))
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the file has other columns than ours, of which most are ignored."""
+        return self.preset is not None or bool(self.columns)
+
     def check_columns(self, names: list[str]) -> str | None:
         """Return what is wrong with the columns of a file, or None."""
         missing = [name for name in self.columns if name not in names]

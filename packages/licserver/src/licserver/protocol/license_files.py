@@ -261,8 +261,7 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
         line, start = start, reader.line_num + 1
         if names is None:
             names = [name.strip() for name in cells]
-            check = conversion.check_columns if conversion else _check_header
-            if message := check(names):
+            if message := _check_header(names, conversion):
                 yield line, Problem(line, message)
                 return
         elif cells:
@@ -274,12 +273,18 @@ def _delimiter(first: str) -> str:
     return next((one for one in ";\t" if one in first and "," not in first), ",")
 
 
-def _check_header(names: list[str]) -> str | None:
+def _check_header(names: list[str], conversion: Conversion) -> str | None:
+    if conversion.is_foreign:
+        return conversion.check_columns(names)
     if message := _check_names(names):
         return message
     if len(set(names)) < len(names):
         return "a field is named twice"
-    return None if "product" in names else "the first line must name the fields, 'product' among them"
+    return (
+        None
+        if "product" in names or conversion.products
+        else "the first line must name the fields, 'product' among them"
+    )
 
 
 def _check_names(names: Iterable[str]) -> str | None:
@@ -295,9 +300,7 @@ def _read_cells(
     # Of two columns with one name, the first counts: other systems append what their users have named.
     pairs = zip(reversed(names), reversed(cells), strict=True)
     record: dict[str, Any] = {name: unguard(cell) for name, cell in pairs}
-    if conversion:
-        return _convert(line, record, conversion)
-    return _read_own_cells(line, record)
+    return _convert(line, record, conversion) if conversion else _read_own_cells(line, record)
 
 
 def _convert(line: int, record: dict[str, Any], conversion: Conversion) -> LicenseRow | Problem | Skipped:
@@ -307,8 +310,7 @@ def _convert(line: int, record: dict[str, Any], conversion: Conversion) -> Licen
         return Skipped(line, str(reason))
     except ForeignLineError as problem:
         return Problem(line, str(problem))
-    is_text = isinstance(values.get("allowed"), str) or isinstance(values.get("activations"), str)
-    return _read_own_cells(line, values) if is_text else _read_record(line, values)
+    return _read_own_cells(line, values)
 
 
 def _read_own_cells(line: int, record: dict[str, Any]) -> LicenseRow | Problem:
@@ -343,10 +345,9 @@ def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Li
         items = document.get("data", document) if isinstance(document, dict) else document
         for item in items if isinstance(items, list) else [items]:
             number += 1
-            if isinstance(item, dict):
-                yield number, _convert(number, item, conversion)
-            else:
-                yield number, Problem(number, "not a JSON object")
+            is_object = isinstance(item, dict)
+            problem = Problem(number, "not a JSON object")
+            yield number, _convert(number, item, conversion) if is_object else problem
 
 
 def _start_of_document(text: str, place: int) -> int:
@@ -367,10 +368,10 @@ def _read_json_lines(lines: Iterable[str], conversion: Conversion) -> Iterator[L
             record = None
         if not isinstance(record, dict):
             yield line, Problem(line, "not a JSON object")
+        elif not conversion.is_foreign and (message := _check_names(record)):
+            yield line, Problem(line, message)
         elif conversion:
             yield line, _convert(line, record, conversion)
-        elif message := _check_names(record):
-            yield line, Problem(line, message)
         else:
             yield line, _read_record(line, record)
 
