@@ -110,7 +110,8 @@ def create_console(
         "/account/second-factor/begin": {"POST": console.form(factor.begin, *_ENROLLING)},
         "/account/second-factor/confirm": {"POST": console.form(factor.confirm, *_ENROLLING)},
         "/account/second-factor/disable": {"POST": console.form(factor.disable)},
-        "/api/{name:openapi(?:-admin)?.json}": get(console.signed_in(send_document)),
+        "/api/openapi.json": get(console.signed_in(send_document)),
+        "/api/openapi-admin.json": get(console.signed_in(send_document)),
         "/assets/{digest}/{name}": get(send_asset),
         "/": get(to_overview),
     }.items():
