@@ -62,14 +62,14 @@ class Activations:
             document = self._state.load(name)
             if document is None:
                 continue
+            if self._found is not None and self._found[0] is document:
+                return self._found[1]
             if document == _FORGOTTEN:
                 return None
-            if self._found is None or self._found[0] is not document:
-                found = _read(name, document)
-                if found is None:
-                    continue
+            found = _read(name, document)
+            if found is not None:
                 self._found = document, found
-            return self._found[1]
+                return found
         return None
 
     def key_of(self, found: Activation, seconds: float | None = None) -> str | None:

@@ -10,15 +10,18 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
+from time import monotonic
 from typing import Any, Self, TypeVar, cast
 
 import httpx
 
 from licclient._incoming import (
+    LOOK_SECONDS,
     MAX_REFUSAL_BYTES,
     READ_AHEAD,
     Arrived,
     Received,
+    has_batch,
     is_file,
     read_head,
     take,
@@ -136,7 +139,7 @@ class AsyncIncoming:
 
     def __init__(self, transport: AsyncTransport, link: str, headers: Mapping[str, str]) -> None:
         self._arrived = deque[Arrived]()
-        self._changed = asyncio.Condition()
+        self._has_batch, self._has_room = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._run = partial(self._receive_ahead, transport, link, headers)
         self._task: asyncio.Task[None] | None = None  # begun by `receive`: until then nobody would end it
@@ -152,19 +155,26 @@ class AsyncIncoming:
     async def receive(self, seconds: float) -> Received:
         """As `Incoming.receive`."""
         self._task = self._task or self._loop.create_task(self._run(), name="licclient-download")
-        async with self._changed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait_for(lambda: self._arrived)
-            received = take(self._arrived)
-            self._changed.notify_all()
-            return received
+        deadline = monotonic() + seconds
+        while True:
+            left = deadline - monotonic()
+            if not has_batch(self._arrived):
+                self._has_batch.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, min(left, LOOK_SECONDS))):
+                        await self._has_batch.wait()
+            if self._arrived or left <= 0:
+                received = take(self._arrived)
+                self._has_room.set()
+                return received
 
     async def _put(self, arrived: Arrived) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: len(self._arrived) < READ_AHEAD)
-            self._arrived.append(arrived)
-            self._changed.notify_all()
+        self._arrived.append(arrived)
+        if has_batch(self._arrived):
+            self._has_batch.set()
+        if len(self._arrived) >= READ_AHEAD:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     async def _receive_ahead(self, transport: AsyncTransport, link: str, headers: Mapping[str, str]) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import httpx
 
-from licclient._network import POLL_SECONDS, Connection, start_thread
+from licclient._network import Connection, start_thread
 from licclient._protocol.responses import Head, read_retry_after
 from licclient._transport import Transport, body_chunks, check_encoding, failure, read_body, unlogged
 from licclient.errors import ServiceUnavailableError
@@ -18,6 +18,9 @@ MAX_REFUSAL_BYTES: Final = 64 * 1024
 
 READ_AHEAD: Final = 16
 """Chunks, of at most 64 KiB each, that wait in memory for the disk."""
+
+LOOK_SECONDS: Final = 0.05
+"""How long chunks wait for a batch of them: so often is progress reported, and a cancel noticed."""
 
 Arrived = Head | bytes | ServiceUnavailableError | None
 """First the head, then the chunks, then None, or why no more came."""
@@ -46,6 +49,11 @@ def read_head(response: httpx.Response, promised: Mapping[str, str], refusal: by
     declared = response.headers.copy()
     declared.update(promised)
     return Head(response.status_code, declared, refusal, read_retry_after(response.headers))
+
+
+def has_batch(arrived: deque[Arrived]) -> bool:
+    """Return whether to hand over what has arrived; to do so for each chunk costs as much as hashing it."""
+    return len(arrived) >= READ_AHEAD // 2 or (bool(arrived) and not isinstance(arrived[-1], bytes))
 
 
 def take(arrived: deque[Arrived]) -> Received:
@@ -91,8 +99,11 @@ class Incoming:
         """
         deadline = monotonic() + seconds
         with self._changed:
-            while not self._arrived and not is_cancelled() and (left := deadline - monotonic()) > 0:
-                self._changed.wait(min(left, POLL_SECONDS))
+            while True:
+                left = deadline - monotonic()
+                self._changed.wait_for(lambda: has_batch(self._arrived), max(0.0, min(left, LOOK_SECONDS)))
+                if self._arrived or is_cancelled() or left <= 0:
+                    break
             received = take(self._arrived)
             self._changed.notify_all()
             return received
@@ -102,7 +113,8 @@ class Incoming:
             while len(self._arrived) >= READ_AHEAD and not self._is_closed:
                 self._changed.wait()
             self._arrived.append(arrived)
-            self._changed.notify_all()
+            if has_batch(self._arrived):
+                self._changed.notify_all()
 
     def _run(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
         try:

@@ -79,7 +79,7 @@ _LONGEST: Final = 60
 _DEVICE: Final = r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)"  # no folder on Windows may be called so
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Places:
     """Folders relative to the one for all apps.
 

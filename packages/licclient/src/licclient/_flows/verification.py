@@ -259,8 +259,5 @@ def random_name() -> str:
 
 
 def _is_id(document: Document | None) -> bool:
-    match document:
-        case {"id": str(known)}:
-            return bool(known)
-        case _:
-            return False
+    known = (document or {}).get("id")
+    return isinstance(known, str) and known != ""
