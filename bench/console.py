@@ -29,6 +29,9 @@ WANTED: Final = 150.0
 NO_PAGES: Final = ("/console/assets/{digest}/{name}", "/console/{anything}", "/console/")
 """What a browser keeps, what there is not, and what leads to the overview."""
 
+NEEDED: Final = {"/console/customers": "?email={email}"}
+"""The query without which there is no page."""
+
 MORE: Final = {
     "/console/licenses": (
         ("a mail address", "q=user77"),
@@ -70,14 +73,14 @@ def addresses(services: Services) -> Iterator[tuple[str, str]]:
         KeyError: for a page whose address has a part that is not known here.
     """
     (license_,) = services.licenses.search(limit=1).items
-    parts = {"id": license_.id.hex(), "slug": "p3", "version": "1.9.0"}
+    parts = {"id": license_.id.hex(), "slug": "p3", "version": "1.9.0", "email": license_.customer_email}
     paths = {
         route.resource.canonical
         for route in create_app(services).router.routes()
         if route.method == "GET" and route.resource is not None
     }
     for path in sorted(path for path in paths if path.startswith("/console") and path not in NO_PAGES):
-        yield f"`{path}`", path.format(**parts)
+        yield f"`{path}`", (path + NEEDED.get(path, "")).format(**parts)
         for what, query in MORE.get(path, ()):
             yield f"`{path}`: {what}", f"{path}?{query}".format(**parts)
 

@@ -51,6 +51,7 @@ BAD = [
     ({"timeout": True}, TypeError, "timeout"),
     ({"timeout": "10"}, TypeError, "timeout"),
     ({"product": " "}, ValueError, "product"),
+    ({"buy_url": "example.com/buy"}, ValueError, "buy_url must be an address"),
     ({"slug": 5}, TypeError, "slug"),
     ({"version": "1\n"}, ValueError, "version"),
     ({"domain": "d" * 254}, ValueError, "domain"),
