@@ -3,9 +3,10 @@
 import html
 import json
 import re
-from datetime import date
+from datetime import date, timedelta
 
 from harness.console_books import EVIL, said
+from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.domain.records import LicenseState
 from licserver.services import LicenseFilter
 
@@ -313,3 +314,13 @@ async def test_the_api_reference(alice, open_browser):
         assert json.loads(await alice.get(f"/console/api/{name}"))["openapi"] == "3.1.0"
     stranger = await open_browser()
     assert "Sign in" in await stranger.get("/console/api/openapi.json")
+
+
+async def test_the_overview_compares_periods(world, alice):
+    """Seven days beside the seven before; a number that is no choice is the usual one."""
+    today = world.clock().date()
+    for back, calls in ((1, 3), (8, 2)):
+        counts = {CountKey("verify", "", "valid"): calls}
+        add_counts(world.services.database, today - timedelta(days=back), counts)
+    assert "50 % more than in the 7 days before" in await alice.get("/console?days=7")
+    assert "in 30 days" in await alice.get("/console?days=x")

@@ -184,6 +184,14 @@ def test_a_plot_says_the_same_twice():
     assert "style=" not in draw(plot)  # the content security policy would drop it
 
 
+@pytest.mark.parametrize(
+    ("before", "change"), [(0, ""), (7, "as many"), (4, "75 % more"), (14, "50 % less"), (7000, "100 % less")]
+)
+def test_a_plot_is_compared_with_the_days_before(before, change):
+    """Seven calls beside those of as many days before; without any there is nothing to compare with."""
+    assert Plot("Calls", DAYS, [Series("good", "one", [1, 2, 4])], before).change == change
+
+
 def test_a_plot_of_nothing():
     """Days without a number, and no days at all, are drawn as well."""
     assert Plot("Calls", DAYS, [Series("good", "one", [0, 0, 0])]).rows == []

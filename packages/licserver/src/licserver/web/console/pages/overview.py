@@ -1,4 +1,4 @@
-"""Overview: charts of the last 30 days, and the first steps as long as one is missing; one's own account."""
+"""Overview: charts beside the days before, and the first steps while one is missing; one's own account."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +9,9 @@ from licserver.database.repositories.statistics import Total
 from licserver.services import Services
 from licserver.services.self_check import check_installation
 from licserver.web.console.pages import Page, PageContext, with_query
+
+PERIODS: Final = (7, 30, 90)
+"""Days that can be chosen; the second is shown unless another one is."""
 
 _VERDICTS: Final = (
     ("valid", "one"),
@@ -40,6 +43,16 @@ class Plot(NamedTuple):
     title: str
     days: Sequence[date]
     series: Sequence[Series]
+    before: int = 0
+    """The sum of all series in as many days before."""
+
+    @property
+    def change(self) -> str:
+        """The difference to the days before, as text; empty if there is nothing to compare with."""
+        if not self.before:
+            return ""
+        percent = round(100 * (self.total - self.before) / self.before)
+        return f"{abs(percent)} % {'more' if percent > 0 else 'less'}" if percent else "as many"
 
     @property
     def total(self) -> int:
@@ -64,12 +77,14 @@ class Plot(NamedTuple):
 
 def show(context: PageContext) -> Page:
     """Show the overview."""
-    today = context.now.date()
-    days = [today - timedelta(days=back) for back in reversed(range(30))]
-    totals = context.services.statistics.load_totals(days[0])
+    today, typed = context.now.date(), context.from_query("days")
+    count = int(typed) if typed in map(str, PERIODS) else PERIODS[1]
+    days = [today - timedelta(days=back) for back in reversed(range(count))]
+    totals = context.services.statistics.load_totals(days[0] - timedelta(days=count))
     return Page(
         "overview.html",
         {
+            "periods": PERIODS,
             "plots": _plot_totals(totals, days),
             "versions": _count_versions(total for total in totals if total.day >= days[-7]),
             "refusals": context.services.support.list_latest_refusals(8),
@@ -91,15 +106,20 @@ def show_health(context: PageContext) -> Page:
 
 
 def _plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
-    count = Counter[tuple[str, str, date]]()
+    count, before = Counter[tuple[str, str, date]](), Counter[str]()
     for total in totals:
         name = total.counted.name
         count[name, total.counted.label if name == "verify" else "", total.day] += total.times
+        if total.day < days[0]:
+            before[name] += total.times
     verdicts = [
         Series(label, style, [count["verify", label, day] for day in days]) for label, style in _VERDICTS
     ]
     activations = Series("activations", "two", [count["activation", "", day] for day in days])
-    return [Plot("Verify calls", days, verdicts), Plot("Activations", days, [activations])]
+    return [
+        Plot("Verify calls", days, verdicts, before["verify"]),
+        Plot("Activations", days, [activations], before["activation"]),
+    ]
 
 
 def _count_versions(totals: Iterable[Total]) -> list[dict[str, Any]]:
