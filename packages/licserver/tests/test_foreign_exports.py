@@ -74,6 +74,12 @@ def test_a_column_can_be_ignored():
     assert (row.license_key, row.note) == (KEY, None)
 
 
+def test_a_product_of_ones_own():
+    """A file with other columns may name our products."""
+    conversion = Conversion(now=NOW, columns={"Key": "license_key"})
+    assert conversion.convert({"Key": KEY, "product": " app "}, ("product",))["product"] == "app"
+
+
 def test_documents_have_a_limit(monkeypatch):
     """A file of JSON documents is read whole, so not one of any size."""
     monkeypatch.setattr(license_files, "MAX_DOCUMENTS", 1 << 20)
