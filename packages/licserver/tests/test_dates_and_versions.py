@@ -183,6 +183,8 @@ def test_drawn_keys_have_the_shape_and_use_every_character():
 def test_a_masked_key_tells_six_characters_of_thirty():
     """A masked key lets two be told apart and cannot be completed by trying; of a short one less is shown."""
     masked = {KEY: "CP-AB…QRST", "ABCD-EFGH-IJKL": "AB…KL", "short": "…"}
+    masked |= {"0123456789abcdef": "01234…cdef", "0123456789abcde": "01…de", "0123456789ab": "01…ab"}
+    masked |= {"0123456789a": "…"}
     assert {key: mask_key(key) for key in masked} == masked
 
 

@@ -12,10 +12,12 @@ from licserver.domain.decisions import (
     UpdateRefusal,
     Valid,
     VerifyRefusal,
+    add_year,
     evaluate_download,
     evaluate_update,
     evaluate_verify,
     generate_license_key,
+    is_imported_key,
     is_support_over,
     license_state,
 )
@@ -176,3 +178,64 @@ def test_a_key_is_drawn_from_fair_bytes_only(monkeypatch):
     monkeypatch.setattr("licserver.domain.decisions.secrets.token_bytes", token_bytes)
     assert generate_license_key() == "CP-ABCDEF-GHIJKL-MNOPQR-STUVWX-YZ0123"
     assert sizes == [40, 40]
+
+
+# --- keys that were sold elsewhere (D-185) ----------------------------------------------------
+
+ELSEWHERE = "5f4dcc3b-5aa7-65d6"
+
+
+@pytest.mark.parametrize(
+    ("key", "is_one"),
+    [
+        (ELSEWHERE, True),
+        ("12345678", True),
+        ("!" * 1024, True),
+        ("1234567", False),
+        ("!" * 1025, False),
+        ("two words", False),
+        ("Schlüssel-0001", False),
+        (KEY, False),
+        ("CP-1234-5678", False),
+        ("cp_1234-5678", False),
+        ("my CP~12345678".replace(" ", "/"), False),
+        ("XCP-12345678", True),
+        ("CP" + "a1" * 15, False),
+        ("CP" + "a1" * 14, True),
+        ("CP" + "a1" * 16, True),
+    ],
+    ids=range(15),
+)
+def test_what_can_be_a_key_of_another_system(key, is_one):
+    """Anything visible of a bounded length, unless a client would correct it to a key of ours."""
+    assert is_imported_key(key) is is_one
+
+
+@pytest.mark.parametrize(("missing", "accepted", "revoked"), list(product(BOTH, repeat=3)))
+def test_an_imported_key_is_one_where_the_product_accepts_it(missing, accepted, revoked):
+    """Else it has the wrong format for verify, and is invalid for update checks."""
+    license_ = a_license(accepts_imported_keys=accepted, revoked_at=NOW if revoked else None, slots=1)
+    found = None if missing else license_
+    verify = evaluate_verify(ELSEWHERE, found, HERE, NOW)
+    update = evaluate_update(found, None, NOW, imported=True)
+    if missing or not accepted:
+        assert (verify, update) == (VerifyRefusal.FORMAT, UpdateRefusal.INVALID_LICENSE)
+    elif revoked:
+        assert (verify, update) == (VerifyRefusal.REVOKED, UpdateRefusal.INVALID_LICENSE)
+    else:
+        assert isinstance(verify, Valid)
+        assert update is not UpdateRefusal.INVALID_LICENSE
+
+
+@pytest.mark.parametrize(
+    ("day", "today", "later"),
+    [
+        (date(2027, 1, 31), date(2026, 11, 23), date(2028, 1, 31)),
+        (date(2020, 1, 1), date(2026, 11, 23), date(2027, 11, 23)),
+        (date(2028, 2, 29), date(2026, 11, 23), date(2029, 2, 28)),
+        (date.max, date(2026, 11, 23), date(9999, 12, 28)),
+    ],
+)
+def test_a_year_more(day, today, later):
+    """From the last day on, or from today if that is past; a leap day has none a year later."""
+    assert add_year(day, today) == later

@@ -1,10 +1,9 @@
 """Lines of other systems' exports that are not like the others; whole files are in `test_moving_in`."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import pytest
 
-from licserver.domain.decisions import add_year
 from licserver.protocol import license_files
 from licserver.protocol.foreign_exports import PRESETS, Conversion, ForeignLineError, SkippedLineError
 from licserver.protocol.license_files import read_rows
@@ -86,17 +85,3 @@ def test_documents_have_a_limit(monkeypatch):
     conversion = Conversion(now=NOW, preset=PRESETS["keygen"], products={"": "app"})
     ((line, problem),) = read_rows("json", ["[" + " " * (1 << 20)], conversion)
     assert (line, problem.message) == (1, "longer than 1 MiB; split it")
-
-
-@pytest.mark.parametrize(
-    ("day", "today", "later"),
-    [
-        (date(2027, 1, 31), date(2026, 11, 23), date(2028, 1, 31)),
-        (date(2020, 1, 1), date(2026, 11, 23), date(2027, 11, 23)),
-        (date(2028, 2, 29), date(2026, 11, 23), date(2029, 2, 28)),
-        (date.max, date(2026, 11, 23), date(9999, 12, 28)),
-    ],
-)
-def test_a_year_more(day, today, later):
-    """From the last day on, or from today if that is past; a leap day has none a year later."""
-    assert add_year(day, today) == later
