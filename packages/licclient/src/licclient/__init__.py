@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from licclient._status import LicenseState, LicenseStatus
     from licclient._storage import Storage
     from licclient._typed_key import KeyFlaw
-    from licclient._worker import AsyncWorker, OnStatus, OnUpdate, Worker
-    from licclient.deliver import Deliver
+    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate, Worker
 
 __version__ = "0.1.0"
 
@@ -78,7 +77,7 @@ _LATER = {
     "AsyncWorker": "_worker",
     "Cancel": "_flows.downloads",
     "ClientSettings": "_settings",
-    "Deliver": "deliver",
+    "Deliver": "_worker",
     "Document": "_records",
     "Downloaded": "_part_file",
     "KeyFlaw": "_typed_key",

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from licclient._flows.downloads import Cancel, Progress
     from licclient._part_file import Downloaded
     from licclient._status import LicenseStatus
-    from licclient._worker import AsyncWorker, OnStatus, OnUpdate
-    from licclient.deliver import Deliver
+    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate
 
 
 class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):

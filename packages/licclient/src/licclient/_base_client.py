@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from licclient._settings import ClientSettings
     from licclient._storage import Storage
     from licclient._transport import Transport
-    from licclient._worker import AsyncWorker, OnStatus, OnUpdate, Worker
-    from licclient.deliver import Deliver
+    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate, Worker
 
 REFRESH_EVERY: Final = 60.0
 """Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from licclient._part_file import Downloaded
     from licclient._status import LicenseStatus
     from licclient._transport import Transport
-    from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
-    from licclient.deliver import Deliver
+    from licclient._worker import Deliver, OnStatus, OnUpdate, Refresh, Worker
 
 
 class LicenseClient(BaseClient["Worker", "Transport"]):

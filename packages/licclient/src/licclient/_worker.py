@@ -27,6 +27,12 @@ OnStatus = Callable[[LicenseStatus], object]
 OnUpdate = Callable[[Update], object]
 """Called with an update, once."""
 
+Deliver = Callable[[Callable[[], object]], object]
+"""Runs a function on a thread of the app's choice; `licclient.deliver` has some.
+
+Defined here because freezers collect both toolkits for whoever imports that module.
+"""
+
 
 class Worker:
     """The background worker of a `LicenseClient`, as a thread; its `start` makes one."""

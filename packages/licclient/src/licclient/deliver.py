@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     import tkinter as tk
     from asyncio import AbstractEventLoop
 
+    from licclient._worker import Deliver
+
 __all__ = ["to_loop", "to_qt", "to_tk"]
 
 _TK_MILLISECONDS: Final = 100
 
-Deliver = Callable[[Callable[[], object]], object]
-"""Runs a function on a thread of the app's choice."""
 
-
-def to_tk(root: "tk.Misc") -> Deliver:
+def to_tk(root: "tk.Misc") -> "Deliver":
     """Call back in Tk's main loop.
 
     Tk may be touched by its own thread alone, so the calls wait in a queue that it looks into ten times a
@@ -50,7 +49,7 @@ def to_tk(root: "tk.Misc") -> Deliver:
     return waiting.put
 
 
-def to_qt() -> Deliver:
+def to_qt() -> "Deliver":
     """Call back in Qt's main loop, on the thread on which this is called.
 
     Raises:
@@ -82,7 +81,7 @@ def to_qt() -> Deliver:
     return deliver
 
 
-def to_loop(loop: "AbstractEventLoop") -> Deliver:
+def to_loop(loop: "AbstractEventLoop") -> "Deliver":
     """Call back in an event loop of asyncio, from whichever thread.
 
     Args:
