@@ -93,7 +93,7 @@ def import_(
 
     Each line is a license, with your key or a generated one; generated keys are printed, one a line, in the
     order of the file. `licserver export` shows the fields. A line whose license is in the database already
-    changes nothing. The server may keep running.
+    with the same terms changes nothing. The server may keep running.
 
     Keys that were sold elsewhere need a product that accepts them: `licserver product change SLUG
     --accept-imported-keys`.

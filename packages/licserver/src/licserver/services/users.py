@@ -38,7 +38,7 @@ class SignedIn(NamedTuple):
     name: str
     token: str
     needs: Needs = Needs.NOTHING
-    role: Role = Role.OWNER
+    role: Role = Role.READ_ONLY
 
     def may(self, role: str) -> bool:
         """Return whether the user's role includes another one."""
