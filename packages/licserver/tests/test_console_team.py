@@ -6,6 +6,7 @@ import pytest
 
 from harness.console import NAME, PASSWORD
 from licserver.domain.records import Role
+from licserver.web.console.sessions import csrf_token
 
 ANOTHER = "five words of another sentence"
 
@@ -40,6 +41,8 @@ async def test_a_read_only_user_looks_and_changes_nothing(world, colleague, sold
         await bob.post(path, name="x", reason="x")
         assert bob.status == 403, path
         assert "Your role is “read-only”" in bob.text
+    await bob.post("/console/users/add", csrf=csrf_token("of an earlier session"), name="x")
+    assert (bob.status, "Add a user" in bob.text) == (403, False)
     csrf = {"csrf": re.search(r'name="csrf" value="([^"]+)"', await bob.get("/console/account"))[1]}
     await bob.upload("/console/products/app/releases", {**csrf, "version": "9.9"})
     assert bob.status == 403

@@ -147,8 +147,9 @@ class Console:
             if user is None and not sessions.is_browser(request.headers, request.host):
                 return _to_sign_in(request)
             form = await self.read_form(request)
-            if user is not None and sessions.is_own_form(user.token, form):
+            if user is not None:  # first, because a form of an earlier session is shown again in its page
                 _check_role(user, role)
+            if user is not None and sessions.is_own_form(user.token, form):
                 return await self._act(request, show, act, self.context(request, user)._replace(form=form))
             has_token = sessions.has_form_token(form)
             if user is not None and has_token:
