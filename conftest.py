@@ -18,7 +18,13 @@ if find_spec("licclient"):  # each package is also tested without the other
     pytest_plugins += ["licclient._pytest_plugin"]
 if find_spec("licserver"):
     pytest_plugins += ["licserver.pytest_plugin"]
-    pytest_plugins += ["harness.admin", "harness.bucket", "harness.commands", "harness.console"]
+    pytest_plugins += [
+        "harness.admin",
+        "harness.bucket",
+        "harness.commands",
+        "harness.console",
+        "harness.sales",
+    ]
 
 # Hundreds of processes are started, and each would compile all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

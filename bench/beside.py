@@ -36,7 +36,7 @@ from licserver.settings import StandaloneSettings
 PASSWORD: Final = "four words of a sentence"
 _CONNECTIONS: Final = 32
 _PEOPLE: Final = 2
-_WARM_UP: Final = 1.0
+WARM_UP: Final = 1.0
 _BACKUP_AFTER: Final = 1.0
 """Seconds from the import's beginning to the backup's: an import begins with what is its own."""
 
@@ -139,18 +139,18 @@ def _measure(stocked: Stocked, folder: Path, options: argparse.Namespace) -> lis
         work = _Work(stocked, Path(scratch), options)
         port = int(server.url.rpartition(":")[2])
         for number in range(options.rounds):
-            with _watching(server, stocked, options.rate, 2 * number) as quiet:
-                time.sleep(_WARM_UP + options.seconds)
+            with watching(server, stocked, options.rate, 2 * number) as quiet:
+                time.sleep(WARM_UP + options.seconds)
             people = People(port, cookie, pages, 0 if "console" in options.without else _PEOPLE)
-            with people, work, _watching(server, stocked, options.rate, 2 * number + 1) as busy:
-                work.go_on_for(_WARM_UP + options.seconds)
+            with people, work, watching(server, stocked, options.rate, 2 * number + 1) as busy:
+                work.go_on_for(WARM_UP + options.seconds)
             pairs.append(_pair(quiet, busy, work, people))
             print(_row(stocked.name, str(number + 1), pairs[-1]), file=sys.stderr)
     return pairs
 
 
 def _pair(quiet: Watched, busy: Watched, work: "_Work", people: People) -> Pair:
-    alone, beside = _quantiles(quiet), _quantiles(busy)
+    alone, beside = quantiles(quiet), quantiles(busy)
     return Pair(
         alone,
         beside,
@@ -163,7 +163,8 @@ def _pair(quiet: Watched, busy: Watched, work: "_Work", people: People) -> Pair:
     )
 
 
-def _quantiles(seen: Watched) -> tuple[float, float]:
+def quantiles(seen: Watched) -> tuple[float, float]:
+    """Return the median and the 99th percentile, in milliseconds."""
     if seen.bad:
         raise RuntimeError(f"{seen.bad} bad answers, the first: {seen.first_bad}")
     cut = statistics.quantiles(seen.latencies, n=100)
@@ -171,10 +172,10 @@ def _quantiles(seen: Watched) -> tuple[float, float]:
 
 
 @contextmanager
-def _watching(server: Target, stocked: Stocked, rate: int, seed: int) -> Iterator[Watched]:
+def watching(server: Target, stocked: Stocked, rate: int, seed: int) -> Iterator[Watched]:
     """Send verifies while the block lasts; what was seen of them is there after it."""
     plan = {"url": server.url, "keys": stocked.keys, "domain": DOMAIN, "rate": rate, "seed": seed}
-    plan |= {"connections": _CONNECTIONS, "warm_up": _WARM_UP}
+    plan |= {"connections": _CONNECTIONS, "warm_up": WARM_UP}
     seen = Watched()
     with subprocess.Popen(
         [sys.executable, "-m", "bench.steady"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -19,6 +19,7 @@ from typing import Final
 from bench.lists import TIMES, served
 from bench.shops import RARE, shops
 from licserver.services import Services
+from licserver.sources.kinds import SourceKind
 from licserver.web import create_app
 
 PASSWORD: Final = "four words of a sentence"
@@ -33,6 +34,10 @@ NEEDED: Final = {"/console/customers": "?email={email}"}
 """The query without which there is no page."""
 
 MORE: Final = {
+    "/console": (
+        ("90 days", "days=90"),
+        ("90 days of a product", "days=90&product=p3"),
+    ),
     "/console/licenses": (
         ("a mail address", "q=user77"),
         ("a letter", "q=u"),
@@ -73,7 +78,15 @@ def addresses(services: Services) -> Iterator[tuple[str, str]]:
         KeyError: for a page whose address has a part that is not known here.
     """
     (license_,) = services.licenses.search(limit=1).items
-    parts = {"id": license_.id.hex(), "slug": "p3", "version": "1.9.0", "email": license_.customer_email}
+    if not services.sources.list_all():
+        services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+    parts = {
+        "id": license_.id.hex(),
+        "name": services.sources.list_all()[0].name,
+        "slug": "p3",
+        "version": "1.9.0",
+        "email": license_.customer_email,
+    }
     paths = {
         route.resource.canonical
         for route in create_app(services).router.routes()

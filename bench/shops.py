@@ -85,8 +85,10 @@ def _fill(services: Services, count: int) -> None:
             )
     today = services.now().date()
     for back in range(30):
-        for label in ("valid", "unknown", "expired"):
-            add_counts(services.database, today - timedelta(days=back), {CountKey("verify", "", label): 100})
+        counts = {CountKey("verify", "", "unknown"): 100}
+        for number in range(10):
+            counts[CountKey("verify", f"p{number}", "valid")] = 100
+        add_counts(services.database, today - timedelta(days=back), counts)
     _write_audit(services, count)
 
 

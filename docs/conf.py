@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
+import json
 import re
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -63,6 +65,25 @@ class SettingsDirective(SphinxDirective):
         return result
 
 
+class WebhooksDirective(SphinxDirective):
+    """List the section `webhooks` of an OpenAPI document, which sphinxcontrib-openapi leaves out."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return a definition list, with an example of each event."""
+        _, path = self.env.relfn2path(self.arguments[0])
+        self.env.note_dependency(path)
+        result = []
+        for name, item in json.loads(Path(path).read_text(encoding="utf-8"))["webhooks"].items():
+            content = item["post"]["requestBody"]["content"]["application/json"]
+            example = json.dumps(content["example"], indent=2, ensure_ascii=False).replace("\n", "\n  ")
+            text = f"`{name}`\n: {item['post']['summary']}\n\n  ```json\n  {example}\n  ```"
+            result += self.parse_text_to_nodes(text)
+        return result
+
+
 def setup(app: Sphinx) -> None:
-    """Add our own directive."""
+    """Add our own directives."""
+    app.add_directive("webhooks", WebhooksDirective)
     app.add_directive("settings", SettingsDirective)

@@ -26,15 +26,27 @@ _RULES: Final = (
     "download_links",
 )
 
+_SHOPS: Final = ("source_signatures", "source_shops")
+
 PACKAGES: Final = {
     "licserver": {
         "domain/decisions": _RULES,
         "domain/environments": _RULES,
+        "domain/rollout": ("rollout",),
         "protocol/downloads": ("download_links", "byte_ranges", "rotation"),
         "protocol/response_signatures": ("response_signatures",),
         "protocol/ed25519_keys": ("ed25519_keys",),
         "protocol/release_manifests": ("release_manifests",),
         "security/link_secrets": ("rotation",),
+        "sources/lemonsqueezy": _SHOPS,
+        "sources/paddle": _SHOPS,
+        "sources/periods": ("source_records",),
+        "sources/records": (*_SHOPS, "source_stripe", "source_records"),
+        "sources/signatures": _SHOPS,
+        "sources/standard": _SHOPS,
+        "sources/state": ("sale_state",),
+        "sources/stripe": ("source_stripe", "source_signatures"),
+        "sources/woocommerce": _SHOPS,
     },
     "licclient": {
         "_signatures/responses": ("response_signatures", "pinned_cache", "pins"),

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
         (["console", "5000", "sqlite"], "| `/console/products/{slug}/releases/{version}` |"),
         (["upgrade", "100", "sqlite"], "| SQLite | 0002 to 0003 |"),
         (["issue", "100", "sqlite"], "sqlite: 100 keys"),
+        (["events", "quick", "--rate", "100"], "| licserver, SQLite | 1 |"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

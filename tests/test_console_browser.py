@@ -12,6 +12,7 @@ from harness import chromium
 from harness.chromium import DESK, PHONE, Visitor, visiting
 from harness.console_shop import EVIL, add_alice, stock_long_names, stock_shop
 from harness.world import Server, World
+from licserver.domain.decisions import generate_license_key
 from licserver.services import LicenseFilter
 
 pytestmark = [
@@ -230,6 +231,40 @@ async def test_a_mail_takes_four_clicks(shop: Shop, program: Browser, mail: str)
         found = await visitor.text("main")
         assert "one more slot" in found or "Copied." in found or "The license is extended" in found
         assert len(MAILS[mail]) < 4
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+async def test_an_import_and_a_backup(shop: Shop, program: Browser, *, scripts: bool) -> None:
+    """A file is previewed and imported, and a backup appears; axe finds nothing serious on the way."""
+    async with visiting(program, shop.server.url, java_script_enabled=scripts) as visitor:
+        page = visitor.page
+        await visitor.sign_in(*shop.alice)
+        await page.get_by_role("link", name="Import", exact=True).click()
+        await page.get_by_label("Comes from").select_option("gumroad")
+        await page.get_by_label("Products").fill("photo-lab")
+        await page.get_by_label("Slots of lines").fill("2")
+        sales = (
+            "License Key,License Key Enabled?,Purchase Email\n{},1,lee@shop.example\n{},1,ann@shop.example\n"
+        )
+        keys = [generate_license_key() for _ in range(2)]
+        file = {"name": "sales.csv", "mimeType": "text/csv", "buffer": sales.format(*keys).encode()}
+        await page.get_by_label("File", exact=True).set_input_files(file)  # type: ignore[arg-type] # playwright's own shape
+        await page.get_by_role("button", name="Preview").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Import sales.csv?")
+        assert keys[0] not in await page.content()
+        found = await visitor.serious_findings() if scripts else []
+        await page.get_by_role("button", name="Import").click()
+        await expect(page.get_by_role("status").first).to_contain_text("Imported: 2 new licenses")
+        assert shop.world.services.licenses.get(keys[0]).customer_email == "lee@shop.example"
+        await page.get_by_role("link", name="Backups").click()
+        await page.get_by_role("button", name="Make a backup").click()
+        await expect(page.get_by_role("status").first).to_contain_text("is being written")
+        shop.world.services.context.background.wait()
+        if not scripts:  # else the page follows by itself
+            await page.goto(f"{shop.server.url}/console/backups")
+        await expect(page.locator("#backups [role=status]")).to_contain_text("done")
+        assert found + (await visitor.serious_findings() if scripts else []) == []
+        assert not await visitor.is_too_wide()
 
 
 async def test_a_form_that_was_left_open_over_night(shop: Shop, program: Browser) -> None:

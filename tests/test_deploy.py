@@ -152,6 +152,10 @@ def _configure_nginx(folder: Path, here: dict[str, str]) -> None:
         assert there in site
         site = site.replace(there, ours)
     site = re.sub(r" +listen \[::\].*\n", "", site)  # not every machine has it
+    _write_nginx(folder, site)
+
+
+def _write_nginx(folder: Path, site: str) -> None:
     (folder / "site.conf").write_text(site)
     temporary = "".join(
         f"{kind}_temp_path {folder}/{kind};\n"
@@ -197,6 +201,19 @@ def test_the_proxies_read_their_files(tmp_path: Path, authority: trustme.CA) -> 
         done = use(name, *command, env=environment(tmp_path / "home"))
         assert done.returncode == 0, done.stderr
         assert "[warn]" not in done.stderr
+
+
+def test_the_site_in_the_guide_is_read(tmp_path: Path, authority: trustme.CA) -> None:
+    """`nginx -t` accepts the site of the console in docs/deploy.md, with a certificate of its own."""
+    page = (DEPLOY.parent / "docs" / "deploy.md").read_text()
+    (site,) = re.findall(r"^```text\n(server \{\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    here, listen = _settings(tmp_path, authority), "listen 10.0.0.5:443 ssl;"
+    assert listen in site
+    ours = f"ssl_certificate {here['certificate']}; ssl_certificate_key {here['key']};"
+    _write_nginx(tmp_path, site.replace(listen, f"listen 127.0.0.1:{here['port']} ssl; {ours}"))
+    command = ["-t", *PROXIES["nginx"].command(tmp_path)]
+    done = use("nginx", *command, env=environment(tmp_path / "home"))
+    assert (done.returncode, "[warn]" in done.stderr) == (0, False), done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 
 import licclient
 from harness.commands import Program
-from licclient import ClientSettings, LicenseClient
+from licclient import ClientSettings, LicenseClient, LicenseRefusedError
 from licclient.testing import LicenseService
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -50,6 +50,7 @@ def test_the_code_of_a_guide_runs(
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("app.py", "")
     license_service.publish("1.5.0", content=archive.getvalue())
+    license_service.offer_trials("Notes Pro", slug="notes-pro")
     key = license_service.issue("Notes Pro", activated=True)
     client = create_client(
         "https://licenses.example.com", product="Notes Pro", slug="notes-pro", version="1.4.0"
@@ -64,10 +65,15 @@ def test_the_code_of_a_guide_runs(
         "downloads_folder": tmp_path,
         "to_tk": lambda _: None,
         "offer": Mock(),
+        "save_and_warn": Mock(),
+        "work": Mock(),
         "show": Mock(),
+        "path": b"no license file",
         "stop": Mock(is_set=lambda: False),
         "sys": SimpleNamespace(argv=["app", str(tmp_path / "app")]),
         "SETTINGS": client.settings,
+        "LicenseRefusedError": LicenseRefusedError,
+        "pytest": pytest,
     }
     for block in _blocks(page):
         code = block.replace("/home/me/Downloads", str(tmp_path))
@@ -77,6 +83,7 @@ def test_the_code_of_a_guide_runs(
             test(license_service)
 
 
+@pytest.mark.slow
 def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
     """Pasted into a file, with an app that has one licensed function."""
     (block,) = _blocks("app/testing")

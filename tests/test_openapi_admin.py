@@ -10,6 +10,7 @@ from pathlib import Path
 from openapi_core import OpenAPI
 from openapi_schema_validator import OAS31Validator
 
+from licserver.protocol.webhooks import EventType
 from licserver.web.admin.openapi import describe_api
 
 FILE = Path(__file__).parents[1] / "docs/openapi-admin.json"
@@ -24,6 +25,11 @@ def test_the_document_describes_every_operation() -> None:
     OpenAPI.from_dict(document)
 
 
+def test_every_event_that_is_sent_is_described() -> None:
+    """In the section `webhooks`, by its type."""
+    assert {*describe_api()["webhooks"]} == {*EventType}
+
+
 def test_a_change_has_no_defaults() -> None:
     """A program made of the document would send them: `slots: null` gives a license any number of slots."""
     schemas = describe_api()["components"]["schemas"]
@@ -35,6 +41,11 @@ def test_a_change_has_no_defaults() -> None:
 def test_every_example_is_valid() -> None:
     """A field without an example is named here; `openapi._EXAMPLES` has them."""
     components = describe_api()["components"]
+    for name, one in describe_api()["webhooks"].items():
+        (content,) = one["post"]["requestBody"]["content"].values()
+        assert [
+            wrong.message for wrong in OAS31Validator(content["schema"]).iter_errors(content["example"])
+        ] == [], name
     for name, shape in components["schemas"].items():
         if "example" in shape:
             schema = {"$ref": f"#/components/schemas/{name}", "components": components}

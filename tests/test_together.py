@@ -1,6 +1,7 @@
 """The real client against the real server: verifying, with a clock that moves when told."""
 
 from contextlib import ExitStack
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,17 @@ from harness.flavours import both_flavours
 from harness.shop import NAME, SLUG, Open
 from harness.threads import call_at_once
 from harness.world import MovableClock, Server, World
-from licclient import License, LicenseClient, LicenseRefusedError, Reason, ServiceUnavailableError, Source
+from licclient import (
+    DeactivationError,
+    License,
+    LicenseClient,
+    LicenseRefusedError,
+    NotActivatedError,
+    Reason,
+    ServiceUnavailableError,
+    Source,
+)
+from licclient._cli import main
 
 
 @both_flavours
@@ -66,6 +77,41 @@ def test_a_slot_for_each_machine(shop: World, open_client: Open) -> None:
     (domain, _), _ = shop.activations(key)
     assert shop.services.licenses.deactivate(key, domain) == 1
     assert machines[2].verify(key).source is Source.SERVER
+
+
+@both_flavours
+def test_a_customer_moves_from_machine_to_machine(
+    shop: World, open_client: Open, clock: MovableClock
+) -> None:
+    """Each machine gives up its slot and forgets the key, until the product's moves are used up."""
+    shop.services.products.change(SLUG, customer_moves=1)
+    key = shop.new_key(SLUG, slots=1)
+    first, second = open_client(), open_client()
+    first.activate(key)
+    first.deactivate()
+    with pytest.raises(NotActivatedError):
+        first.require()
+    second.activate(key)
+    with pytest.raises(DeactivationError) as refused:
+        second.deactivate()
+    assert refused.value.retry_at == clock() + timedelta(days=30)
+    assert second.require().source is Source.CACHE
+    clock.forward(days=30)
+    second.deactivate()
+    assert first.activate(key).source is Source.SERVER
+
+
+def test_a_slot_is_freed_on_the_command_line(
+    shop: World, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`licclient deactivate` frees what `verify` took; a product without moves says no, exit code 1."""
+    key = shop.new_key(SLUG)
+    options = ["--server", server.url, "--state-dir", str(tmp_path / "app")]
+    assert [main([*options, command, key]) for command in ("verify", "deactivate", "deactivate")] == [0, 0, 0]
+    assert shop.activations(key) == []
+    shop.services.products.change(SLUG, customer_moves=0)
+    assert [main([*options, command, key]) for command in ("verify", "deactivate")] == [0, 1]
+    assert "support" in capsys.readouterr().out
 
 
 @both_engines

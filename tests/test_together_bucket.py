@@ -103,3 +103,19 @@ def test_a_file_that_is_lost(
     assert set(server.downloads) == {503}
     obstore.put(bucket._writer, key, world.files["1.1.0"])
     assert client.download(update, tmp_path).path.read_bytes() == world.files["1.1.0"]
+
+
+def test_a_patch_comes_from_the_bucket(
+    world: World, server: Server, client: LicenseClient, update: Update, tmp_path: Path
+) -> None:
+    """By redirect or streamed: what the bucket has is a patch, and the file is the vendor's."""
+    client.download(update, tmp_path)
+    content = world.publish(SLUG, "1.2.0", "2026-11-20T12:00:00Z", size=SIZE)
+    world.services.patches.make(SLUG, "1.2.0")
+    following = client.check_for_update(world.new_key(SLUG), force=True)
+    assert following is not None
+    totals: list[int] = []
+    done = client.download(following, tmp_path, progress=lambda _, total, __: totals.append(total))
+    assert done.path.read_bytes() == content
+    assert totals[0] < SIZE / 2
+    assert server.downloads[-1] == _status(world)

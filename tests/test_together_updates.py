@@ -55,6 +55,20 @@ def test_a_cable_pulled_half_way(
     assert 0 < int(rest.removeprefix("bytes=").removesuffix("-")) < len(content)
 
 
+def test_each_platform_gets_its_file(shop: World, open_client: Open, tmp_path: Path) -> None:
+    """A default and two platforms are published; one key serves all, and an unknown platform the default."""
+    key, published = shop.new_key(SLUG), "2026-11-20T12:00:00Z"
+    for platform in ("", "windows-x86_64", "macos-arm64"):
+        shop.publish(SLUG, "2.0", published, platform=platform)
+    for platform in ("windows-x86_64", "macos-arm64", "haiku-riscv64"):
+        client = open_client(platform=platform)
+        update = client.check_for_update(key, force=True)
+        assert update is not None
+        done = client.download(update, tmp_path / platform)
+        file = f"2.0 {platform}" if platform != "haiku-riscv64" else "2.0"
+        assert (done.version, done.path.read_bytes()) == ("2.0", shop.files[file])
+
+
 def test_replaced_before_the_download(shop: World, server: Server, open_client: Open, tmp_path: Path) -> None:
     """When a better version took the withdrawn one's place, that is what arrives (D-33, D-48)."""
     client, key = open_client(), shop.new_key(SLUG)
@@ -65,3 +79,21 @@ def test_replaced_before_the_download(shop: World, server: Server, open_client: 
     done = client.download(update, tmp_path / "downloads")
     assert (done.path.read_bytes(), done.version) == (content, "1.1.1")
     assert server.downloads == [404, 200]
+
+
+def test_the_next_update_is_a_patch(shop: World, open_client: Open, tmp_path: Path) -> None:
+    """An app that kept its last download gets far fewer bytes; where there is no patch, all of them."""
+    client, key, folder = open_client(), shop.new_key(SLUG), tmp_path / "downloads"
+    first, totals = dict[str, int](), list[int]()
+    for version in ("1.1.0", "1.2.0", "1.3.0"):
+        if version != "1.1.0":
+            shop.publish(SLUG, version, "2026-11-20T12:00:00Z", size=4 * MIB)
+        if version == "1.2.0":
+            shop.services.patches.make(SLUG, version)
+        update = client.check_for_update(key, force=True)
+        assert update is not None
+        totals.clear()
+        done = client.download(update, folder, progress=lambda _, total, __: totals.append(total))
+        assert (done.version, done.path.read_bytes()) == (version, shop.files[version])
+        first[version] = totals[0]
+    assert first["1.2.0"] < MIB < first["1.3.0"] == len(shop.files["1.3.0"])

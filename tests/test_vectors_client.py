@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -20,26 +21,39 @@ from licclient import (
     License,
     LicenseClient,
     LicenseRefusedError,
+    NoSeatError,
     ServiceUnavailableError,
     Source,
     UntrustedResponseError,
     Update,
 )
+from licclient._entitlements import write_entitlements
+from licclient._protocol.seats import SEAT_PATH, HeldSeat
+
+UPDATE_CHECK_PATH, TRIAL_PATH = "/api/v1/update-check", "/api/v1/licenses/trial"
 
 BASE = "https://licenses.example"
 CASES = [case for case in load() if case.client is not None]
 KINDS = {(case.request["path"], case.answer["status"], *(case.client or {})): case for case in CASES}
+KINDS.pop((TRIAL_PATH, 200, "sends", "license"))  # a trial that was started is verified
 SIGNER = Signer()
 
 # What is asked when only the answer matters: a call that every client could make.
 ANY_VERIFY = {"license_key": "CP-ANYKEY-000000-000000-000000-000001", "domain": "home.example"}
+VERIFIED_TRIAL = {
+    "valid": True,
+    "product": "Photo Lab",
+    "expiry": "2026-12-04",
+    "lifetime": False,
+    "trial": True,
+}
 ANY_CHECK = {**ANY_VERIFY, "slug": "photo-studio", "current_version": "1.0"}
 
 
 def _asks(case: Case) -> dict[str, str]:
     """What the client is told to ask: what the case's request says, if a client can say it."""
     assert case.client is not None
-    verifies = case.request["path"].endswith("/verify")
+    verifies = case.request["path"].endswith(("/verify", "/trial", "/seat"))
     if not case.client["sends"]:
         return ANY_VERIFY if verifies else ANY_CHECK
     asked: dict[str, str] = case.request["json"] if verifies else case.request["query"]
@@ -49,33 +63,51 @@ def _asks(case: Case) -> dict[str, str]:
 def _settings(case: Case, tmp_path: Path, clock: MovableClock) -> dict[str, Any]:
     asks = _asks(case)
     clock.now = case.now
-    settings: dict[str, Any] = {"domain": asks["domain"], "state_dir": tmp_path, "clock": clock}
-    if "slug" in asks:
-        settings |= {"slug": asks["slug"], "version": asks["current_version"]}
+    settings: dict[str, Any] = {"domain": "home.example", "state_dir": tmp_path, "clock": clock}
+    settings |= {name: asks[name] for name in ("domain", "slug") if name in asks}
+    if "current_version" in asks:
+        settings |= {"version": asks["current_version"], "platform": asks.get("platform")}
+        settings["channels"] = tuple(filter(None, asks.get("channels", "").split(",")))
+    if "label" in asks:
+        settings |= {"label": asks["label"], "version": asks.get("app_version")}
     return settings
 
 
 def _call(client: LicenseClient, case: Case) -> Any:
     """Make the case's call; an error is a result like others."""
-    key = _asks(case)["license_key"]
-    if not case.request["path"].endswith("/verify"):
-        return client.check_for_update(key)
+    if case.request["path"] == UPDATE_CHECK_PATH:
+        asks = _asks(case)
+        return client.check_for_update(asks["license_key"], force="manual" in asks)
     try:
-        return client.verify(key)
+        if case.request["path"] == TRIAL_PATH:
+            return client.start_trial()
+        if case.request["path"] == SEAT_PATH:
+            return client.seat(_asks(case)["license_key"]).take()._lease.held
+        return client.verify(_asks(case)["license_key"])
     except LicclientError as problem:
         return problem
 
 
 @pytest.mark.parametrize("case", parameters(CASES))
-def test_the_client_sends_and_reads_exactly_this(case: Case, tmp_path: Path, clock: MovableClock) -> None:
+def test_the_client_sends_and_reads_exactly_this(
+    case: Case, tmp_path: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client sends the case's request once, and reads the case's result: unsigned, untrusted, signed."""
     settings = _settings(case, tmp_path, clock)
     requests: list[httpx.Request] = []
     signed = False
+    machine = _asks(case).get("machine", "")
+    monkeypatch.setattr("licclient._flows.trials.hash_machine", lambda slug, _: machine if slug else "")
 
     def respond(request: httpx.Request) -> httpx.Response:
-        requests.append(request)
-        body = json.dumps(case.answer["json"]).replace(LINK, f"{BASE}/api/v1/update-download?license=1")
+        if b'"release"' not in request.content:  # by closing the client
+            requests.append(request)
+        told = (
+            VERIFIED_TRIAL
+            if len(requests) > 1 and case.request["path"] == TRIAL_PATH
+            else case.answer["json"]
+        )
+        body = json.dumps(told).replace(LINK, f"{BASE}/api/v1/update-download?license=1")
         asked = Asked(request.method, str(request.url), dict(request.headers), request.content)
         headers = {"Content-Type": "application/json"}
         answered = Answered(asked, case.answer["status"], headers, body.encode())
@@ -90,9 +122,11 @@ def test_the_client_sends_and_reads_exactly_this(case: Case, tmp_path: Path, clo
     assert _described(result) == _expected(case)
     assert case.client is not None
     if case.client["sends"]:
-        (request,) = requests
+        request, *then = requests
         _assert_sent(case, request)
+        assert len(then) == (1 if (case.request["path"], case.answer["status"]) == (TRIAL_PATH, 200) else 0)
 
+    requests.clear()
     pins = [Signer().text, SIGNER.text]
     settings["state_dir"] = tmp_path / "unsigned"
     with opened("sync", BASE, **settings, public_keys=pins) as client:
@@ -100,6 +134,7 @@ def test_the_client_sends_and_reads_exactly_this(case: Case, tmp_path: Path, clo
     assert result is None or isinstance(result, (UntrustedResponseError, ServiceUnavailableError))
 
     signed = True
+    requests.clear()
     settings["state_dir"] = tmp_path / "signed"
     with opened("sync", BASE, **settings, public_keys=pins) as client:
         result = _call(client, case)
@@ -108,7 +143,7 @@ def test_the_client_sends_and_reads_exactly_this(case: Case, tmp_path: Path, clo
 
 
 @both_flavours
-@pytest.mark.parametrize("case", parameters(list(KINDS.values())))
+@pytest.mark.parametrize("case", parameters([one for one in KINDS.values() if one.file != "seats"]))
 def test_over_a_socket_it_is_the_same(case: Case, flavour: str, tmp_path: Path, clock: MovableClock) -> None:
     """One case of each kind, over a real socket, in both flavours."""
     with (
@@ -132,8 +167,10 @@ def _assert_sent(case: Case, request: httpx.Request) -> None:
     if "json" in case.request:
         assert request.headers["Content-Type"] == "application/json"
         sent = json.loads(request.content)
-        ipaddress.ip_address(sent["ip"])  # the machine's own, D-45
-        assert sent == {**case.request["json"], "ip": sent["ip"]}
+        own = {name: sent[name] for name in ("ip", "seat") if name in sent}
+        assert re.fullmatch("[0-9a-f]{32}", own.get("seat", "0" * 32))  # drawn
+        ipaddress.ip_address(own.get("ip", "::"))  # the machine's own, D-45
+        assert sent == {**case.request["json"], **own}
 
 
 def _described(result: Any) -> dict[str, Any]:
@@ -143,14 +180,23 @@ def _described(result: Any) -> dict[str, Any]:
             return {"refused": {"reason": result.reason.value, "message": result.message}}
         case InvalidRequestError():
             return {"invalid": result.errors}
+        case NoSeatError():
+            at = result.retry_at
+            return {"no_seat": {"seats": result.seats, "retry_at": at and at.isoformat()}}
+        case HeldSeat():
+            return {"seat": {"seats": result.seats, "used": result.used}}
         case ServiceUnavailableError():
             return {"no_answer": True}
         case License():
             assert result.source is Source.SERVER
             expiry = result.expiry.isoformat() if result.expiry else None
-            return {"license": {"product": result.product, "expiry": expiry, "lifetime": result.lifetime}}
+            told: dict[str, Any] = {"product": result.product, "expiry": expiry, "lifetime": result.lifetime}
+            granted = write_entitlements(result.entitlements)
+            told |= {"entitlements": granted} if granted else {}
+            return {"license": {**told, "trial": True} if result.is_trial else told}
         case Update():
-            told = {name: getattr(result, name) for name in ("name", "slug", "version", "changelog")}
-            return {"update": {**told, "last_updated": f"{result.last_updated:%Y-%m-%d %H:%M:%S}"}}
+            shown = {name: getattr(result, name) for name in ("name", "slug", "version", "changelog")}
+            shown["last_updated"] = f"{result.last_updated:%Y-%m-%d %H:%M:%S}"
+            return {"update": shown | ({"critical": True} if result.is_critical else {})}
         case _:
             return {"update": result}

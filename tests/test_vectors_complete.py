@@ -74,10 +74,10 @@ def test_every_status() -> None:
 
 def test_every_field() -> None:
     """Each field of sections 2 and 7 occurs, and no body has a field beyond them."""
-    assert _fields(VERIFY, 200) == {"valid", "product", "expiry", "lifetime"}
+    assert _fields(VERIFY, 200) == {"valid", "product", "expiry", "lifetime", "entitlements", "trial"}
     assert _fields(VERIFY, 403) == _fields(VERIFY, 404) == {"valid", "reason"}
     assert _fields(VERIFY, 422) == {"message", "errors"}
-    assert _fields(UPDATE, 200) == {
+    assert _fields(UPDATE, 200) - {"channel", "minimum_version"} == {  # extensions (D-227, D-229)
         "name",
         "slug",
         "version",
@@ -86,6 +86,7 @@ def test_every_field() -> None:
         "last_updated",
         "requires",
         "tested",
+        "critical",
     }
     for status in (401, 403, 404):
         assert _fields(UPDATE, status) == {"error", "message"}

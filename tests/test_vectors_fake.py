@@ -1,7 +1,7 @@
 """The contract once more: the fake that apps test against (`licclient.testing`) answers as vectors say."""
 
 import json
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,18 +13,27 @@ from licclient.testing import LicenseClock, LicenseService
 
 # What the fake has no words for: a vendor's side that apps need not play.
 BEYOND = {"subscription_ended_at", "subscription_id", "allowed", "withdrawn"}
+PLAYED = {
+    *("verify", "update-check", "imported-keys", "platforms", "labels", "entitlements", "trials"),
+    *("seats", "channels"),
+}
+BEYOND_CASES = {
+    "update-name-is-current",
+    "update-mismatch-before-no-versions",
+    "trial-product-not-found",
+}
 
 
 def _can_be_played(case: Case) -> bool:
     """Tell whether a client sends such a request, and the fake knows all that the case is about."""
     told = json.dumps(case.raw["given"])
     return (
-        case.file in {"verify", "update-check", "imported-keys"}
+        case.file in PLAYED
         and case.client is not None
         and case.client["sends"]
         and not any(f'"{name}"' in told for name in BEYOND)
         # A product that was renamed, one that nobody has ever sold or published; a setting that is always on.
-        and case.id not in {"update-name-is-current", "update-mismatch-before-no-versions"}
+        and case.id not in BEYOND_CASES
         and not case.id.endswith("not-accepted")
     )
 
@@ -39,7 +48,8 @@ def _stocked(case: Case) -> LicenseService:
     for slug, product in products.items():
         for release in product["releases"]:
             clock.now = instant(release["published_at"])
-            service.publish(release["version"], slug=slug, changelog=release.get("changelog", ""))
+            told = {name: release[name] for name in ("changelog", "platform", "channel") if name in release}
+            service.publish(release["version"], slug=slug, **told)
     clock.now = case.now
     for license_ in case.given["licenses"]:
         product = products[license_["product"]]
@@ -51,12 +61,39 @@ def _stocked(case: Case) -> LicenseService:
             lifetime=license_.get("lifetime", False),
             slots=license_.get("slots", 1),
             support_until=_day(license_.get("support_until")) if product["support_policy"] else None,
+            entitlements=_entitlements(product, license_),
+            seats=license_.get("floating_seats"),
+            channels=license_.get("channels", ()),
         )
+        service._endpoints.licenses[license_["key"]].is_trial = license_.get("trial", False)
         if license_.get("revoked"):
             service.revoke(license_["key"])
+        _hold_seats(service, case, license_)
         for domain, _ in license_.get("activations") or ():
             service._endpoints.licenses[license_["key"]].domains.add(domain)
+    for slug, product in products.items():
+        if "minimum_version" in product:
+            service.support_from(product["minimum_version"], slug=slug)
+        if product.get("trial_days"):
+            service.offer_trials(product["name"], slug=slug, days=product["trial_days"])
+    for trial in case.given.get("trials", ()):
+        service._endpoints.trial_keys[trial["slug"], trial["machine"]] = trial["license"]
     return service
+
+
+def _hold_seats(service: LicenseService, case: Case, license_: dict[str, Any]) -> None:
+    for seat in license_.get("seats") or ():
+        record, end = service._endpoints.licenses[license_["key"]], seat["seconds_left"]
+        record.held_seats[seat["seat"]] = case.now + timedelta(seconds=end)
+        if seat.get("ended"):
+            service.take_back_seats(license_["key"])
+
+
+def _entitlements(product: dict[str, Any], license_: dict[str, Any]) -> dict[str, Any] | None:
+    plan, overrides = product.get("plans", {}).get(license_.get("plan")), license_.get("overrides")
+    if plan is None and overrides is None:
+        return None
+    return {name: value for name, value in {**(plan or {}), **(overrides or {})}.items() if value is not None}
 
 
 def _day(text: str | None) -> date | None:

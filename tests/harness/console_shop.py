@@ -9,7 +9,8 @@ from harness.console import NAME, PASSWORD
 from harness.world import World
 from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_seen
-from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms
+from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms, Machine
+from licserver.sources.kinds import SourceKind
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 
@@ -52,11 +53,13 @@ def stock_shop(world: World) -> dict[str, str]:
     support.licenses.change(full, slots=2)
     support.licenses.free_slot(full, Environment("old.example", "192.0.2.5"))
     sell("sound-lab", slots=5, expires_on=past, customer_email="kim@band.example", subscription_id="sub_17")
+    _report_sales(world)
     world.clock.forward(days=3)
     _count(world)
     license_id = world.services.vault.license_id(full).hex()
     return {
         "overview": "/console",
+        "overview of a product": "/console?product=photo-lab",
         "licenses": "/console/licenses",
         "issue": "/console/licenses/issue",
         "license": f"/console/licenses/{license_id}",
@@ -67,7 +70,12 @@ def stock_shop(world: World) -> dict[str, str]:
         "release": "/console/products/photo-lab/releases/1.4.0",
         "withdrawn": "/console/products/photo-lab/releases/1.3.9",
         "audit": "/console/audit",
+        "sales": "/console/sources",
+        "source": "/console/sources/web-shop",
+        "deliveries": "/console/sources/web-shop/events",
         "account": "/console/account",
+        "imports": "/console/imports",
+        "backups": "/console/backups",
         "users": "/console/users",
         "tokens": "/console/tokens",
         "health": "/console/health",
@@ -85,6 +93,7 @@ def stock_long_names(world: World) -> dict[str, str]:
     )
     world.services.products.add(slug, word, has_support_policy=True)
     world.publish(slug, version, "2026-11-01T09:00:00Z", f"<table><tr><td>{word}</td></tr></table>")
+    world.publish(slug, version, "2026-11-01T09:00:00Z", platform="w" * 40)
     terms = LicenseTerms(
         slots=2**31 - 1,
         customer_email=f"{'name.' * 20}@{'sub.' * 20}example.org",
@@ -110,6 +119,13 @@ def stock_long_names(world: World) -> dict[str, str]:
     }
 
 
+_MACHINES = {
+    "studio.example": Machine("Jo's iMac, Berlin studio", "1.4.0"),
+    "mia.example": Machine("W" * 80, "1.4.0"),  # the widest
+}
+"""What their apps tell, by domain; the others tell nothing."""
+
+
 class _Till:
     """Sells through the vendor's own operations, so that it stands in the audit log."""
 
@@ -122,9 +138,29 @@ class _Till:
         for domain, ip in activations:
             self._world.activate(issued.id, Environment(domain, ip))
         if activations:
-            seen = [Seen(issued.id, Environment(*one), self._world.clock()) for one in activations]
+            now = self._world.clock()
+            seen = [
+                Seen(issued.id, Environment(*one), now, machine=_MACHINES.get(one[0])) for one in activations
+            ]
             note_seen(self._world.services.database, seen)
         return key
+
+
+def _report_sales(world: World) -> None:
+    """Let a shop have delivered something of each kind."""
+    sources, stored = world.services.sources, world.services.repositories.sales
+    sources.add("web-shop", SourceKind.WOOCOMMERCE, "WEB_SHOP_SECRET")
+    sources.map("web-shop", "93", "photo-lab", slots=3, expires_in="1y")
+    sources.map("web-shop", "T-SHIRT", None)
+    for number, (state, reason, content) in enumerate(
+        (
+            ("done", "issued 1 license of photo-lab", "[]"),
+            ("ignored", "the order is pending", None),
+            ("dead", "not mapped: 94; use `licserver source map`, then `licserver source replay`", "[]"),
+        )
+    ):
+        values = {"type": "order.updated", "content": content, "state": state, "reason": reason}
+        stored.add_event("web-shop", str(number), world.clock(), **values, finished_at=world.clock())
 
 
 def _stock_products(world: World) -> None:
@@ -152,18 +188,20 @@ def _stock_products(world: World) -> None:
 
 
 def _count(world: World) -> None:
-    """Let a month have been counted."""
+    """Let two months have been counted."""
     draw = random.Random(7)
-    for back in range(30):
+    for back in range(60):
         day = (world.clock() - timedelta(days=back)).date()
         busy = 0.55 if day.weekday() >= 5 else 1.0
         counts = {
-            CountKey("verify", "", "valid"): draw.randint(780, 1000),
-            CountKey("verify", "", "slots full"): draw.randint(20, 60),
-            CountKey("verify", "", "expired"): draw.randint(15, 45),
+            CountKey("verify", "photo-lab", "valid"): draw.randint(580, 700),
+            CountKey("verify", "sound-lab", "valid"): draw.randint(200, 300),
+            CountKey("verify", "photo-lab", "slots full"): draw.randint(20, 60),
+            CountKey("verify", "sound-lab", "expired"): draw.randint(15, 45),
             CountKey("verify", "", "unknown"): draw.randint(5, 30),
-            CountKey("verify", "", "revoked"): draw.randint(1, 8),
-            CountKey("activation", "", ""): draw.randint(20, 60),
+            CountKey("verify", "sound-lab", "revoked"): draw.randint(1, 8),
+            CountKey("activation", "photo-lab", ""): draw.randint(15, 45),
+            CountKey("activation", "sound-lab", ""): draw.randint(5, 15),
             CountKey("update", "photo-lab", "1.4.0"): draw.randint(560, 640),
             CountKey("update", "photo-lab", "1.3.0"): draw.randint(190, 230),
             CountKey("update", "photo-lab", "other"): draw.randint(20, 40),

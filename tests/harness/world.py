@@ -18,7 +18,8 @@ from harness.vectors import instant
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
-from licserver.domain.records import Environment, EnvironmentPolicy, IssuedLicense
+from licserver.domain.records import Environment, EnvironmentPolicy, IssuedLicense, Rollout
+from licserver.domain.seats import Seat
 from licserver.protocol import public_api
 from licserver.services import open_services
 from licserver.settings import Settings
@@ -80,11 +81,20 @@ class World:
                 self.clock(),
                 has_support_policy=product["support_policy"],
                 accepts_imported_keys=product.get("accept_imported_keys", False),
+                trial_days=product.get("trial_days", 0),
             )
+            if "minimum_version" in product:
+                self.services.products.change(product["slug"], minimum_version=product["minimum_version"])
             for release in product["releases"]:
                 self.publish(product["slug"], **release)
+            for name, entitlements in product.get("plans", {}).items():
+                self.services.plans.add(product["slug"], name, entitlements)
         for license_ in given["licenses"]:
             self.sell(**license_)
+        for trial in given.get("trials", ()):
+            vault, of = self.services.vault, self.services.products.get(trial["slug"]).id
+            machine = vault.pseudonym("trial machine", trial["machine"])
+            self.repositories.trials.add(of, machine, vault.license_id(trial["license"]), b"", self.clock())
 
     def publish(
         self,
@@ -96,18 +106,35 @@ class World:
         withdrawn: bool = False,
         size: int = 0,
         manifest: dict[str, Any] | None = None,
+        platform: str = "",
+        channel: str = "stable",
+        rollout: str | None = None,
+        critical_below: str | None = None,
     ) -> bytes:
         """Publish a file of our making, with what somebody signed about it; returns its bytes."""
         product = self.services.products.get(slug)
-        content = f"{slug} {version}\n".encode() * max(1, size // 16)
-        self.files[version] = content
-        artifact = self.services.artifacts.store(io.BytesIO(content), f"{slug}-{version}.zip")
+        file = f"{version} {platform}".strip()
+        content = f"{slug} {file}\n".encode() * max(1, size // 16)
+        self.files[file] = content
+        artifact = self.services.artifacts.store(io.BytesIO(content), f"{slug}-{file.replace(' ', '-')}.zip")
         parsed = parse_version(version)
         assert parsed is not None
         key = version_key(parsed)
         document = None if manifest is None else json.dumps(manifest, separators=(",", ":"))
+        at = instant(published_at)
+        plan = None if rollout is None else Rollout(rollout, at)
         assert self.repositories.releases.add(
-            product.id, version, key, changelog, artifact, instant(published_at), document
+            product.id,
+            version,
+            key,
+            changelog,
+            artifact,
+            at,
+            document,
+            platform,
+            channel,
+            plan,
+            critical_below,
         )
         if withdrawn:
             self.services.releases.withdraw(slug, version)
@@ -130,6 +157,13 @@ class World:
         subscription_id: str | None = None,
         customer_email: str | None = None,
         note: str | None = None,
+        plan: str | None = None,
+        overrides: dict[str, Any] | None = None,
+        trial: bool = False,
+        floating_seats: int | None = None,
+        seats: list[dict[str, Any]] | None = None,
+        uses: dict[str, int] | None = None,
+        channels: list[str] | None = None,
     ) -> str:
         """Write one license into the database; returns its key."""
         sold = self.services.products.get(product)
@@ -145,13 +179,25 @@ class World:
             lifetime=lifetime,
             slots=slots,
             allowed=tuple(allowed or ()),
+            channels=tuple(channels or ()),
             subscription_id=subscription_id,
             subscription_ended_at=instant(subscription_ended_at) if subscription_ended_at else None,
             support_until=date.fromisoformat(support_until) if support_until else None,
             customer_email=customer_email,
             note=note,
+            plan=plan,
+            overrides=overrides,
+            trial=trial,
+            floating_seats=floating_seats,
         )
         self.repositories.licenses.add_all([new])
+        for one in seats or ():
+            end = self.clock() + timedelta(seconds=one["seconds_left"])
+            about = bytes.fromhex(one["seat"]), "home.example", None, self.clock()
+            self.repositories.seats.put(license_id, Seat(*about, end, one.get("ended", False)))
+        for name, amount in (uses or {}).items():
+            quota = self.services.plans.resolve(new)[name]
+            self.services.consumption.consume(license_id, name, quota, amount, "before-this")
         for domain, ip in activations or ():
             self.activate(license_id, Environment(domain, ip))
         if revoked:
@@ -173,7 +219,12 @@ class World:
     def activations(self, key: str) -> list[list[str]]:
         """What a license holds, as `[domain, ip]`, sorted."""
         held = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
-        return sorted([environment.domain, environment.ip] for environment, _ in held)
+        return sorted([*one.environment] for one in held)
+
+    def machines(self, key: str) -> list[list[str | None]]:
+        """What is known of a license's machines, as `[domain, label, version of the app]`, sorted."""
+        held = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
+        return sorted([one.environment.domain, one.label, one.app_version] for one in held)
 
     def new_key(self, product: str, **terms: Any) -> str:
         """Sell a fresh key."""

@@ -1,5 +1,6 @@
 import io
 import json
+import platform
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from stage.scripts import digest
 from licclient import License, Source
 from licclient._cli import main
 from licclient._cli._output import bar_line, format_origin, format_term, progress_bar
+from licclient._platform import name_platform
 from licclient.install import Installation
 
 FILE = b"the new version" * 100
@@ -51,6 +53,15 @@ def shop(service, http_answer):
 
     service.script = reply
     return service
+
+
+def test_a_label_is_sent_on_request_only(run, shop, key, monkeypatch):
+    """It is personal data: none without the option or the variable."""
+    run("verify", key)
+    run("verify", key, "--force", "--label", "Anna's Mac")
+    monkeypatch.setenv("LICCLIENT_LABEL", "Bob's PC")
+    run("verify", key, "--force")
+    assert [one.json.get("label") for one in shop.requests] == [None, "Anna's Mac", "Bob's PC"]
 
 
 def test_verify_tells_product_term_and_source(run, shop, key):
@@ -232,6 +243,19 @@ def test_an_address_in_the_clear_is_warned_of_in_one_line(run, key):
     assert "_cli.py" not in err
 
 
+def test_a_platform_is_named_by_option_or_environment(run, service, key, monkeypatch):
+    """By default it is that of this computer; an empty one is not sent."""
+    service.offers()
+    monkeypatch.setenv("LICCLIENT_PLATFORM", "linux-arm64")
+    run("check", key, "notes", "1.0", "--force")
+    for name in ("haiku", ""):
+        run("check", key, "notes", "1.0", "--force", "--platform", name)
+    monkeypatch.delenv("LICCLIENT_PLATFORM")
+    run("check", key, "notes", "1.0", "--force")
+    *sent, own = [request.query.get("platform") for request in service.requests]
+    assert (sent, own) == (["linux-arm64", "haiku", None], name_platform(sys.platform, platform.machine()))
+
+
 def test_check_offers(run, shop, key):
     """An update is exit 0, with its changelog."""
     status, out, _ = run("check", key, "notes", "1.0")
@@ -243,6 +267,7 @@ def test_check_offers(run, shop, key):
         "version": "2.0",
         "changelog": "Faster.",
         "last_updated": "2026-11-20 10:11:12",
+        "required": False,
     }
     assert shop.count() == 1
 

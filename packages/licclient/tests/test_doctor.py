@@ -41,7 +41,7 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     lines = _lines(report)
     assert list(lines) == [
         "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "keyring",
-        "installation", "license", "pinned keys",
+        "installation", "platform", "label", "license", "license file", "pinned keys",
     ]  # fmt: skip
     assert report.endswith("Nothing wrong was found.")
     assert lines["service"] == ("ok", "responds")
@@ -51,8 +51,25 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
         "as the server's console shows it"
     )
     assert lines["installation"][1] == well.requests[0].json["domain"]
+    assert lines["label"] == ("", "none is sent")
     assert key not in report
     assert well.requests[-1].query == {}, "a diagnosis asks nothing about the key"
+
+
+async def test_the_platform_that_is_sent_is_shown(make_client, well):
+    """Support sees which file of a version a computer gets (D-187)."""
+    for platform, shown in [("linux-arm64", "linux-arm64"), (None, "none is sent")]:
+        client = make_client(platform=platform)
+        assert _lines(await client.diagnose())["platform"] == ("", shown)
+
+
+async def test_the_label_that_is_sent_is_shown(make_client, well):
+    """A customer sees what the app tells about the computer, without asking its developer."""
+    client = make_client(label="Anna's Mac", version="1.4.0")
+    assert _lines(await client.diagnose())["label"] == (
+        "",
+        "sent with each verify: Anna's Mac, version 1.4.0",
+    )
 
 
 async def test_pinned_keys_are_named(make_client, well):

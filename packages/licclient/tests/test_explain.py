@@ -1,4 +1,5 @@
 import re
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,8 @@ from licclient import (
     LicenseStatus,
     MistypedKeyError,
     NotActivatedError,
+    NotEntitledError,
+    QuotaExceededError,
     Reason,
     ServiceUnavailableError,
     UntrustedResponseError,
@@ -27,6 +30,8 @@ EVERYTHING = [
     *(MistypedKeyError(flaw, "3") for flaw in KeyFlaw),
     *(LicenseRefusedError(reason, "In the server's words.") for reason in Reason),
     NotActivatedError(),
+    NotEntitledError("export"),
+    QuotaExceededError("exports", datetime(2026, 12, 1, tzinfo=UTC)),
     InvalidRequestError({}),
     ServiceUnavailableError(),
     UntrustedResponseError(),
@@ -89,8 +94,22 @@ def test_who_cancels_is_not_told_of_an_outage():
 def test_no_line_is_left_over():
     """Every text belongs to a reason, a flaw, a kind of error or a state, or to the dialogs."""
     codes = {f"reason.{reason.value}" for reason in Reason} | {f"flaw.{flaw.value}" for flaw in KeyFlaw}
-    kinds = ("not_activated", "invalid_request", "unavailable", "untrusted", "unusable_archive", "cancelled")
-    codes |= {f"error.{kind}" for kind in (*kinds, "disk")}
+    kinds = (
+        "not_activated",
+        "invalid_request",
+        "unavailable",
+        "untrusted",
+        "unusable_archive",
+        "cancelled",
+        "moved_often",
+        "not_movable",
+        "not_entitled",
+        "seats_in_use",
+        "seat_lost",
+        "no_seats",
+        "quota_exceeded",
+    )
+    codes |= {f"error.{kind}" for kind in (*kinds, "disk", "moved_often", "not_movable")}
     codes |= {"state.valid", "state.grace", "state.unconfirmed"}
     assert {code for code in TABLES["en"] if code.startswith(("reason", "flaw", "error", "state"))} == codes
 

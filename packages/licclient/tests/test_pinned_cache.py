@@ -61,6 +61,17 @@ def test_the_record_says_nothing_by_itself(record, key, signing):
     assert key.encode() not in b64decode(content["body"])
 
 
+def test_another_label_makes_nothing_unbelievable(make, key, tmp_path):
+    """A success stays good when its label is changed or taken away; it is signed as it was sent."""
+    with make(label="Anna's Mac", version="1.4") as client:
+        client.verify(key)
+    [path] = tmp_path.glob("signed-*")
+    content = json.loads(path.read_bytes().split(b"\n", 1)[1])
+    assert (content["label"], content["app_version"]) == ("Anna's Mac", "1.4")
+    for changed in ({}, {"label": "Bob's PC"}):
+        assert recalled(make(**changed), key).authenticated
+
+
 # --- forgers, who know how a record is sealed -------------------------------------------------
 
 
@@ -102,6 +113,8 @@ EDITS = {
     "for life": lambda document: rewrite(document, expiry=None, lifetime=True),
     "another day, its digest mended": lambda document: redigest(document, expiry="2099-12-31"),
     "another address of ours": lambda document: document.update(ip="192.0.2.99"),
+    "a label that was not sent": lambda document: document.update(label="Bob's PC"),
+    "a label that is a list": lambda document: document.update(label=["Bob's PC"]),
     "signed later": lambda document: document["headers"].update(
         {"signature-input": document["headers"]["signature-input"].replace("created=1", "created=2")}
     ),

@@ -168,6 +168,12 @@ def test_calls_hide_the_key():
     assert [call.max_bytes for call in calls] == [64 * 1024, 1024 * 1024]
 
 
+def test_an_update_check_names_the_platform_if_there_is_one():
+    """Without one the request is that of the specification, to the letter (D-187)."""
+    calls = [update_call(SETTINGS, KEY, "notes", "1.0", "d", platform) for platform in (None, "linux-arm64")]
+    assert [call.url.partition("&domain=d")[2] for call in calls] == ["", "&platform=linux-arm64"]
+
+
 def test_words_that_repeat_the_key_are_masked():
     """A server that echoes the key into its messages does not get it into our exceptions."""
     refused = read_verify(reply(403, {"valid": False, "reason": f"{KEY.lower()} is bad"}), KEY)

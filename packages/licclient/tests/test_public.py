@@ -60,7 +60,7 @@ def test_what_is_public_is_written_down():
     "name",
     [
         *("__init__", "verify", "check_for_update", "download"),
-        *("activate", "forget_key", "status", "skip_update", "is_skipped", "stop"),
+        *("activate", "require", "consume", "forget_key", "status", "skip_update", "is_skipped", "stop"),
     ],
 )
 def test_the_twins_have_the_same_face(name):

@@ -1,6 +1,7 @@
 """What is remembered, as bytes: what was written is read, and nothing else is (D-41)."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from hashlib import sha256
 
@@ -168,6 +169,8 @@ def test_a_check_is_read_with_its_offer_and_without_a_link():
     listing = Listing("Notes", "notes", "2.0", "Faster.", NOON, None, "word")
     assert read_round(ROUND) == Round(NOON, 0.5, answered=True, listing=listing)
     assert write_round(Round(NOON, 0.5, answered=True, listing=listing)) == ROUND
+    of_use = replace(listing, is_critical=True, is_manual=True)
+    assert read_round(write_round(Round(NOON, 0.5, answered=True, listing=of_use))).listing == of_use
     for spread in (0, 1):
         found = read_round(ROUND | {"spread": spread})
         assert found is not None

@@ -6,7 +6,7 @@ import pytest
 from stage.releases import ALICE, Signer
 
 from licclient import AsyncLicenseClient, ClientSettings, LicenseClient
-from licclient._settings import read_server
+from licclient._settings import read_server, read_settings
 from licclient.testing import MemoryStorage
 
 PIN = ALICE.pin
@@ -51,8 +51,11 @@ BAD = [
     ({"timeout": True}, TypeError, "timeout"),
     ({"timeout": "10"}, TypeError, "timeout"),
     ({"product": " "}, ValueError, "product"),
+    ({"platform": "Windows 11"}, ValueError, "platform must be"),
+    ({"platform": 64}, TypeError, "platform must be a string"),
     ({"buy_url": "example.com/buy"}, ValueError, "buy_url must be an address"),
     ({"slug": 5}, TypeError, "slug"),
+    ({"label": 5}, TypeError, "label must be a string, not int"),
     ({"version": "1\n"}, ValueError, "version"),
     ({"domain": "d" * 254}, ValueError, "domain"),
     ({"clock": datetime(2026, 1, 1, tzinfo=UTC)}, TypeError, "clock"),
@@ -153,3 +156,27 @@ def test_the_network_and_the_disk_can_be_replaced(key, tmp_path, monkeypatch):
     for slip in ({"transport": object()}, {"storage": {}}, {"prodct": "Notes"}):
         with pytest.raises(TypeError):
             LicenseClient(given, **slip)
+
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+LABELS = {
+    None: None,
+    " \n": None,
+    " Anna's\tMac\u3000\x1b[1m\ud800 ": "Anna's Mac [1m",
+    "x" * 79 + " yz": "x" * 79,
+    f"of {KEY.lower()}!": "of CP-…!",
+}
+
+
+@pytest.mark.parametrize(("typed", "sent"), LABELS.items(), ids=repr)
+def test_a_label_is_repaired_and_never_refused(typed, sent):
+    """It is what a customer typed: off when blank, one printable line, not too long, without a key."""
+    given = ClientSettings("https://licenses.invalid", label=typed, version="1.4.0")
+    expected = {} if sent is None else {"label": sent, "app_version": "1.4.0"}
+    assert read_settings(given).machine == expected
+    assert "Anna" not in repr(given)
+
+
+def test_a_version_that_the_client_does_not_know_is_not_sent():
+    """Then the label goes alone."""
+    assert read_settings(ClientSettings("https://licenses.invalid", label="Mac")).machine == {"label": "Mac"}

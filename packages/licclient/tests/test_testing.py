@@ -124,6 +124,17 @@ async def test_an_update_is_offered_and_downloaded(app, license_service, license
     assert (path.name, path.read_bytes()) == ("notes.zip", b"1.5" * 1000)
 
 
+async def test_each_platform_is_offered_its_own_file(drive, license_service, tmp_path):
+    """One key for all; a platform without a file of its own gets the default."""
+    license_service.issue("Notes Pro", slug="notes-pro", activated=True)
+    for platform in ("", "windows-x86_64"):
+        license_service.publish("1.5.0", content=f"for {platform}".encode(), platform=platform)
+    for platform, content in [("windows-x86_64", b"for windows-x86_64"), ("haiku", b"for "), (None, b"for ")]:
+        app = drive(license_service.client(replace(SETTINGS, platform=platform)))
+        done = await app.download(await app.check_for_update(force=True), tmp_path)
+        assert done.path.read_bytes() == content
+
+
 async def test_a_download_is_cut_and_goes_on(app, license_service, tmp_path):
     """Half of it comes each time; and a file with other bytes is refused."""
     license_service.issue("Notes Pro", activated=True)

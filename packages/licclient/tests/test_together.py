@@ -104,6 +104,7 @@ def together(monkeypatch):
     return wait_for
 
 
+@pytest.mark.slow
 def test_processes_that_verify_at_once_make_one_call(service, slowly, tmp_path, key):
     """They start with nothing in the cache: one calls, and the others wait for its answer."""
     service.grants()

@@ -21,10 +21,15 @@ async def test_a_newer_version_is_offered(client, service, key):
 
 
 async def test_the_request_is_the_specified_one(make_client, service, key):
-    """The four parameters of the specification, and nothing else, go out (spec 4.2)."""
+    """The four parameters of the specification go out, and the platform if there is one (spec 4.2, D-187)."""
     service.offers()
-    await make_client(domain="app.example.org", version="1.0 beta&x").check_for_update(f" {key.lower()}\n")
-    [asked] = service.requests
+    settings = {"domain": "app.example.org", "version": "1.0 beta&x"}
+    for platform in ("linux-arm64", ""):
+        client = make_client(**settings, platform=platform)
+        await client.check_for_update(f" {key.lower()}\n", force=True)
+    own, asked = service.requests
+    assert own.query.pop("manual") == asked.query.pop("manual") == "1"
+    assert own.query == {**asked.query, "platform": "linux-arm64"}
     assert (asked.method, asked.path) == ("GET", "/api/v1/update-check")
     assert asked.query == {
         "license_key": key,

@@ -110,6 +110,23 @@ def test_a_key_is_pasted_and_the_mouse_does_the_rest(hands, client, service):
     assert hands.dialog.license is not None
 
 
+def test_a_trial_is_started_with_its_button(hands, client, service):
+    """A refusal is told; when the trial has begun, the window says how long it lasts."""
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, trial=True, **ENGLISH))
+    assert sorted(hands.buttons()) == ["Activate", "Not now", "Start trial"]
+    service.says(403, {"error": "trial_ended", "message": "no"})
+    hands.click(Action.SKIP)
+    hands.until(lambda: "has ended" in hands.message())
+    told = {"valid": True, "product": "Notes", "expiry": "2027-12-31", "lifetime": False, "trial": True}
+    service.says(200, {**told, "license_key": KEY})  # one answer for both requests
+    hands.click(Action.SKIP)
+    hands.until(lambda: hands.message().startswith("✓"))
+    assert hands.message() == "✓\u00a0Thank you. Your license is active until Dec 31, 2027."
+    hands.enter()
+    hands.until(lambda: not hands.is_open())
+    assert (hands.dialog.license.is_trial, client.verify().is_trial) == (True, True)
+
+
 @pytest.mark.parametrize("way", ["escape", "alt", "click", "close", "tab and space", "tab and enter"])
 def test_it_can_be_closed_without_a_license(hands, client, service, way):
     """By Escape, by letter, by mouse, by the window's own button, and by Tab."""

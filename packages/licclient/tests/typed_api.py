@@ -40,6 +40,7 @@ from licclient.testing import LicenseClock, LicenseService, MemoryStorage
 def synchronous(client: LicenseClient, update: Update) -> None:
     """The synchronous client."""
     assert_type(client.activate("CP-…"), License)
+    assert_type(client.start_trial(), License)
     assert_type(client.verify(), License)
     assert_type(client.verify("CP-…", force=True), License)
     assert_type(client.check_for_update(), Update | None)

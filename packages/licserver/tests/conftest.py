@@ -97,10 +97,12 @@ class World:
         """Publish a file whose bytes the test knows."""
         product, name = self.services.products.get(slug), more.pop("name", f"{slug}-{version}.zip")
         artifact = self.services.artifacts.store(io.BytesIO(content), name)
-        changelog = more.get("changelog", "")
+        changelog, platform = more.get("changelog", ""), more.get("platform", "")
         key = version_key(version)
-        assert self.repositories.releases.add(product.id, version, key, changelog, artifact, self.clock())
-        return next(found for found in self.services.releases.list_all(slug) if found.version == version)
+        assert self.repositories.releases.add(
+            product.id, version, key, changelog, artifact, self.clock(), platform=platform
+        )
+        return self.services.releases.get(slug, version, platform)
 
     def request_slot(self, key: str, domain: str = "a.example", ip: str = "192.0.2.1") -> ActivationRequest:
         """Return what a verify call asks for; the rules decide about it."""
@@ -112,7 +114,7 @@ class World:
     def held(self, key: str) -> list[tuple[str, str]]:
         """The activations of a key, as (domain, ip), sorted."""
         found = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
-        return sorted((environment.domain, environment.ip) for environment, _ in found)
+        return sorted((one.environment.domain, one.environment.ip) for one in found)
 
 
 @pytest.fixture

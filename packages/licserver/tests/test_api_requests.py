@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licserver.domain.records import Machine
 from licserver.protocol.public_api import (
     InvalidRequest,
     UpdateRequest,
@@ -52,6 +53,49 @@ def test_a_field_that_says_nothing_is_required(name, value):
 def test_a_field_of_another_type_must_be_a_string(name, value):
     """No number, boolean, list or object is taken for text."""
     assert faults(**{name: value}) == {name: [f"The {name.replace('_', ' ')} field must be a string."]}
+
+
+@pytest.mark.parametrize(
+    ("sent", "platform"),
+    [
+        ("linux-arm64", "linux-arm64"),
+        ("Linux", ""),
+        ("a b", ""),
+        ("a" * 41, ""),
+        ("\0", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_a_malformed_platform_counts_as_none(sent, platform):
+    """A client that sends one gets the default file, and no error (D-187)."""
+    fields = {"license_key": "CP-X", "slug": "app", "current_version": "1", "domain": "a.example"}
+    call = parse_update_check(urlencode(fields if sent is None else {**fields, "platform": sent}))
+    assert isinstance(call, UpdateRequest)
+    assert call.platform == platform
+
+
+A = "Anna's Mac, 書斎"
+LABELS = {
+    "a label": ({"label": A}, Machine(A)),
+    "both": ({"label": A, "app_version": "1.4"}, Machine(A, "1.4")),
+    "a version": ({"app_version": "1.4"}, Machine(None, "1.4")),
+    "none": ({}, None),
+    "null": ({"label": None}, None),
+    "blank": ({"label": " \t"}, None),
+    "control characters": ({"label": "\x00 A\x1b\u2028\ud800B\u3000C\n"}, Machine("AB\u3000C")),
+    "as long as may be": ({"label": "x" * 80, "app_version": "1" * 64}, Machine("x" * 80, "1" * 64)),
+    "too long": ({"label": "x" * 81, "app_version": "1" * 65}, None),
+    "other types": ({"label": {"a": 1}, "app_version": 1.4}, None),
+}
+
+
+@pytest.mark.parametrize(("fields", "machine"), LABELS.values(), ids=LABELS.keys())
+def test_a_label_that_cannot_be_used_is_ignored(fields, machine):
+    """What a client tells about its machine never makes a request malformed (D-195)."""
+    call = faults(**fields)
+    assert isinstance(call, VerifyRequest)
+    assert call.machine == machine
 
 
 CONTROL = "The domain field must not contain control characters."

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from licserver.domain.decisions import Offer, Valid
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 from licserver.protocol import public_api
+from licserver.protocol.download_headers import download_headers
 
 NOW = datetime(2026, 6, 15, 9, 5, 3, 999999, tzinfo=UTC)
 RELEASE = Release(
@@ -71,7 +72,7 @@ def test_last_updated_is_utc():
 
 def test_a_file_goes_with_its_headers():
     """Digest, validator and name of the file are told, and that it can be had in parts (D-32)."""
-    assert public_api.download_headers(RELEASE) == {
+    assert download_headers(RELEASE) == {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private",
         "Content-Disposition": 'attachment; filename="app.zip"',
@@ -98,15 +99,13 @@ NAMES = {
 def test_a_file_name_is_told_to_old_clients_and_new(name, header):
     """Plain ASCII stands first, the real name beside it, and nothing breaks out of the header."""
     release = Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b""))
-    assert public_api.download_headers(release)["Content-Disposition"] == header
+    assert download_headers(release)["Content-Disposition"] == header
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_file_name_survives_the_header(name):
     """Whatever the file is called, the header is plain ASCII on one line, and gives the name back."""
-    header = public_api.download_headers(Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b"")))[
-        "Content-Disposition"
-    ]
+    header = download_headers(Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b"")))["Content-Disposition"]
     assert header.isascii()
     assert header.isprintable()
     _, _, extended = header.partition("; filename*=UTF-8''")

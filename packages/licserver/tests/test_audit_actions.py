@@ -12,11 +12,15 @@ import pyotp
 import pytest
 
 import licserver
+from licserver.database.tables import jobs
 from licserver.domain.records import Actor, ActorKind, Role, Scope
-from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.domain.rollout import Reach
+from licserver.domain.seats import SeatRequest
+from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.license_files import read_rows
 from licserver.protocol.release_manifests import sign_with_keys
 from licserver.services import Services
+from licserver.sources.kinds import SourceKind
 from licserver.web.console.pages.audit import ACTIONS
 
 ANN = Actor(ActorKind.USER, "ann")
@@ -33,9 +37,33 @@ class Shop:
         world.publish("1.0")
         self.key = world.key(slots=None, subscription_id="s")
         self.id = world.services.licenses.get(self.key).id.hex()
+        self.endpoint = world.services.webhooks.add("https://example.com/hook")[0].id
         world.services.tokens.create("shop", Scope.READ)
         world.services.users.add("bob", PASSWORD)
         activate(self.key, "a.example", "192.0.2.1")
+
+    def retry_mail(self):
+        """Send a mail again that is on its way no more."""
+        now = self.world.clock()
+        with self.world.services.database.writing() as connection:
+            row = {"id": 99, "queue": "mail", "key": "k", "payload": "{}", "state": "done", "attempts": 1}
+            connection.execute(jobs.insert().values(**row, created_at=now, finished_at=now))
+        self.services.mail.retry(99)
+
+    def take_back(self):
+        """Take a seat back."""
+        self.services.licenses.change(self.key, floating_seats=1)
+        self.services.seats.hold(self.key, SeatRequest(b"s" * 16, "a.example"))
+        self.services.seats.take_back(self.key, (b"s" * 16).hex())
+
+    def add_endpoint(self):
+        """Add another webhook endpoint."""
+        self.endpoint = self.services.webhooks.add("https://example.com/other")[0].id
+
+    def enable_endpoint(self):
+        """Disable the webhook endpoint, and enable it again."""
+        self.services.webhooks.disable(self.endpoint)
+        self.services.webhooks.enable(self.endpoint)
 
     def take_in(self):
         """Import a line."""
@@ -43,6 +71,14 @@ class Shop:
         with self.services.transfer.start_import() as incoming:
             incoming.read(rows)
             incoming.commit()
+
+    def issue_file(self):
+        """Issue a license file."""
+        keys = (SigningKey(PrivateKey.generate(), self.world.clock()),)
+        vault = replace(self.services.vault, signing_keys=keys)
+        Services(replace(self.services.context, vault=vault)).offline_files.issue(
+            self.key, "REQ-AJQQAYLQOAANHWGC"
+        )
 
     def sweep(self):
         """Free what was not seen for long."""
@@ -63,6 +99,16 @@ class Shop:
         code = pyotp.TOTP(self.services.second_factors.find_enrolment(bob).secret).at(self.world.clock())
         return self.services.second_factors.confirm_enrolment(bob, code)
 
+    def add_source(self):
+        """Add a shop."""
+        self.services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+
+    def add_event(self):
+        """Add a shop that has delivered something; returns its id."""
+        self.add_source()
+        values = {"type": "a", "content": "[]", "state": "dead"}
+        return self.services.repositories.sales.add_event("shop", "1", self.world.clock(), **values)
+
     def fail(self, action, subject="bob"):
         """Report a failed login."""
         self.services.logins.record_failures(action, subject, 1, "192.0.2.1")
@@ -71,9 +117,23 @@ class Shop:
 BY_VENDOR = {
     "product.add": lambda shop: shop.services.products.add("pro", "Pro"),
     "product.change": lambda shop: shop.services.products.rename("app", "App 2"),
+    "plan.add": lambda shop: shop.services.plans.add("app", "pro", {}),
+    "plan.change": lambda shop: (
+        shop.services.plans.add("app", "pro", {}),
+        shop.services.plans.change("app", "pro", {"export": True}),
+    ),
+    "plan.remove": lambda shop: (
+        shop.services.plans.add("app", "pro", {}),
+        shop.services.plans.remove("app", "pro"),
+    ),
     "release.publish": lambda shop: shop.services.releases.publish("app", "2.0", shop.file),
     "release.renew": lambda shop: shop.services.releases.renew_manifest(
         "app", "1.0", sign_with_keys([PrivateKey.generate()], timedelta(days=1))
+    ),
+    "release.promote": lambda shop: shop.services.releases.promote("app", "1.0", "beta"),
+    "release.rollout": lambda shop: (
+        shop.services.releases.publish("app", "2.0", shop.file, reach=Reach("7d")),
+        shop.services.rollouts.change("app", "2.0", paused=True),
     ),
     "release.withdraw": lambda shop: shop.services.releases.withdraw("app", "1.0"),
     "license.issue": lambda shop: list(
@@ -88,6 +148,11 @@ BY_VENDOR = {
     ),
     "license.reissue": lambda shop: shop.services.support.reissue(shop.key),
     "license.deactivate": lambda shop: shop.services.licenses.deactivate(shop.key, "a.example"),
+    "license.move": lambda shop: shop.services.self_service.deactivate(
+        shop.services.licenses.get(shop.key), "a.example"
+    ),
+    "license.file": Shop.issue_file,
+    "license.take_back": Shop.take_back,
     "license.import": Shop.take_in,
     "license.export": lambda shop: list(shop.services.transfer.export()),
     "license.sweep": Shop.sweep,
@@ -96,6 +161,26 @@ BY_VENDOR = {
     "subscription.resume": lambda shop: (
         shop.services.subscriptions.end("s"),
         shop.services.subscriptions.resume("s"),
+    ),
+    "subscription.change": lambda shop: shop.services.subscriptions.follow("s", None),
+    "source.add": lambda shop: shop.add_source(),
+    "source.map": lambda shop: (shop.add_source(), shop.services.sources.map("shop", "a", "app")),
+    "source.unmap": lambda shop: (
+        shop.add_source(),
+        shop.services.sources.map("shop", "a", "app"),
+        shop.services.sources.unmap("shop", "a"),
+    ),
+    "source.remove": lambda shop: (shop.add_source(), shop.services.sources.remove("shop")),
+    "source.replay": lambda shop: shop.services.sources.replay(shop.add_event()),
+    "mail.retry": Shop.retry_mail,
+    "webhook.add": Shop.add_endpoint,
+    "webhook.rotate": lambda shop: shop.services.webhooks.rotate(shop.endpoint),
+    "webhook.disable": lambda shop: shop.services.webhooks.disable(shop.endpoint),
+    "webhook.enable": Shop.enable_endpoint,
+    "webhook.remove": lambda shop: shop.services.webhooks.remove(shop.endpoint),
+    "webhook.redeliver": lambda shop: (
+        shop.services.webhooks.send_test(shop.endpoint),
+        shop.services.webhooks.redeliver_since(shop.world.clock()),
     ),
     "token.create": lambda shop: shop.services.tokens.create("ci", Scope.READ),
     "token.revoke": lambda shop: shop.services.tokens.revoke("shop"),
@@ -128,15 +213,18 @@ ABOUT = {
     "product.add": ("product", "pro"),
     "product.change": ("product", "app"),
     "release.publish": ("release", "app/2.0"),
+    "release.rollout": ("release", "app/2.0"),
     "license.issue": ("product", "app"),
     "license.import": ("license", "-"),
     "license.export": ("license", "-"),
     "sweep": ("database", "-"),
+    "webhook.redeliver": ("webhook", "-"),
+    "mail.retry": ("mail", "99"),
     "token.create": ("token", "ci"),
     "user.add": ("user", "carol"),
 }
 BY_COMMAND = ("backup.write", "secret.rotate", "signing_key.add", "signing_key.retire")
-BY_BROWSER = ("list.export",)
+BY_BROWSER = ("list.export", "backup.delete")
 
 
 @pytest.mark.parametrize("action", BY_VENDOR)
@@ -156,6 +244,9 @@ def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
         "subscription": ("subscription", "s"),
         "token": ("token", "shop"),
         "user": ("user", "bob"),
+        "source": ("source", "shop"),
+        "plan": ("plan", "app/pro"),
+        "webhook": ("webhook", shop.endpoint),
     }
     about = ABOUT[action] if action in ABOUT else by_kind[action.partition(".")[0]]
     assert (line.object_kind, line.object_id) == about
@@ -246,6 +337,8 @@ def test_no_other_action_is_written():
     package, listed = Path(licserver.__file__).parent, Path("web", "console", "pages", "audit.py")
     kinds = "|".join(sorted({action.partition(".")[0] for action in ACTIONS}))
     shape = re.compile(rf'"((?:{kinds})\.(?!html)[a-z_]+|sweep)"')
-    sources = [path for path in package.rglob("*.py") if path != package / listed]
+    of_shops = package / "sources"  # what they call their events
+    sources = [path for path in package.rglob("*.py") if path != package / listed and path.parent != of_shops]
+    sources.remove(package / "protocol" / "webhooks.py")  # what our events are called
     written = {found for path in sources for found in shape.findall(path.read_text(encoding="utf-8"))}
     assert written == {*BY_VENDOR, *BY_COMMAND, *BY_BROWSER} == set(ACTIONS)

@@ -342,6 +342,7 @@ def test_without_credentials_it_is_said_what_to_set(cli, bucket, monkeypatch, tm
     assert "AWS_ACCESS_KEY_ID" in err
 
 
+@pytest.mark.slow
 def test_without_the_extra_it_is_said_what_to_install(program):
     """Exit 2 and the command, when obstore is not installed."""
     hide = "import sys, runpy; sys.modules['obstore'] = None; sys.argv[0] = 'licserver'; "

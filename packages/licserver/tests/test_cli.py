@@ -41,7 +41,7 @@ def test_products_are_added_listed_and_renamed(cli):
         "product", "add", "pro", "--name", "Pro", "--environment", "domain", "--support-policy", "--json"
     )
     record = {"slug": "pro", "environment": "domain", "support_policy": True, "accept_imported_keys": False}
-    record |= {"latest": None, "name": "Pro"}
+    record |= {"customer_moves": 3, "trial_days": 0, "minimum_version": None, "latest": None, "name": "Pro"}
     assert json.loads(added) == record
     assert cli("product", "rename", "app", "--name", "App II") == "renamed app: App II\n"
     assert [product["name"] for product in json.loads(cli("product", "list", "--json"))] == ["App II", "Pro"]
@@ -54,6 +54,12 @@ def test_products_are_added_listed_and_renamed(cli):
         "ACCEPT",
         "IMPORTED",
         "KEYS",
+        "CUSTOMER",
+        "MOVES",
+        "TRIAL",
+        "DAYS",
+        "MINIMUM",
+        "VERSION",
         "LATEST",
         "NAME",
     ]
@@ -172,6 +178,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_wrong_use_is_one_clear_line_and_changes_nothing(shop):
     """Exit code 2, one line that helps, and no row is changed."""
 

@@ -33,6 +33,7 @@ def test_a_reader_who_has_enough_ends_the_listing_quietly(cli, program):
     assert (process.returncode, err) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists(FULL), reason="there is no /dev/full here")  # noqa: PTH110
 def test_an_output_that_is_full_is_told_in_one_line(cli, program):
     """A full disk is an error on standard error, with exit code 1; keys that were issued are stored."""
@@ -69,6 +70,7 @@ def test_no_standard_input_is_told(program):
     assert "standard input" in done.stderr
 
 
+@pytest.mark.slow
 def test_every_key_printed_before_ctrl_c_is_in_the_books(cli, program):
     """Interrupted in the middle of a million, the printed keys are stored, and the exit code is 130."""
     with program.start("license", "issue", "app", "--count", "1000000") as process:
@@ -103,6 +105,7 @@ def check(address: str, key: str) -> tuple[int, dict[str, object]]:
     return status, json.loads(answer)
 
 
+@pytest.mark.slow
 def test_a_running_server_sees_every_change_at_its_next_request(cli, program, tmp_path):
     """Each command works beside the server, and the next response reflects it."""
     file = tmp_path / "app.zip"

@@ -23,7 +23,7 @@ TERMS = {
     "email": "jo@studio.example",
     "note": "Order <b>4711</b> \"&'",
 }
-PRODUCT = {"name": "Photo Lab", "slug": "photo-lab", "policy": "domain"}
+PRODUCT = {"name": "Photo Lab", "slug": "photo-lab", "policy": "domain", "moves": "3"}
 
 
 class Making:
@@ -196,7 +196,7 @@ async def test_an_upload_whose_session_has_ended(world, alice):
     await making.send(alice, **sent)
     assert (alice.status, alice.alert) == (
         401,
-        "You are signed out, and nothing was done. Sign in in another window, then publish again.",
+        "You are signed out, and nothing was done. Sign in in another window, then send this form again.",
     )
     assert alice.headers["HX-Retarget"] == "form[data-upload] .progress-text"
     del alice.session.headers["HX-Request"]

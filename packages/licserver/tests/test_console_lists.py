@@ -10,7 +10,7 @@ from harness.console_books import rows
 from harness.engines import both_engines
 from licserver.domain.records import Actor, ActorKind, LicenseTerms
 from licserver.errors import StoreUnavailableError
-from licserver.services import MAX_PAGE
+from licserver.services import MAX_PAGE, LicenseFilter
 
 CELL = "=cmd|' /C calc'!A0"
 
@@ -75,7 +75,12 @@ async def test_many_licenses_at_once(world, alice):
     await alice.post("/console/licenses/bulk", do="export", **{f"pick-{ids[0]}": "on"})
     assert len(rows(alice.text)) == 2
     await alice.get("/console/licenses")
-    await alice.post("/console/licenses/bulk", do="revoke", ids=f"{ids[0]} {ids[1]} nonsense", sure="yes")
+    chosen = {"do": "revoke", "ids": f"{ids[0]} {ids[1]} nonsense"}
+    await alice.post("/console/licenses/bulk", **chosen)
+    assert 'name="reason"' in alice.text
+    await alice.post("/console/licenses/bulk", **chosen, reason="Chargeback, batch 9", sure="yes")
+    assert world.services.licenses.get(keys[0]).revoked_reason == "Chargeback, batch 9"
+    assert len(world.services.licenses.search(LicenseFilter(query="chargeback")).items) == 2
     states = [world.services.licenses.get(key).revoked_at is None for key in (*keys, forever)]
     assert states == [False, False, True, True]
 

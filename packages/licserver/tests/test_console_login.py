@@ -17,13 +17,11 @@ from licserver.web.app import create_admin_app
 from licserver.web.connections import Runner
 from licserver.web.console.app import ROUTES, UPLOAD
 
-ADDRESSES = [f"/console{path}".format(id="0" * 32, slug="app", version="1.0") for path in ROUTES] + [
-    "/console/account/second-factor"
-]
+PARTS = {"id": "0" * 32, "slug": "app", "version": "1.0", "name": "shop"}
+ADDRESSES = [f"/console{path}".format(**PARTS) for path in ROUTES] + ["/console/account/second-factor"]
 ACTIONS = [f"{path}/{name}" for path, route in ROUTES.items() for name in route.actions]
 FORMS = [
-    f"/console{path}".format(id="0" * 32, slug="app", version="1.0")
-    for path in (*ACTIONS, UPLOAD, "/account/password", "/sign-out")
+    f"/console{path}".format(**PARTS) for path in (*ACTIONS, UPLOAD, "/account/password", "/sign-out")
 ] + [f"/console/account/second-factor/{act}" for act in ("begin", "confirm", "disable")]
 
 
@@ -42,6 +40,7 @@ async def test_no_page_without_a_session(open_browser):
         assert browser.headers["Location"].startswith("/console/sign-in")
 
 
+@pytest.mark.slow
 async def test_no_change_without_a_session_or_with_a_strange_form(open_browser, alice):
     """Every form is refused without a session, without its CSRF token and from another origin."""
     anonymous = await open_browser()

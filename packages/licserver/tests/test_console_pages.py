@@ -9,6 +9,7 @@ from harness.console_books import EVIL, said
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.domain.records import LicenseState
 from licserver.services import LicenseFilter
+from licserver.web.metrics import STATISTICS
 
 
 async def test_a_first_start(world, alice):
@@ -158,8 +159,12 @@ async def test_two_who_change_terms_at_once(world, alice, sold):
         "slots": "2",
         "expires": "",
         "support": "",
+        "seats": "",
         "email": "jo@studio.example",
         "note": "Order 4711",
+        "plan": "",
+        "overrides": "",
+        "channels": "",
     }
     world.services.licenses.change(key, slots=5, note="Two\nlines")
     await alice.post(f"{page}/change", **was, **{**shown, "expires": "2027-01-31"})
@@ -324,3 +329,26 @@ async def test_the_overview_compares_periods(world, alice):
         add_counts(world.services.database, today - timedelta(days=back), counts)
     assert "50 % more than in the 7 days before" in await alice.get("/console?days=7")
     assert "in 30 days" in await alice.get("/console?days=x")
+
+
+async def test_the_overview_of_one_product(world, alice, site):
+    """Its calls, versions, refusals and licenses, and what belongs to none is only in the overview of all."""
+    world.product("other")
+    world.publish("1.0")
+    for slug in ("app", "other"):
+        key = world.key(slug, expires_on=world.clock().date() + timedelta(days=9))
+        await site.verify(key, "a.example")
+        await site.verify(key, f"{slug}-2.example")
+    await site.check(world.key(), current_version="0.9")
+    await site.verify("CP-nonsense")
+    await site.app[STATISTICS].flush()
+    every = await alice.get("/console?days=7")
+    of_one = await alice.get("/console?days=7&product=app")
+    sums = [re.findall(r'<p class="sum">(\d+) ', page) for page in (every, of_one)]
+    assert sums == [["5", "2", "1"], ["2", "1", "1"]]
+    assert [page.count("All slots were in use") for page in (every, of_one)] == [2, 1]
+    assert [re.search(r'"figure">(\d)', page)[1] for page in (every, of_one)] == ["2", "1"]
+    assert "2 licenses" in of_one
+    assert 'href="/console?days=30&amp;product=app"' in of_one
+    assert ">other<" not in await alice.get("/console?product=other&days=x")
+    assert "Only " not in await alice.get("/console?product=nothing")

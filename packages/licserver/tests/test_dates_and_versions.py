@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from licserver.domain.decisions import (
+    describe_audience,
     generate_license_key,
     is_expired,
     is_license_key,
+    is_platform,
     is_slug,
     is_support_over,
     latest,
+    latest_by_platform,
     mask_key,
     parse_version,
     version_key,
@@ -132,6 +135,82 @@ def test_the_highest_stable_version_is_offered(published, offered):
         assert (found.version if found else None) == offered
 
 
+def files(*texts: str):
+    """Files of versions, written as `version platform`."""
+    return [
+        found._replace(platform=text.partition(" ")[2])
+        for text, found in zip(texts, releases(*(text.partition(" ")[0] for text in texts)), strict=True)
+    ]
+
+
+PLATFORMS = {
+    "nothing": ([], {}),
+    "the default for all": (["1.0", "1.1"], {"": "1.1"}),
+    "its own before the default": (["1.0 win", "1.0"], {"": "1.0", "win": "1.0"}),
+    "a newer default before its own": (["1.0 win", "1.1"], {"": "1.1"}),
+    "a version for one platform": (["1.0", "1.1 win", "1.0 mac"], {"": "1.0", "win": "1.1", "mac": "1.0"}),
+    "no default": (["1.0 win", "1.1 mac"], {"win": "1.0", "mac": "1.1"}),
+    "its own stable one": (["2.0rc1", "1.0 win"], {"": "2.0rc1", "win": "1.0"}),
+    "its own pre-release": (["1.0", "2.0rc1 win"], {"": "1.0"}),
+    "withdrawn": (["1.0", "(1.1) win"], {"": "1.0"}),
+}
+
+
+@pytest.mark.parametrize(("published", "offered"), PLATFORMS.values(), ids=PLATFORMS.keys())
+def test_a_platform_is_offered_its_own_file_or_the_default(published, offered):
+    """What is missing here gets the default (D-187); of one version the own file is chosen."""
+    for order in (files(*published), files(*published)[::-1]):
+        chosen = latest_by_platform(order)
+        assert {name: found.version for name, found in chosen.items()} == offered
+        assert all(found.platform == name for name, found in chosen.items())
+
+
+UNTIL = "until a stable version is published."
+AUDIENCES = {
+    "stable": (["1.0"], None),
+    "unreadable": (["banana"], None),
+    "nothing stable": (["1.0rc1"], f"installations of a pre-release are offered it {UNTIL}"),
+    "a stable one": (["1.1rc1", "1.0"], "no installation is offered it, because 1.0 is offered instead."),
+    "a platform": (
+        ["1.1rc1 win", "1.0 mac"],
+        f"installations of a pre-release on win are offered it {UNTIL}",
+    ),
+    "a platform with a stable one": (
+        ["1.1rc1 win", "1.0"],
+        "no installation on win is offered it, because 1.0 is offered instead.",
+    ),
+    "others have a stable one": (
+        ["1.1rc1", "1.0 win", "1.0 mac"],
+        f"installations of a pre-release, except on mac, win, are offered it {UNTIL}",
+    ),
+    "withdrawn": (["(1.0rc1)"], "no installation is offered it."),
+}
+
+
+@pytest.mark.parametrize(("published", "sentence"), AUDIENCES.values(), ids=AUDIENCES.keys())
+def test_who_is_offered_a_pre_release(published, sentence):
+    """The first of these files was published last."""
+    order = files(*published)
+    begin = f"{order[0].version} is a pre-release: "
+    assert describe_audience(order[0], order) == (sentence and begin + sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("windows-x86_64", True),
+        ("a", True),
+        ("a" * 41, False),
+        ("", False),
+        ("Windows", False),
+        ("a b", False),
+    ],
+)
+def test_a_platform_is_a_short_name(text, fits):
+    """Lower-case letters, digits and some signs."""
+    assert is_platform(text) is fits
+
+
 def test_all_spellings_of_a_version_are_one():
     """What cannot be published twice is told by a form that they share (D-23)."""
     assert {version_key(Version(text)) for text in ("1.0", "1.0.0", "v1", "1.0+0")} == {"1", "1+0"}
@@ -204,6 +283,8 @@ def test_what_people_have_of_a_key():
         KEY[:11]: (KEY[:11], ""),
         f"-{KEY[-13:]}": ("", KEY[-13:]),
         "OPQRST": ("", "OPQRST"),
+        "…qrst": ("", "QRST"),
+        "38b14…4d51": ("38b14", "4d51"),  # sold elsewhere
     }
     assert {text: parse_key_part(text) for text in parts} == parts
     assert [parse_key_part(text) for text in ("CP-ABC", "CP-ABCDEF x", "…", "a … bcdef g", "two words")] == [
@@ -216,6 +297,7 @@ def test_what_people_have_of_a_key():
         True,
         False,
     )
+    assert KeyPart("38b1460", "4D51").fits("38b1460a-5104-4067-a91d-77b872934d51")
     assert (KeyPart("", KEY[-6:]).masked, KeyPart("CP-AB", "QRST").is_masked) == ("…QRST", True)
 
 

@@ -43,6 +43,7 @@ def introduction(process):
     raise AssertionError("".join(lines) + process.stderr.read())
 
 
+@pytest.mark.slow
 def test_a_demo_ends_with_ctrl_c(demo, temporary):
     """SIGINT removes the demo's folder, as SIGTERM does, with exit code 0."""
     with demo() as process:
@@ -52,6 +53,7 @@ def test_a_demo_ends_with_ctrl_c(demo, temporary):
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_ended_while_it_starts_leaves_nothing_behind(demo, temporary):
     """SIGTERM before the server listens for it cleans up too."""
     with demo() as process:
@@ -62,6 +64,7 @@ def test_a_demo_that_is_ended_while_it_starts_leaves_nothing_behind(demo, tempor
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_demo_serves_its_keys_and_leaves_nothing_behind(demo, temporary, tmp_path):
     """It prints commands (`tests/test_demo.py` runs them), uses no setting, and removes its folder."""
     own = {
@@ -85,6 +88,7 @@ def test_a_demo_serves_its_keys_and_leaves_nothing_behind(demo, temporary, tmp_p
     assert not (tmp_path / "own").exists()
 
 
+@pytest.mark.slow
 def test_without_a_port_the_demo_takes_another_one_where_its_own_is_taken(demo):
     """Whoever asks for a port gets that one or an error."""
     with socket.socket() as taken:
@@ -98,6 +102,7 @@ def test_without_a_port_the_demo_takes_another_one_where_its_own_is_taken(demo):
             assert process.wait(20) != 0
 
 
+@pytest.mark.slow
 async def test_the_demo_has_a_console_with_some_weeks_of_life(demo):
     """`/` leads to it, the printed user signs in, and there is something to find."""
     with demo("--port", "0", "--json") as process:
@@ -108,4 +113,8 @@ async def test_the_demo_has_a_console_with_some_weeks_of_life(demo):
             assert browser.path.startswith("/console/sign-in")
             await browser.sign_in(told["user"], told["password"])
             assert (browser.path, "Verify calls" in browser.text) == ("/console", True)
+            key = {"key": told["active"]}
+            assert "Demo Notes" in await browser.post(
+                f"{told['account'].removeprefix(told['listening'])}/sign-in", csrf="", **key
+            )
             assert "anna.brown@example.com" in await browser.get("/console/licenses?q=anna.brown")

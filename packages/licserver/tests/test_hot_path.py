@@ -15,8 +15,8 @@ from licserver.database.hot_path.store import (
     ActivationRequest,
     BatchStore,
     Lookup,
-    UpdateQuery,
 )
+from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy

@@ -2,8 +2,10 @@
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -23,17 +25,26 @@ BY_TYPE = {
     date | None: date(2031, 1, 2),
     tuple[str, ...]: ("*.example.org",),
     bool: False,  # a lifetime excludes a last day
+    Mapping[str, Any] | None: {
+        "export": False,
+        "projects": 50,
+        "region": "50",
+        "sync": None,
+        "scans": {"limit": 9, "per": "day"},
+    },
 }
 TERMS_OF_ALL_KINDS = replace(
     LicenseTerms(**{one.name: BY_TYPE.get(one.type, f"the {one.name}") for one in fields(LicenseTerms)}),
     customer_email="jo@example.com",
+    plan="pro",
+    channels=("beta", "nightly"),
 )
 ELSEWHERE = {"id", "encrypted_key", "product_id", "slots_used"}
 """Of a license in another database: its own, or made there."""
 API_NAMES = {"subscription_id": "subscription", "product_slug": "product"}
 NOT_SHOWN = {"encrypted_key", "product_id"}
-NOT_IN_CONSOLE = {"lifetime", "subscription_id", "allowed"}
-"""Not in the console's form: shown on the page, and the allow-list has forms of its own."""
+NOT_IN_CONSOLE = {"lifetime", "subscription_id", "allowed", "trial"}
+"""Not in the form: shown on the page; the allow-list has forms of its own, and a trial is converted."""
 
 
 def columns(record: IssuedLicense) -> dict[str, object]:
@@ -44,6 +55,7 @@ def columns(record: IssuedLicense) -> dict[str, object]:
 @pytest.fixture
 def license_(world):
     """A license whose fields all hold something."""
+    world.services.plans.add("app", "pro", {"export": True})
     issued, _ = world.services.licenses.issue("app", TERMS_OF_ALL_KINDS)
     world.services.subscriptions.end(TERMS_OF_ALL_KINDS.subscription_id)
     return world.services.licenses.revoke(issued.id.hex(), "refund")
@@ -62,7 +74,7 @@ def test_each_field_has_its_column(license_):
 def test_no_text_of_a_license_is_in_the_audit_log(world, license_):
     """A text may be personal data: the log has that it was changed, and neither its old nor its new value."""
     texts = {name: "other@example.com" for name in TERMS if isinstance(getattr(license_, name), str)}
-    del texts["subscription_id"]  # never changes
+    del texts["subscription_id"], texts["plan"]  # never changes, and is no text about a person
     world.services.licenses.change(license_.id.hex(), **texts)
     changed = world.services.audit.list_page().items[0].details
     assert changed == dict.fromkeys(texts, "changed")
@@ -73,6 +85,7 @@ def test_each_field_is_exported_and_imported(world, make_world, license_, form):
     """What another server imports is what this one has exported."""
     text = write_head(form) + "".join(write_row(form, row) for row in world.services.transfer.export())
     other = make_world().services
+    other.plans.add("app", "pro", {})
     with other.transfer.start_import() as incoming:
         incoming.read(read_rows(form, io.StringIO(text)))
         assert incoming.problems == []
@@ -93,8 +106,9 @@ def test_each_field_is_backed_up(world, license_, tmp_path):
     restored.close()
 
 
-async def test_each_field_is_in_the_admin_api(api):
+async def test_each_field_is_in_the_admin_api(api, world):
     """It can be sent, changed and read."""
+    world.services.plans.add("app", "pro", {})
     given = {API_NAMES.get(name, name): getattr(TERMS_OF_ALL_KINDS, name) for name in TERMS}
     sent = json.loads(json.dumps({"product": "app", **given}, default=date.isoformat))
     status, issued = await api("POST", "/licenses", sent)
@@ -114,6 +128,7 @@ def test_each_field_is_on_the_command_line(cli):
     cli("product", "add", "app", "--name", "App")
     issue, change = (cli("license", command, "--help") for command in ("issue", "change"))
     options = {"expires_on": "expires", "subscription_id": "subscription", "customer_email": "email"}
+    options["overrides"] = "grant"
     names = {name: options.get(name, name).replace("_", "-") for name in TERMS}
     names["allowed"] = "allow"
     assert [name for name, option in names.items() if f"--{option}" not in issue] == []

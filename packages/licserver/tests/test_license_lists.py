@@ -15,6 +15,7 @@ from licserver.domain.decisions import generate_license_key, is_support_over, li
 from licserver.domain.records import Environment, LicenseState
 from licserver.domain.text import extract_words, parse_terms
 from licserver.errors import InvalidInputError, NotFoundError
+from licserver.protocol.license_files import LicenseRow
 from licserver.services import AuditFilter, LicenseFilter, LicenseTerms
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
@@ -133,6 +134,20 @@ def test_a_key_and_an_id_find_their_license(shop):
         assert license_ in world.services.licenses.search(LicenseFilter(text)).items, text
     for query in (keys["ann"], f" {keys['ann'].lower()} ", license_.id.hex()):
         assert world.services.licenses.search(LicenseFilter(query)).items == [license_]
+
+
+def test_the_masked_key_of_a_license_that_was_sold_elsewhere_finds_it(world):
+    """Such a key may have small letters: it is looked for as it is shown, and as it is typed in capitals."""
+    world.services.products.change("app", accepts_imported_keys=True)
+    keys = ("38b1460a-5104-4067-a91d-77b872934d51", "PRO-5104-4067-QRST")
+    with world.services.transfer.start_import() as incoming:
+        incoming.read((n, LicenseRow(license_key=key, product="app")) for n, key in enumerate(keys, 1))
+        incoming.commit()
+    for key in keys:
+        license_ = world.services.licenses.get(key)
+        masked = mask_key(key)
+        for text in (masked, f"{key[:9]}...{key[-6:]}", *([masked.lower()] if key.isupper() else [])):
+            assert license_ in world.services.licenses.search(LicenseFilter(text)).items, text
 
 
 def test_what_is_changed_or_freed_is_found_no_more(shop):

@@ -31,6 +31,7 @@ def come_from(browser, address):
     browser.session.headers["X-Forwarded-For"] = address
 
 
+@pytest.mark.slow
 async def test_a_network_of_guessers_closes_the_sign_in_for_nobody(users, open_browser):
     """512 networks /64 of one /48 guess at alice: she signs in where she has before, and others anywhere."""
     users.users.add("bob", PASSWORD)

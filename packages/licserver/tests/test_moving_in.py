@@ -244,7 +244,9 @@ def test_the_command(bare_cli, tmp_path):
     old = ("import", str(file), "--preset", "edd", "--product", "app")
     key = KEYS["edd"][0]
     file.write_text(edd([key], ()))
-    assert "licserver product change app --accept-imported-keys" in cli(*old, "--dry-run", expect=2)
+    told = cli(*old, "--dry-run", expect=2)
+    assert f"line 2: refuse {mask_key(key)} " in told
+    assert "licserver product change app --accept-imported-keys" in told
     cli("product", "change", "app", "--accept-imported-keys")
     told = cli(*old, "--dry-run")
     assert f"line 2: create {mask_key(key)} app, 3 slots, until 2027-01-31" in told
@@ -252,8 +254,10 @@ def test_the_command(bare_cli, tmp_path):
     cli(*old)
     file.write_text(edd([key], {key}))
     assert "in the database already, with other terms: revoked_at" in cli(*old, expect=2)
-    assert json.loads(cli(*old, "--dry-run", "--existing", "keep", "--json"))["unchanged"] == 1
-    assert "line 2: change revoked_at" in cli(*old, "--dry-run", "--existing", "change")
+    unchanged = json.loads(cli(*old, "--dry-run", "--existing", "keep", "--json"))
+    assert unchanged["unchanged"] == 1
+    assert unchanged["lines"][0]["license_key"] == mask_key(key)
+    assert f"line 2: change {mask_key(key)} revoked_at" in cli(*old, "--dry-run", "--existing", "change")
     cli(*old, "--existing", "change")
     assert json.loads(cli("license", "show", key, "--json"))["revoked_reason"] == "in the imported file"
     file.write_text(edd([key], ()).replace(",3,", ",5,"))
@@ -261,7 +265,8 @@ def test_the_command(bare_cli, tmp_path):
     shown = json.loads(cli("license", "show", key, "--json"))
     assert (shown["revoked_at"], shown["slots"]) == (None, 5)
     file.write_text(edd([KEYS["edd"][1]] * 2, ()))
-    assert "line 3: refuse license_key: is also in line 2" in cli(*old, "--dry-run", expect=2)
+    told = cli(*old, "--dry-run", expect=2)
+    assert f"line 3: refuse {mask_key(KEYS['edd'][1])} license_key: is also in line 2" in told
     assert "no export of Gumroad" in cli("import", str(file), "--preset", "gumroad", "--slots", "1", expect=2)
     assert "add --slots N" in cli("import", str(file), "--preset", "gumroad", expect=2)
     assert "JSON document" in cli("import", str(file), "--preset", "keygen", expect=2)

@@ -154,6 +154,7 @@ def test_files_that_only_root_may_use(place):
     assert owners(data) == {(SERVER, SERVER)}
 
 
+@pytest.mark.slow
 @needs_root
 def test_serve_binds_as_root_and_answers_as_the_owner(place):
     """A port below 1024 is bound before root is given up, with all of its groups."""

@@ -52,6 +52,7 @@ def get(port, target):
     return received
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", AMBIGUOUS)
 def test_an_ambiguous_path_is_refused(listeners, path):
     """400 at every listener, with and without a query; problem details where the admin API would answer."""

@@ -178,6 +178,7 @@ async def test_an_honest_typo_beside_a_machine_that_guesses_is_told(make_world, 
 OFFICE = 500  # more than the default limits allow a single guesser
 
 
+@pytest.mark.slow
 @sqlite_only
 async def test_an_office_of_500_starts_at_nine_and_sees_no_429(make_world, open_site):
     """All behind one address, in the same minute: activation, update check and download, and a few typos."""

@@ -240,6 +240,7 @@ logging.getLogger("x").error("after all, %s", sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_what_python_prints_past_the_log_is_masked_too():
     """Threads that die, exceptions in destructors, warnings, the report of a line that cannot be logged."""
     key = generate_license_key()

@@ -13,7 +13,8 @@ import pytest
 
 from harness.manifests import oracle_reads, unpacked
 from licserver.cli import main
-from licserver.database.hot_path.store import BatchStore, UpdateQuery
+from licserver.database.hot_path.store import BatchStore
+from licserver.database.hot_path.updates import UpdateQuery
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Manifest, read, sign, sign_with_keys, use_signed

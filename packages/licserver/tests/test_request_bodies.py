@@ -35,6 +35,7 @@ HONEST_SECONDS = 0.25
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "headers", "body", "times"),
     [

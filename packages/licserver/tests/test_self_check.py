@@ -15,6 +15,7 @@ from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key, new_secrets
 from licserver.services.self_check import Finding, Level, ask_base_url, check_installation
 from licserver.settings import Settings
+from licserver.sources.kinds import SourceKind
 
 ADMIN = {"admin_listen": "127.0.0.1:8081"}
 BASE = {"base_url": "https://l.example", "trusted_proxies": "127.0.0.1", **ADMIN}
@@ -45,6 +46,18 @@ def test_all_is_well(make_world, clock):
 
 
 @both_engines
+def test_a_shop_without_its_secret_is_told(make_world, clock, monkeypatch):
+    """Without any secret its deliveries are refused; with one of two they are taken, and that is told too."""
+    world = make_world()
+    world.services.sources.add("shop", SourceKind.STRIPE, "NEW_SHOP_SECRET,OLD_SHOP_SECRET")
+    assert bad(found(world.settings, clock()))["source shop"].level is Level.FAILED
+    monkeypatch.setenv("NEW_SHOP_SECRET", "whsec_something")
+    only_one = bad(found(world.settings, clock()))["source shop"]
+    assert (only_one.level, "whsec" in str(only_one)) == (Level.WARNING, False)
+    monkeypatch.setenv("OLD_SHOP_SECRET", "whsec_something else")
+    assert "source shop" not in bad(found(world.settings, clock()))
+
+
 def test_a_clock_that_is_off_is_told(make_world, clock):
     """The database's machine has a clock of its own to compare with; the year alone can be wrong too."""
     world = make_world(**BASE)

@@ -64,6 +64,7 @@ async def test_callers_who_race_share_the_slots_exactly(program, keys, workers):
     assert used == [SLOTS] * ROUNDS + [1] * ROUNDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", WORKERS)
 async def test_sigterm_lets_a_running_download_finish(program, tmp_path, workers):
     """Told to end, the server takes no new callers, sends what it has begun, and exits with 0."""
@@ -141,6 +142,7 @@ async def test_a_large_file_costs_no_memory(program, tmp_path, large):
     shutil.rmtree(program.folder)  # pytest would keep it
 
 
+@pytest.mark.slow
 def test_the_address_is_printed_once_the_server_answers(program):
     """Whoever reads the JSON line can connect at once; Ctrl-C does not wait for idle connections."""
     with program.start("serve", "--port", "0", "--json") as process:
@@ -161,6 +163,7 @@ def has_ipv6():
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
 async def test_it_listens_on_ipv6(program):
     """An IPv6 host stands in brackets, and its callers are known by their IPv6 address."""
@@ -183,6 +186,7 @@ runpy.run_module("licserver", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
 @pytest.mark.parametrize("workers", WORKERS)
 async def test_a_name_is_listened_on_at_all_of_its_addresses(program, workers):

@@ -17,6 +17,7 @@ GOOD = {
         "trusted_proxies",
         (ip_network("10.0.0.1/32"), ip_network("2001:db8::/32")),
     ),
+    "LICSERVER_BACKUP_DIR": ("/srv/backups", "backup_dir", Path("/srv/backups")),
     "LICSERVER_IPV6_PREFIX": ("64", "ipv6_prefix", 64),
     "LICSERVER_ARTIFACTS_URL": ("s3://my-bucket/a/b/", "artifacts_url", "s3://my-bucket/a/b"),
     "LICSERVER_ARTIFACTS_REDIRECT": ("no", "artifacts_redirect", False),
@@ -30,11 +31,28 @@ GOOD = {
     "LICSERVER_SEND_TIMEOUT": ("30", "send_timeout", 30.0),
     "LICSERVER_MISS_LIMIT": ("0", "miss_limit", 0),
     "LICSERVER_FLOOD_LIMIT": ("1000", "flood_limit", 1000),
+    "LICSERVER_TRIAL_ADDRESS_LIMIT": ("50", "trial_address_limit", 50),
+    "LICSERVER_TRIAL_LIMIT": ("0", "trial_limit", 0),
     "LICSERVER_CONNECTION_LIMIT": ("20", "connection_limit", 20),
     "LICSERVER_ADMIN_LISTEN": ("[::1]:8081", "admin_address", ("::1", 8081)),
+    "LICSERVER_ACCOUNT": ("on", "account", True),
+    "LICSERVER_ACCOUNT_NAME": ("Example Soft", "account_name", "Example Soft"),
+    "LICSERVER_ACCOUNT_COLOR": ("#1A5FB4", "account_color", "#1a5fb4"),
+    "LICSERVER_ACCOUNT_FILE_DAYS": ("30", "account_file_days", 30),
+    "LICSERVER_ACCOUNT_LOGO": ("/srv/logo.svg", "account_logo", Path("/srv/logo.svg")),
+    "LICSERVER_SEAT_LEASE": ("60", "seat_lease", 60),
     "LICSERVER_UPLOAD_LIMIT": ("1000000", "upload_limit", 1_000_000),
     "LICSERVER_SECOND_FACTOR_REQUIRED": ("true", "second_factor_required", True),
     "LICSERVER_SESSION_IDLE_MINUTES": ("30", "session_idle_minutes", 30),
+    "LICSERVER_MAIL_PORT": ("2525", "mail_port", 2525),
+    "LICSERVER_MAIL_TLS": ("tls", "mail_tls", "tls"),
+    "LICSERVER_MAIL_USER": ("ann", "mail_user", "ann"),
+    "LICSERVER_MAIL_SENDER": ("App <a@example.com>", "mail_sender", "App <a@example.com>"),
+    "LICSERVER_MAIL_ENDING_DAYS": ("30", "mail_ending_days", 30),
+    "LICSERVER_MAIL_ACTIVATIONS": ("true", "mail_activations", True),
+    "LICSERVER_MAIL_ADMIN": ("me@example.com", "mail_admin", "me@example.com"),
+    "LICSERVER_PATCH_LIMIT": ("0", "patch_limit", 0),
+    "LICSERVER_WEBHOOK_NETWORKS": ("10.1.0.0/16", "webhook_networks", (ip_network("10.1.0.0/16"),)),
     "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),
 }
 
@@ -61,7 +79,22 @@ def test_defaults_are_safe():
 def test_every_setting_is_shown_here():
     """A new setting needs a line in this file."""
     secret = {"LICSERVER_DATABASE_URL", "LICSERVER_REDIS_URL", "LICSERVER_SECRETS"}
-    assert {f"LICSERVER_{name.upper()}" for name in Settings.model_fields} == set(GOOD) | secret
+    secret |= {"LICSERVER_MAIL_PASSWORD", "LICSERVER_PADDLE_API_KEY"}
+    others = {"LICSERVER_MAIL_HOST"}  # needs another one
+    assert {f"LICSERVER_{name.upper()}" for name in Settings.model_fields} == set(GOOD) | secret | others
+
+
+def test_mail_needs_a_sender_and_a_password_needs_encryption(monkeypatch):
+    """Named by the variable that is missing something."""
+    monkeypatch.setenv("LICSERVER_MAIL_HOST", "mail.example")
+    with pytest.raises(SettingsError, match=r"^LICSERVER_MAIL_HOST: needs LICSERVER_MAIL_SENDER"):
+        load_settings()
+    monkeypatch.setenv("LICSERVER_MAIL_SENDER", "a@example.com")
+    assert load_settings().mail_host == "mail.example"
+    monkeypatch.setenv("LICSERVER_MAIL_USER", "ann")
+    monkeypatch.setenv("LICSERVER_MAIL_TLS", "none")
+    with pytest.raises(SettingsError, match=r"^LICSERVER_MAIL_USER: needs LICSERVER_MAIL_TLS"):
+        load_settings()
 
 
 def test_what_may_hold_a_password_is_not_shown(monkeypatch):
@@ -69,6 +102,7 @@ def test_what_may_hold_a_password_is_not_shown(monkeypatch):
     monkeypatch.setenv("LICSERVER_DATABASE_URL", "postgresql://me:hunter2@db/x")
     monkeypatch.setenv("LICSERVER_SECRETS", '{"index_secret": "hunter2"}')
     monkeypatch.setenv("LICSERVER_REDIS_URL", "redis://:hunter2@redis/0")
+    monkeypatch.setenv("LICSERVER_PADDLE_API_KEY", "pdl_live_apikey_hunter2")
     settings = load_settings()
     assert "hunter2" not in repr(settings) + str(settings) + settings.model_dump_json()
     assert settings.database == "postgresql://me:hunter2@db/x"
@@ -93,8 +127,13 @@ BAD = {
     "LICSERVER_IPV6_PREFIX": ["0", "129", "-1", "many", "64.5"],
     "LICSERVER_ACCESS_LOG": ["perhaps"],
     "LICSERVER_BODY_TIMEOUT": ["0", "-1", "601", "soon", "nan", "inf"],
+    "LICSERVER_MAIL_TLS": ["yes"],
+    "LICSERVER_MAIL_SENDER": ["nobody", "a@b, c@d", "A <a@b>\n", "A\tB <a@b.example", "<a@b>"],
+    "LICSERVER_MAIL_ADMIN": ["nobody", "a@b, c@d", "A <a@b.example>"],
+    "LICSERVER_WEBHOOK_NETWORKS": ["somewhere", "10.1.2.3/16"],
     "LICSERVER_DRAIN_TIMEOUT": ["-1", "3601", "nan"],
     "LICSERVER_MISS_LIMIT": ["-1"],
+    "LICSERVER_TRIAL_LIMIT": ["-1"],
 }
 
 

@@ -161,6 +161,7 @@ def signed_by(url: str) -> str | None:
     return found and found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork, no SIGHUP")
 def test_workers_take_a_new_key_up_on_sighup(program):
     """A key that is added while the server runs signs after SIGHUP, and no request fails meanwhile."""

@@ -33,6 +33,7 @@ def test_systemd_is_told_once_that_the_server_answers(program, tmp_path, workers
             systemd.recv(100)
 
 
+@pytest.mark.slow
 def test_who_cannot_serve_tells_systemd_nothing(program, tmp_path):
     """A wrong setting ends the program without a word to systemd, so that `systemctl start` fails."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:

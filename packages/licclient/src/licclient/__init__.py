@@ -7,14 +7,20 @@ Public modules have no underscore: this one, `errors`, `deliver`, `dialogs.tk`, 
 from typing import TYPE_CHECKING
 
 from licclient._client import LicenseClient
-from licclient._model import License, Reason, Source, Update
+from licclient._entitlements import Entitlements, Quota
+from licclient._model import FileFlaw, License, Reason, Source, Update
 from licclient.errors import (
+    DeactivationError,
     DownloadCancelledError,
     InvalidRequestError,
     LicclientError,
+    LicenseFileError,
     LicenseRefusedError,
     MistypedKeyError,
+    NoSeatError,
     NotActivatedError,
+    NotEntitledError,
+    QuotaExceededError,
     ServiceUnavailableError,
     UntrustedResponseError,
     UnusableArchiveError,
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from licclient._flows.updates import UpdateCheck
     from licclient._part_file import Downloaded
     from licclient._records import Document
+    from licclient._seat import AsyncSeat, OnLost, Seat
     from licclient._settings import ClientSettings
     from licclient._status import LicenseState, LicenseStatus
     from licclient._storage import Storage
@@ -37,27 +44,38 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncLicenseClient",
+    "AsyncSeat",
     "AsyncWorker",
     "Cancel",
     "ClientSettings",
+    "DeactivationError",
     "Deliver",
     "Document",
     "DownloadCancelledError",
     "Downloaded",
+    "Entitlements",
+    "FileFlaw",
     "InvalidRequestError",
     "KeyFlaw",
     "LicclientError",
     "License",
     "LicenseClient",
+    "LicenseFileError",
     "LicenseRefusedError",
     "LicenseState",
     "LicenseStatus",
     "MistypedKeyError",
+    "NoSeatError",
     "NotActivatedError",
+    "NotEntitledError",
+    "OnLost",
     "OnStatus",
     "OnUpdate",
     "Progress",
+    "Quota",
+    "QuotaExceededError",
     "Reason",
+    "Seat",
     "ServiceUnavailableError",
     "Source",
     "Storage",
@@ -74,6 +92,7 @@ __all__ = [
 # Not needed by a start that is answered from the cache, so loaded when they are asked for.
 _LATER = {
     "AsyncLicenseClient": "_async_client",
+    "AsyncSeat": "_seat",
     "AsyncWorker": "_worker",
     "Cancel": "_flows.downloads",
     "ClientSettings": "_settings",
@@ -83,9 +102,11 @@ _LATER = {
     "KeyFlaw": "_typed_key",
     "LicenseState": "_status",
     "LicenseStatus": "_status",
+    "OnLost": "_seat",
     "OnStatus": "_worker",
     "OnUpdate": "_worker",
     "Progress": "_flows.downloads",
+    "Seat": "_seat",
     "Storage": "_storage",
     "UpdateCheck": "_flows.updates",
     "Worker": "_worker",

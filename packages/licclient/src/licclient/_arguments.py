@@ -68,7 +68,7 @@ def check_download(update: object, progress: object, cancel: object) -> None:
             that cannot be asked whether it `is_set`.
     """
     check_update(update)
-    _check_call("progress", progress)
+    check_call("progress", progress)
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise TypeError("cancel must have is_set(), such as threading.Event has")
 
@@ -82,14 +82,15 @@ def check_callbacks(
         TypeError: Something that cannot be called, or a coroutine, which nobody would await.
         ValueError: `on_update` of a client that was made without `slug` or `version`.
     """
-    _check_call("on_status", on_status)
-    _check_call("on_update", on_update)
-    _check_call("deliver", deliver)
+    check_call("on_status", on_status)
+    check_call("on_update", on_update)
+    check_call("deliver", deliver)
     if on_update is not None and (settings.slug is None or settings.version is None):
         raise ValueError("on_update needs a client that was made with slug and version")
 
 
-def _check_call(name: str, value: object) -> None:
+def check_call(name: str, value: object) -> None:
+    """Raise `TypeError` for what cannot be called back."""
     if value is None:
         return
     if not callable(value):

@@ -2,13 +2,24 @@
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from os import PathLike
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
 from licclient._base_client import CLOSE_SECONDS, BaseClient
-from licclient._licensed import AsyncLicensed, AsyncOtherwise, Otherwise, P, R, S_co
+from licclient._licensed import (
+    AsyncLicensed,
+    AsyncOtherwise,
+    Otherwise,
+    P,
+    R,
+    S_co,
+    check_entitled,
+    check_entitlement,
+    split_entitlement,
+)
 from licclient._model import License, Settings, Update
 from licclient.errors import LicclientError
 
@@ -18,6 +29,7 @@ if TYPE_CHECKING:
     from licclient._async_transport import AsyncTransport
     from licclient._flows.downloads import Cancel, Progress
     from licclient._part_file import Downloaded
+    from licclient._seat import AsyncSeat, OnLost
     from licclient._status import LicenseStatus
     from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate
 
@@ -49,18 +61,28 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         self._nudge()
         return found
 
-    async def require(self) -> License:
+    async def start_trial(self) -> License:
+        """Start the trial of this computer; as `LicenseClient.start_trial`."""
+        from licclient._flows.runners import run_async
+        from licclient._flows.trials import start_trial
+
+        found = await run_async(start_trial(self._context), self._transport)
+        self._nudge()
+        return found
+
+    async def require(self, entitlement: str | None = None) -> License:
         """Return the license of the activated key, or raise; as `LicenseClient.require`."""
         import asyncio
 
         from licclient._flows.activation import remembered_license
 
+        check_entitlement(entitlement)
         known, is_due = await asyncio.to_thread(remembered_license, self._context)
         if known is None:
-            return await self.verify()
+            return check_entitled(await self.verify(), entitlement)
         if is_due and self._may_refresh():
             self._refresh = asyncio.create_task(self._verify_quietly(), name="licclient-refresh")
-        return known
+        return check_entitled(known, entitlement)
 
     async def _verify_quietly(self) -> None:
         with suppress(LicclientError, OSError, RuntimeError):
@@ -72,23 +94,30 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     ) -> Callable[P, Coroutine[Any, Any, R]]: ...
 
     @overload
-    def licensed(self, *, otherwise: None = None) -> AsyncLicensed[Never]: ...
+    def licensed(
+        self, entitlement: str | None = None, /, *, otherwise: None = None
+    ) -> AsyncLicensed[Never]: ...
 
     @overload
-    def licensed(self, *, otherwise: AsyncOtherwise[S_co]) -> AsyncLicensed[S_co]: ...
+    def licensed(
+        self, entitlement: str | None = None, /, *, otherwise: AsyncOtherwise[S_co]
+    ) -> AsyncLicensed[S_co]: ...
 
     @overload
-    def licensed(self, *, otherwise: Otherwise[S_co]) -> AsyncLicensed[S_co]: ...
+    def licensed(
+        self, entitlement: str | None = None, /, *, otherwise: Otherwise[S_co]
+    ) -> AsyncLicensed[S_co]: ...
 
     def licensed(
-        self, function: Callable[..., Any] | None = None, *, otherwise: Callable[..., Any] | None = None
+        self, function: Callable[..., Any] | str | None = None, *, otherwise: Callable[..., Any] | None = None
     ) -> Any:
         """Decorate an `async def` that needs a license; as `LicenseClient.licensed`.
 
         `otherwise` may be an `async def`, too.
         """
-        decorate = AsyncLicensed[Any](self.require, otherwise)
-        return decorate if function is None else decorate(function)
+        name, decorated = split_entitlement(function)
+        decorate = AsyncLicensed[Any](partial(self.require, name), otherwise, name)
+        return decorate if decorated is None else decorate(decorated)
 
     async def forget_key(self) -> None:
         """Forget the key on this computer; as `LicenseClient.forget_key`."""
@@ -98,6 +127,47 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
         await asyncio.to_thread(forget_key, self._context)
         self._nudge()
+
+    async def deactivate(self, key: str | None = None) -> None:
+        """Free the slot of this computer, and forget the key; as `LicenseClient.deactivate`."""
+        from licclient._flows.activation import deactivate
+        from licclient._flows.runners import run_async
+
+        await run_async(deactivate(self._context, key), self._transport)
+        self._nudge()
+
+    async def request_license_file(self) -> str:
+        """Return the request for a license file; as `LicenseClient.request_license_file`."""
+        import asyncio
+
+        from licclient._flows.activation import request_file
+
+        return await asyncio.to_thread(request_file, self._context)
+
+    async def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
+        """Install a license file; as `LicenseClient.install_license_file`."""
+        import asyncio
+
+        from licclient._flows.activation import install_file
+
+        found = await asyncio.to_thread(install_file, self._context, file)
+        self._nudge()
+        return found
+
+    def seat(
+        self, key: str | None = None, *, on_lost: "OnLost | None" = None, deliver: "Deliver | None" = None
+    ) -> "AsyncSeat":
+        """Return a floating seat, for `async with`; as `LicenseClient.seat`."""
+        from licclient._seat import AsyncSeat
+
+        return self._create_seat(AsyncSeat, key, on_lost, deliver)
+
+    async def consume(self, entitlement: str, amount: int = 1) -> int:
+        """Use some of a metered entitlement; as `LicenseClient.consume`."""
+        from licclient._flows.consumption import consume
+        from licclient._flows.runners import run_async
+
+        return await run_async(consume(self._context, entitlement, amount), self._transport)
 
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""
@@ -118,7 +188,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
         import asyncio
 
-        from licclient._flows.updates import skip_update
+        from licclient._flows.skipping import skip_update
 
         await asyncio.to_thread(skip_update, self._context, update)
 
@@ -126,7 +196,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
         import asyncio
 
-        from licclient._flows.updates import is_skipped
+        from licclient._flows.skipping import is_skipped
 
         return await asyncio.to_thread(is_skipped, self._context, update)
 
@@ -188,6 +258,8 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
         until = monotonic() + CLOSE_SECONDS
         await self.stop()
+        for seat in list(self._held_seats):
+            await seat.release(max(until - monotonic(), 0.0))
         refresh, self._refresh = self._refresh, None
         # One of another loop ended with that loop, or is for that loop to end.
         if refresh is not None and refresh.get_loop() is asyncio.get_running_loop():

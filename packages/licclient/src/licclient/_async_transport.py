@@ -180,7 +180,7 @@ class AsyncIncoming:
         try:
             with unlogged():
                 async with transport.follow(link, headers) as (response, promised):
-                    if not is_file(response):
+                    if not is_file(response, headers):
                         refusal = await _read_body(response, MAX_REFUSAL_BYTES)
                         await self._put(read_head(response, {}, refusal))
                         return

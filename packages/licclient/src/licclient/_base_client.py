@@ -10,6 +10,7 @@ from datetime import timedelta
 from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, overload
+from weakref import WeakSet
 
 import licclient
 from licclient._clock import Clock
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from licclient._flows.context import Context
     from licclient._flows.updates import UpdateCheck
     from licclient._model import Settings
+    from licclient._seat import AsyncSeat, OnLost, Seat
     from licclient._settings import ClientSettings
     from licclient._storage import Storage
     from licclient._transport import Transport
@@ -33,6 +35,7 @@ REFRESH_EVERY: Final = 60.0
 CLOSE_SECONDS: Final = 0.8
 """How long closing waits for what runs in the background, the worker's end included."""
 
+_S = TypeVar("_S", bound="Seat | AsyncSeat")
 _W = TypeVar("_W", bound="Worker | AsyncWorker")
 _T = TypeVar("_T", bound="Transport | AsyncTransport")
 
@@ -53,6 +56,8 @@ class BaseClient(Generic[_W, _T]):
         product: str | None = None,
         slug: str | None = None,
         version: str | None = None,
+        platform: str | None = "auto",
+        channels: Iterable[str] = (),
         domain: str | None = None,
         state_dir: str | PathLike[str] | None = None,
         cache_for: timedelta = timedelta(hours=24),
@@ -65,6 +70,8 @@ class BaseClient(Generic[_W, _T]):
         buy_url: str | None = None,
         support_url: str | None = None,
         manage_url: str | None = None,
+        label: str | None = None,
+        report_rollbacks: bool = False,
         clock: Clock | None = None,
         transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
         storage: "Storage | None" = None,
@@ -121,6 +128,7 @@ class BaseClient(Generic[_W, _T]):
         self._given_transport: Any = transport
         # Also when a client is constructed again, as for a test with a fake service.
         self._worker = self._open_transport = self._refresh = None
+        self._held_seats: WeakSet[Any] = WeakSet()  # a seat that is held is kept by its thread or task
         self._guard = threading.Lock()
         self._refreshed_at: float | None = None
 
@@ -164,6 +172,21 @@ class BaseClient(Generic[_W, _T]):
             callbacks = Callbacks(on_status, on_update, deliver)
             self._worker = worker(self._context, self._transport, callbacks)
             return self._worker
+
+    def _create_seat(
+        self,
+        seat: "Callable[[Context, Callable[[], _T], str | None, OnLost | None, Deliver | None], _S]",
+        key: str | None,
+        on_lost: "OnLost | None",
+        deliver: "Deliver | None",
+    ) -> _S:
+        from licclient._arguments import check_call
+
+        check_call("on_lost", on_lost)
+        check_call("deliver", deliver)
+        new = seat(self._context, self._transport, key, on_lost, deliver)
+        self._held_seats.add(new)
+        return new
 
     def _nudge(self) -> None:
         if self._worker is not None:

@@ -4,19 +4,30 @@ What is imported within functions is not needed by a start that is answered from
 """
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from os import PathLike
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
 from licclient._base_client import CLOSE_SECONDS, BaseClient
-from licclient._licensed import Licensed, Otherwise, P, R, S_co
+from licclient._licensed import (
+    Licensed,
+    Otherwise,
+    P,
+    R,
+    S_co,
+    check_entitled,
+    check_entitlement,
+    split_entitlement,
+)
 from licclient._model import License, Update
 
 if TYPE_CHECKING:
     from licclient._flows.downloads import Cancel, Progress
     from licclient._model import Settings
     from licclient._part_file import Downloaded
+    from licclient._seat import OnLost, Seat
     from licclient._status import LicenseStatus
     from licclient._transport import Transport
     from licclient._worker import Deliver, OnStatus, OnUpdate, Refresh, Worker
@@ -93,27 +104,52 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         self._nudge()
         return found
 
-    def require(self) -> License:
+    def start_trial(self) -> License:
+        """Start the trial of this computer, and remember its key as `activate` does; `is_trial` is True then.
+
+        A computer has one trial of a product; while that runs, it gets the same one again. It is named by a
+        hash of the id that its operating system gave it, or else by this installation's (D-234).
+
+        Raises:
+            LicenseRefusedError: For the reason `TRIAL_ENDED`, `TRIAL_NOT_OFFERED`, or `TRIAL_LIMIT`: too many
+                were started today; or as `verify`.
+            LicclientError: As `verify`; whatever was remembered before stays.
+            ValueError: The client was made without `slug`.
+        """
+        from licclient._flows.runners import run
+        from licclient._flows.trials import start_trial
+
+        found = run(start_trial(self._context), self._transport)
+        self._nudge()
+        return found
+
+    def require(self, entitlement: str | None = None) -> License:
         """Return the license of the activated key, or raise.
 
         It does not wait for the network while anything remembered holds, grace included: it returns that
         and refreshes it in the background (D-59). When nothing holds it asks the server first, at most once a
         minute after a refusal (D-119).
 
+        Args:
+            entitlement: A feature that the license must include, such as ``"export"``: a flag that is set, a
+                number that is not 0, or a text.
+
         Raises:
             NotActivatedError: No key has been activated on this computer.
+            NotEntitledError: The license does not include the feature.
             LicclientError: As `verify`.
         """
         from licclient._flows.activation import remembered_license
 
+        check_entitlement(entitlement)
         known, is_due = remembered_license(self._context)
         if known is None:
-            return self.verify()
+            return check_entitled(self.verify(), entitlement)
         if is_due and self._may_refresh():
             from licclient._worker import Refresh
 
             self._refresh = Refresh(self.verify)
-        return known
+        return check_entitled(known, entitlement)
 
     @overload
     def licensed(
@@ -124,13 +160,15 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
     def licensed(self, function: Callable[P, R], /) -> Callable[P, R]: ...
 
     @overload
-    def licensed(self, *, otherwise: None = None) -> Licensed[Never]: ...
+    def licensed(self, entitlement: str | None = None, /, *, otherwise: None = None) -> Licensed[Never]: ...
 
     @overload
-    def licensed(self, *, otherwise: Otherwise[S_co]) -> Licensed[S_co]: ...
+    def licensed(
+        self, entitlement: str | None = None, /, *, otherwise: Otherwise[S_co]
+    ) -> Licensed[S_co]: ...
 
     def licensed(
-        self, function: Callable[..., Any] | None = None, *, otherwise: Callable[..., Any] | None = None
+        self, function: Callable[..., Any] | str | None = None, *, otherwise: Callable[..., Any] | None = None
     ) -> Any:
         """Decorate a function that needs a license: `require` is called before each call of it.
 
@@ -142,18 +180,22 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             @client.licensed(otherwise=show_license_dialog)   # calls that with the error instead
             def export(): ...
 
+            @client.licensed("export")                        # the license must include this feature
+            def export(): ...
+
         A decorated `async def` waits on a thread.
 
         Args:
-            function: The function to decorate.
+            function: The function to decorate; or a feature's name, as of `require`.
             otherwise: Called with the error when there is no license. If it returns a `License`, as
                 `ask_for_key` does, the function runs; anything else is returned in its place.
 
         Raises:
             TypeError: What is decorated is not a function: a license key, a class.
         """
-        decorate = Licensed[Any](self.require, otherwise)
-        return decorate if function is None else decorate(function)
+        name, decorated = split_entitlement(function)
+        decorate = Licensed[Any](partial(self.require, name), otherwise, name)
+        return decorate if decorated is None else decorate(decorated)
 
     def forget_key(self) -> None:
         """Forget the key on this computer. The server is not told, so the slot stays in use."""
@@ -161,6 +203,84 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
 
         forget_key(self._context)
         self._nudge()
+
+    def deactivate(self, key: str | None = None) -> None:
+        """Free the slot of this computer, so that another one can take it, and forget the key.
+
+        Args:
+            key: As in `verify`. None for the key that was activated.
+
+        Raises:
+            NotActivatedError: No key was given, and none was activated on this computer.
+            DeactivationError: The customer has freed too many slots lately, or only the vendor's support can;
+                `retry_at` says when it will be possible. The key stays, and the app goes on working.
+            LicenseRefusedError: The server does not know the key.
+            ServiceUnavailableError: No answer; nothing was forgotten.
+        """
+        from licclient._flows.activation import deactivate
+        from licclient._flows.runners import run
+
+        run(deactivate(self._context, key), self._transport)
+        self._nudge()
+
+    def request_license_file(self) -> str:
+        """Return the request for a license file for this computer; a `ValueError` without `public_keys`."""
+        from licclient._flows.activation import request_file
+
+        return request_file(self._context)
+
+    def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
+        """Install a license file, by its path or content: it holds until its end without any request.
+
+        Raises:
+            LicenseFileError: It cannot be used here; what was installed before stays.
+            OSError: It cannot be read.
+            ValueError: The client was made without `public_keys`.
+        """
+        from licclient._flows.activation import install_file
+
+        found = install_file(self._context, file)
+        self._nudge()
+        return found
+
+    def seat(
+        self, key: str | None = None, *, on_lost: "OnLost | None" = None, deliver: "Deliver | None" = None
+    ) -> "Seat":
+        """Return a floating seat, of which a license has a number, to take as a context manager.
+
+        Args:
+            key: As in `verify`.
+            on_lost: Called once with a `LicclientError` if the seat is lost.
+            deliver: As in `start`.
+
+        Raises:
+            TypeError: Something that cannot be called, or a coroutine function.
+        """
+        from licclient._seat import Seat
+
+        return self._create_seat(Seat, key, on_lost, deliver)
+
+    def consume(self, entitlement: str, amount: int = 1) -> int:
+        """Use some of a metered entitlement of the activated license, such as ``"exports"``.
+
+        The service counts it, exactly once. Without an answer a small part may be used until the next one,
+        which is then told of it: a tenth of the limit, at least 1, and never more than is left.
+
+        Returns:
+            How much is left of the period.
+
+        Raises:
+            QuotaExceededError: It does not fit into what is left; `resets_at` is when the next period begins.
+            NotEntitledError: The license has no such metered entitlement.
+            NotActivatedError: No key has been activated on this computer.
+            LicenseRefusedError: The license does not hold, or not on this computer.
+            ServiceUnavailableError: No answer, and nothing is left to be used without one.
+            UntrustedResponseError: As `verify`.
+        """
+        from licclient._flows.consumption import consume
+        from licclient._flows.runners import run
+
+        return run(consume(self._context, entitlement, amount), self._transport)
 
     def status(self) -> "LicenseStatus":
         """Return what a settings page shows; asks nobody, and raises for nothing."""
@@ -194,13 +314,13 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             TypeError: No `Update`.
         """
-        from licclient._flows.updates import skip_update
+        from licclient._flows.skipping import skip_update
 
         skip_update(self._context, update)
 
     def is_skipped(self, update: Update) -> bool:
         """Return whether this very version was skipped, in this app, by this user; asks nobody."""
-        from licclient._flows.updates import is_skipped
+        from licclient._flows.skipping import is_skipped
 
         return is_skipped(self._context, update)
 
@@ -298,6 +418,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         """Stop what runs in the background, which takes less than a second, and close what is open."""
         until = monotonic() + CLOSE_SECONDS
         self.stop()
+        for seat in list(self._held_seats):
+            seat.release(max(until - monotonic(), 0.0))
         if self._refresh is not None:
             self._refresh.join(until - monotonic())
         with self._opening:

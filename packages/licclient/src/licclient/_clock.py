@@ -1,5 +1,6 @@
 """The one module of the client that reads the real clock."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -9,6 +10,15 @@ Clock = Callable[[], datetime]
 
 real_clock: Final[Clock] = partial(datetime.now, UTC)
 """Returns the present instant; aware, UTC."""
+
+
+# Linux and macOS stop `time.monotonic` while the computer is suspended; Windows does not.
+_WITH_SLEEP: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+uptime: Final[Callable[[], float]] = (
+    time.monotonic if _WITH_SLEEP is None else partial(time.clock_gettime, _WITH_SLEEP)
+)
+"""Returns seconds that go on while the computer is suspended, and that no change of the time moves."""
 
 
 def checked(clock: Clock | None) -> Clock:

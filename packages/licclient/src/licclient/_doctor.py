@@ -23,8 +23,9 @@ from licclient._flows.activation import pinned_keys, status
 from licclient._flows.context import Context
 from licclient._flows.runners import run, send_with_retries
 from licclient._flows.verification import installation_domain
-from licclient._model import Settings
+from licclient._model import License, Settings
 from licclient._network import run_with_deadline, system_proxy
+from licclient._platform import own_platform
 from licclient._policy import is_version
 from licclient._protocol.links import is_in_the_clear
 from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call
@@ -77,7 +78,10 @@ def _examine(context: Context, agent: str, transport: Any) -> list[Finding]:
         "state folder": lambda: _check_folder(folder, context),
         "keyring": lambda: iter([_noted("keyring", "not used" if folder is None else _keyring.describe())]),
         "installation": lambda: iter([_noted("installation", installation_domain(context))]),
+        "platform": lambda: iter([_noted("platform", own_platform(settings.platform) or "none is sent")]),
+        "label": lambda: iter([_noted("label", _format_machine(settings.machine))]),
         "license": lambda: _check_license(status(context)),
+        "license file": lambda: iter([_check_file(context)]),
         "pinned keys": lambda: iter([_noted("pinned keys", ", ".join(pinned_keys(context)) or "none")]),
     }
     found = [_noted("server", settings.server), _noted("program", _format_program(settings, agent))]
@@ -120,6 +124,13 @@ def _format_program(settings: Settings, agent: str) -> str:
     app = f"{settings.product or settings.slug or 'app'} {settings.version or ''}".strip()
     python = f"Python {platform.python_version()}{frozen}"
     return f"{app}, {agent.replace('/', ' ')}, {python}, {platform.system()} {platform.release()}"
+
+
+def _format_machine(machine: Mapping[str, str]) -> str:
+    if not machine:
+        return "none is sent"
+    version = machine.get("app_version")
+    return f"sent with each verify: {machine['label']}" + (f", version {version}" if version else "")
 
 
 def _check_name(server: str) -> Iterator[Finding]:
@@ -260,6 +271,18 @@ def _shorten(folder: Path) -> str:
         return str(Path("~") / folder.relative_to(Path.home()))
     except (ValueError, RuntimeError):
         return str(folder)
+
+
+def _check_file(context: Context) -> Finding:
+    if not context.settings.public_keys:
+        return _noted("license file", "not possible: the app pins no public keys")
+    found = context.license_file()
+    if found is None:
+        return _noted("license file", "none for this app on this computer")
+    until = f"of key {found.file.masked_key}, until {found.file.ends_at:%Y-%m-%d %H:%M} UTC"
+    if isinstance(found.result, License):
+        return _fine("license file", until)
+    return _wrong("license file", f"{until}; {found.result.message}")
 
 
 def _check_license(found: LicenseStatus) -> Iterator[Finding]:

@@ -5,14 +5,19 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from licclient._model import Reason
+from licclient._model import FileFlaw, Reason
 from licclient.errors import (
+    DeactivationError,
     DownloadCancelledError,
     InvalidRequestError,
     LicclientError,
+    LicenseFileError,
     LicenseRefusedError,
     MistypedKeyError,
+    NoSeatError,
     NotActivatedError,
+    NotEntitledError,
+    QuotaExceededError,
     ServiceUnavailableError,
     UntrustedResponseError,
     UnusableArchiveError,
@@ -21,6 +26,12 @@ from licclient.errors import (
 if TYPE_CHECKING:
     from licclient._flows.updates import UpdateCheck
     from licclient._status import LicenseStatus
+
+_FILE_TEXTS = {
+    FileFlaw.UNTRUSTED: "error.untrusted",
+    FileFlaw.OTHER_PRODUCT: "reason.other_product",
+    FileFlaw.REVOKED: "reason.revoked",
+}
 
 
 def explain(
@@ -51,7 +62,8 @@ def explain(
         case UpdateCheck():
             match what.error:
                 case None:
-                    return text_of("update.none", tag)
+                    code = "required" if what.is_update_required else "ahead" if what.is_ahead else "none"
+                    return text_of(f"update.{code}", tag)
                 case ServiceUnavailableError():
                     return text_of("update.unavailable", tag)
                 case error:
@@ -63,27 +75,54 @@ def explain(
         case MistypedKeyError():
             return text_of(f"flaw.{what.flaw.value}", tag, what.detail)
         case LicclientError():
-            return text_of(f"error.{_kind(what)}", tag)
+            return text_of(_name(what), tag, *_details(what, tag))
         case OSError():
             return text_of("error.disk", tag, what.strerror or "").rstrip()
         case _:
             raise TypeError(f"{type(what).__name__} is not an error, reason or status of licclient")
 
 
+def _name(error: LicclientError) -> str:
+    """Return the name of an error's text."""
+    if isinstance(error, LicenseFileError):
+        return _FILE_TEXTS.get(error.flaw, f"file.{error.flaw.value}")
+    return f"error.{_kind(error)}"
+
+
+_KINDS = {
+    NotActivatedError: "not_activated",
+    NotEntitledError: "not_entitled",
+    QuotaExceededError: "quota_exceeded",
+    InvalidRequestError: "invalid_request",
+    UntrustedResponseError: "untrusted",
+    UnusableArchiveError: "unusable_archive",
+    DownloadCancelledError: "cancelled",
+}
+
+
 def _kind(error: LicclientError) -> str:
     match error:
-        case NotActivatedError():
-            return "not_activated"
-        case InvalidRequestError():
-            return "invalid_request"
-        case UntrustedResponseError():
-            return "untrusted"
-        case UnusableArchiveError():
-            return "unusable_archive"
-        case DownloadCancelledError():
-            return "cancelled"
+        case DeactivationError():
+            return "not_movable" if error.retry_at is None else "moved_often"
+        case NoSeatError(seats=None):
+            return "seat_lost"
+        case NoSeatError(seats=seats):
+            return "seats_in_use" if seats else "no_seats"
         case _:
-            return "unavailable"
+            return next((kind for type_, kind in _KINDS.items() if isinstance(error, type_)), "unavailable")
+
+
+def _details(error: LicclientError, tag: str) -> list[str]:
+    from licclient._texts import format_date  # noqa: PLC0415 - as above
+
+    if isinstance(error, DeactivationError) and error.retry_at is not None:
+        return [format_date(error.retry_at.astimezone().date(), tag)]
+    if isinstance(error, NoSeatError) and error.seats:
+        at = error.retry_at
+        return [str(error.seats), "–" if at is None else f"{at.astimezone():%H:%M}"]
+    if isinstance(error, QuotaExceededError):
+        return [format_date(error.resets_at.astimezone().date(), tag)]
+    return []
 
 
 def _status(status: "LicenseStatus", tag: str) -> str:

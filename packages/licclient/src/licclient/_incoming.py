@@ -29,15 +29,15 @@ Received = Head | list[bytes] | ServiceUnavailableError | None
 """The same, with all chunks that have arrived at once; `[]` if nothing came in time."""
 
 
-def is_file(response: httpx.Response) -> bool:
-    """Return whether the body is the file, or a part of it.
+def is_file(response: httpx.Response, requested: Mapping[str, str]) -> bool:
+    """Return whether the body is the file, a part of it, or a patch if that was `requested` by headers.
 
     Raises:
         ServiceUnavailableError: It is encoded.
     """
     if response.status_code not in (200, 206):
         return False
-    check_encoding(response)
+    check_encoding(response, requested.get("Accept-Encoding", ""))
     return True
 
 
@@ -119,7 +119,7 @@ class Incoming:
     def _run(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
         try:
             with unlogged(), transport.follow(self._connection, link, headers) as (response, promised):
-                if not is_file(response):
+                if not is_file(response, headers):
                     self._put(read_head(response, {}, read_body(response, MAX_REFUSAL_BYTES)))
                     return
                 self._put(read_head(response, promised))

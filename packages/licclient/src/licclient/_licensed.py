@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from licclient._entitlements import is_entitlement_name
 from licclient._model import License
-from licclient.errors import LicclientError
+from licclient.errors import LicclientError, NotEntitledError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,18 +35,51 @@ def check_function(function: object) -> None:
         raise TypeError("licensed decorates functions, not classes: decorate the methods that need a license")
 
 
+def check_entitlement(name: object) -> None:
+    """Raise `TypeError` unless `name` can be that of an entitlement, or is None."""
+    if name is not None and not is_entitlement_name(name):
+        # Without the value: it may be a license key.
+        raise TypeError(
+            f"an entitlement is named by up to 40 lower-case letters, digits and _ . -, not by this"
+            f" {type(name).__name__}; a license key goes to verify(key), or activate(key) once"
+        )
+
+
+def split_entitlement(given: Any) -> tuple[str | None, Any]:
+    """Return the name of a feature and the function to decorate, of which one was given."""
+    return (given, None) if is_entitlement_name(given) else (None, given)
+
+
+def check_entitled(license_: License, entitlement: str | None) -> License:
+    """Return a license that includes a feature; without a name, any license.
+
+    Raises:
+        NotEntitledError: The feature is not granted.
+    """
+    if entitlement is not None and not license_.entitlements.grants(entitlement):
+        raise NotEntitledError(entitlement)
+    return license_
+
+
 class Licensed(Generic[S_co]):
     """Decorate functions of the synchronous client.
 
     Args:
         check: Returns the license or raises.
         otherwise: Called with the error when there is no license; None to raise it.
+        entitlement: What a license that `otherwise` returns must include.
     """
 
-    def __init__(self, check: Callable[[], License], otherwise: Callable[..., Any] | None) -> None:
+    def __init__(
+        self,
+        check: Callable[[], License],
+        otherwise: Callable[..., Any] | None,
+        entitlement: str | None = None,
+    ) -> None:
         check_otherwise(otherwise)
         self._check = check
         self._otherwise = otherwise
+        self._entitlement = entitlement
 
     @overload
     def __call__(
@@ -64,7 +98,7 @@ class Licensed(Generic[S_co]):
 
                 return await asyncio.to_thread(self._check)
 
-            return AsyncLicensed[Any](check, self._otherwise)(function)
+            return AsyncLicensed[Any](check, self._otherwise, self._entitlement)(function)
 
         @wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
@@ -76,6 +110,7 @@ class Licensed(Generic[S_co]):
                 result = self._otherwise(problem)
                 if not isinstance(result, License):
                     return result
+                check_entitled(result, self._entitlement)
             return function(*args, **kwargs)
 
         return checked
@@ -84,10 +119,16 @@ class Licensed(Generic[S_co]):
 class AsyncLicensed(Generic[S_co]):
     """Decorate functions of the asynchronous client; arguments as for `Licensed`."""
 
-    def __init__(self, check: Callable[[], Awaitable[License]], otherwise: Callable[..., Any] | None) -> None:
+    def __init__(
+        self,
+        check: Callable[[], Awaitable[License]],
+        otherwise: Callable[..., Any] | None,
+        entitlement: str | None = None,
+    ) -> None:
         check_otherwise(otherwise)
         self._check = check
         self._otherwise = otherwise
+        self._entitlement = entitlement
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
@@ -109,6 +150,7 @@ class AsyncLicensed(Generic[S_co]):
                     result = await result
                 if not isinstance(result, License):
                     return result
+                check_entitled(result, self._entitlement)
             return await function(*args, **kwargs)
 
         return checked

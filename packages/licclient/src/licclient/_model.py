@@ -6,6 +6,8 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from licclient._entitlements import Entitlements
+
 if TYPE_CHECKING:
     from licclient._signatures.public_keys import PublicKey
 
@@ -22,6 +24,9 @@ class Source(StrEnum):
     GRACE = "grace"
     """The cache has run out, the server gives no answer, and the grace period holds (D-42)."""
 
+    FILE = "file"
+    """A license file says so until it ends; the server is not asked."""
+
 
 class Reason(StrEnum):
     """Why the server said no (spec 7). `OTHER` stands for words that this version does not know."""
@@ -33,7 +38,25 @@ class Reason(StrEnum):
     ENVIRONMENT = "environment"
     OTHER_PRODUCT = "other_product"
     SUPPORT_ENDED = "support_ended"
+    TRIAL_NOT_OFFERED = "trial_not_offered"
+    TRIAL_ENDED = "trial_ended"
+    TRIAL_LIMIT = "trial_limit"
     OTHER = "other"
+
+
+class FileFlaw(StrEnum):
+    """What is wrong with a license file."""
+
+    DAMAGED = "damaged"
+    """It is no license file, or not all of it is there."""
+    UNTRUSTED = "untrusted"
+    """No pinned key has signed it as it is."""
+    OTHER_PRODUCT = "other_product"
+    OTHER_MACHINE = "other_machine"
+    ENDED = "ended"
+    CLOCK = "clock"
+    """The clock of this computer is behind the file."""
+    REVOKED = "revoked"
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a comparison would cost each start 0.3 ms
@@ -56,6 +79,14 @@ class Settings:
     """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
     download_origins: frozenset[str] | None = None
     """Where files may come from beside the service itself, as from `_links.origin`; None: any `https`."""
+    platform: str | None = None
+    """What update checks send, or `_platform.AUTO`; None sends nothing (D-187)."""
+    channels: tuple[str, ...] = ()
+    """Whose releases update checks ask for besides stable ones (D-227)."""
+    machine: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What verify tells about this computer: `label` and `app_version`, or nothing (D-195)."""
+    report_rollbacks: bool = False
+    """Whether the service is told of versions that were rolled back here (D-232)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +97,12 @@ class License:
         product: Product name stored on the key when it was issued (D-12).
         expiry: Last day (UTC) on which the key is valid; None when it has no expiry (D-09).
         lifetime: True when the key never expires.
-        checked_at: When the server last confirmed the key; aware, UTC.
-        source: Whether this is the server's fresh word, the cache's, or grace.
+        checked_at: When the server last confirmed the key, or issued the license file; aware, UTC.
+        source: Whether this is the server's fresh word, the cache's, grace, or a license file.
         authenticated: Whether a pinned key has signed this very license; False when no key is pinned (D-62).
+        entitlements: What the license grants, by name; empty if the vendor has chosen nothing. Absent is not
+            false: write `entitlements.get("projects", 3)`.
+        is_trial: Whether it is a trial, which ends with `expiry` unless it is bought.
     """
 
     product: str
@@ -77,6 +111,8 @@ class License:
     checked_at: datetime
     source: Source
     authenticated: bool = False
+    entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
+    is_trial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +134,8 @@ class Update:
         download_url: Signed address; None for an offer remembered from an earlier check (D-48).
         offered_at: When the server handed out `download_url`; aware, UTC.
         manifest: What was signed, as it came; checked again before anything is downloaded.
+        is_required: Whether the installed version is below the lowest that the vendor supports (D-229).
+        is_critical: Whether the vendor calls it important for the installed version (D-231).
     """
 
     name: str
@@ -111,6 +149,8 @@ class Update:
     size: int | None = None
     authenticated: bool = False
     manifest: str | None = field(default=None, repr=False, compare=False)
+    is_required: bool = False
+    is_critical: bool = False
 
     @property
     def changelog_html(self) -> str:
@@ -136,6 +176,7 @@ class Proof:
 
     Attributes:
         ip: What the call told as our own address; with server, key and domain it makes the call again.
+        machine: What the call told about this computer; the same.
         headers: Those of the answer that the signature needs; names in lower case.
         body: The answer's bytes.
         signed_at: When the service signed it, by its own clock.
@@ -145,6 +186,7 @@ class Proof:
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     signed_at: datetime
+    machine: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +197,8 @@ class Verified:
     expiry: date | None
     lifetime: bool
     proof: Proof | None = None
+    entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
+    is_trial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +222,8 @@ class Listing:
 
     `download_url` is None when the support period is over (D-25). `manifest` is what came in the header, and
     `vouched` what a pinned release key was found to have signed; both None when no such key is pinned.
+    `channel` is None for a stable version, and `minimum_version` if all versions are supported.
+    `is_manual`: a person asked for it, so that its rollout may not have reached this installation (D-230).
     """
 
     name: str
@@ -188,6 +234,10 @@ class Listing:
     download_url: str | None = field(repr=False)
     manifest: str | None = field(default=None, repr=False)
     vouched: Manifest | None = None
+    channel: str | None = None
+    minimum_version: str | None = None
+    is_critical: bool = False
+    is_manual: bool = False
 
 
 # --- what is remembered -----------------------------------------------------------------------
@@ -220,9 +270,11 @@ class Round:
         answered: Whether that attempt got the server's word.
         listing: The offer to show again without a call (D-48), without its link: a credential has no
             business on a disk, and a download asks for a fresh one.
+        minimum_version: The lowest version that the vendor supports, also when nothing is offered.
     """
 
     checked_at: datetime
     spread: float
     answered: bool
     listing: Listing | None
+    minimum_version: str | None = None

@@ -190,7 +190,16 @@ def _fall_back(
 def _license(held: Held, source: Source) -> License:
     told = held.verified
     authenticated = told.proof is not None
-    return License(told.product, told.expiry, told.lifetime, held.checked_at, source, authenticated)
+    return License(
+        told.product,
+        told.expiry,
+        told.lifetime,
+        held.checked_at,
+        source,
+        authenticated,
+        told.entitlements,
+        is_trial=told.is_trial,
+    )
 
 
 def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | None:
@@ -227,7 +236,8 @@ def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
         now: Aware, UTC.
         spread: A random number from 0 to 1: how much of `MAX_SPREAD` this wait gets.
     """
-    return Round(now, spread * MAX_SPREAD, answered=False, listing=last.listing if last else None)
+    known = last or Round(now, 0.0, answered=False, listing=None)
+    return replace(known, checked_at=now, spread=spread * MAX_SPREAD, answered=False)
 
 
 def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
@@ -239,7 +249,7 @@ def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
     match answer:
         case Listing():
             kept = None if answer.download_url is None else replace(answer, download_url=None, vouched=None)
-            return replace(claimed, answered=True, listing=kept)
+            return replace(claimed, answered=True, listing=kept, minimum_version=answer.minimum_version)
         case LicenseRefusedError():
             return replace(claimed, answered=True, listing=None)
         case _:
@@ -248,14 +258,15 @@ def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
 
 def is_offer(listing: Listing, installed: str) -> bool:
     """Tell whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
-    return listing.download_url is not None and is_newer(listing.version, installed)
+    return listing.download_url is not None and is_newer(listing.version, installed, listing.channel)
 
 
-def is_newer(offered: str, installed: str) -> bool:
+def is_newer(offered: str, installed: str, channel: str | None = None) -> bool:
     """Compare two versions by PEP 440 (D-47).
 
     Returns:
-        False also when either cannot be read, and for a pre-release unless a pre-release is installed.
+        False also when either cannot be read, and for a pre-release, unless a pre-release is installed or it
+        is in another channel than the stable one: somebody has asked for that (D-227).
     """
     from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
 
@@ -265,7 +276,19 @@ def is_newer(offered: str, installed: str) -> bool:
         new, old = Version(offered), Version(installed)
     except ValueError:  # also Python's own, for a number of thousands of digits
         return False
-    return new > old and (old.is_prerelease or not new.is_prerelease)
+    return new > old and (channel is not None or old.is_prerelease or not new.is_prerelease)
+
+
+def is_below(version: str, other: str | None) -> bool:
+    """Compare two versions by PEP 440, pre-releases like others; False when one cannot be read."""
+    from packaging.version import Version  # noqa: PLC0415 - as above
+
+    if other is None or len(other) > MAX_VERSION or len(version) > MAX_VERSION:
+        return False
+    try:
+        return Version(version) < Version(other)
+    except ValueError:
+        return False
 
 
 def is_version(text: str) -> bool:

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any, Final
 
+from licclient._entitlements import read_entitlements, write_entitlements
 from licclient._model import Held, Listing, Round, Settings, Verified
 
 SCHEMA: Final = 1
@@ -129,6 +130,8 @@ def write_held(held: Held) -> Document:
         "lifetime": verified.lifetime,
         "checked_at": held.checked_at.isoformat(),
         "seen_at": held.seen_at.isoformat(),
+        **({"entitlements": write_entitlements(granted)} if (granted := verified.entitlements) else {}),
+        **({"trial": True} if verified.is_trial else {}),
     }
 
 
@@ -141,6 +144,7 @@ def read_held(document: Document | None) -> Held | None:
             "lifetime": bool(lifetime),
             "checked_at": str(checked),
             "seen_at": str(seen),
+            **more,
         }:
             expires_on = None if expiry is None else _read_day(expiry)
             checked_at, seen_at = read_instant(checked), read_instant(seen)
@@ -148,7 +152,9 @@ def read_held(document: Document | None) -> Held | None:
                 return None
             if expiry is not None and (expires_on is None or lifetime):
                 return None
-            return Held(Verified(product, expires_on, lifetime), checked_at, seen_at)
+            granted, is_trial = read_entitlements(more.get("entitlements")), more.get("trial") is True
+            verified = Verified(product, expires_on, lifetime, entitlements=granted, is_trial=is_trial)
+            return Held(verified, checked_at, seen_at)
         case _:
             return None
 
@@ -160,6 +166,7 @@ def write_round(done: Round) -> Document:
         "checked_at": done.checked_at.isoformat(),
         "spread": done.spread,
         "answered": done.answered,
+        **({} if done.minimum_version is None else {"minimum_version": done.minimum_version}),
         "listing": listing
         and {
             "name": listing.name,
@@ -168,6 +175,9 @@ def write_round(done: Round) -> Document:
             "changelog": listing.changelog,
             "last_updated": listing.last_updated.isoformat(),
             "manifest": listing.manifest,
+            **({} if listing.channel is None else {"channel": listing.channel}),
+            **({"critical": True} if listing.is_critical else {}),
+            **({"manual": True} if listing.is_manual else {}),
         },
     }
 
@@ -181,8 +191,10 @@ def read_round(document: Document | None) -> Round | None:
             "answered": bool(answered),
             "listing": listing,
         } if 0 <= spread <= 1:
-            checked_at = read_instant(checked)
-            return Round(checked_at, float(spread), answered, _read_listing(listing)) if checked_at else None
+            if (checked_at := read_instant(checked)) is None:
+                return None
+            minimum = _read_text((document or {}).get("minimum_version"))
+            return Round(checked_at, float(spread), answered, _read_listing(listing), minimum)
         case _:
             return None
 
@@ -200,9 +212,26 @@ def _read_listing(document: Any) -> Listing | None:
             manifest = document.get("manifest")
             if updated_at is None or not isinstance(manifest, str | None):
                 return None
-            return Listing(name, slug, version, changelog, updated_at, None, manifest)
+            channel = _read_text(document.get("channel"))
+            critical, manual = (document.get(one) is True for one in ("critical", "manual"))
+            return Listing(
+                name,
+                slug,
+                version,
+                changelog,
+                updated_at,
+                None,
+                manifest,
+                channel=channel,
+                is_critical=critical,
+                is_manual=manual,
+            )
         case _:
             return None
+
+
+def _read_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _read_day(text: str) -> date | None:

@@ -22,10 +22,14 @@ def is_rolled_back(version: str) -> bool:
     """Return whether a version was rolled back in the folder that this program runs from."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - most starts offer nothing
 
-    noted = [one for folder in _app_folders() for one in read_rolled_back(folder)]
     with suppress(InvalidVersion):
-        return Version(version) in map(Version, noted)
+        return Version(version) in map(Version, list_rolled_back())
     return False
+
+
+def list_rolled_back() -> list[str]:
+    """Return the versions that were rolled back in the folder that this program runs from."""
+    return [one for folder in _app_folders() for one in read_rolled_back(folder)]
 
 
 def read_rolled_back(folder: Path) -> list[str]:

@@ -3,13 +3,14 @@
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from licclient._model import Settings
+from licclient._platform import AUTO, is_platform
 from licclient._protocol.links import origin
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ MAX_SPAN: Final = timedelta(days=36_500)
 
 MAX_DOMAIN: Final = 253
 """The longest domain that the service takes (D-06)."""
+
+MAX_LABEL: Final = 80
+"""The longest label that the service stores (D-195)."""
+
+MAX_CHANNELS: Final = 16
+"""How many channels the service reads."""
 
 MAX_PUBLIC_KEYS: Final = 16
 """Each pinned key makes every request longer by some 250 bytes, and servers take only so much."""
@@ -49,6 +56,10 @@ class ClientSettings:
         slug: Product slug; update checks need it.
         version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
             cannot read.
+        platform: Which file of a version update checks ask for, such as `windows-x86_64` (D-187). By default
+            that of this computer; None or "" for the file for all platforms.
+        channels: Whose releases are offered besides stable ones, such as `["beta"]`, at most 16 (D-227). An
+            app that leaves a channel keeps its version until there is a higher stable one.
         domain: Where the product is installed. By default a random id of this installation, made once and
             kept in the state folder (D-45).
         state_dir: Folder for the state; by default the platform's folder for application state.
@@ -69,6 +80,12 @@ class ClientSettings:
         buy_url: Where a license can be bought; the dialogs show the link where it helps.
         support_url: Where support is found, `mailto:` included; shown likewise.
         manage_url: Where a customer frees a computer; shown when all slots of a license are taken.
+        label: What the customer calls this computer, such as "Anna's MacBook, Berlin office", so that support
+            can tell one computer from another. Verify sends it, together with `version`. It is personal data:
+            ask your user and send what was typed, not the name of the computer. Off by default. Control
+            characters are removed, and of a longer text 80 characters are sent (D-195).
+        report_rollbacks: Whether the vendor is told, once, of a version that `licclient.install` rolled back
+            here: version, platform, key and installation id (D-232).
     """
 
     base_url: str
@@ -76,6 +93,8 @@ class ClientSettings:
     product: str | None = None
     slug: str | None = None
     version: str | None = None
+    platform: str | None = AUTO
+    channels: Iterable[str] = ()
     domain: str | None = None
     state_dir: str | PathLike[str] | None = None
     cache_for: timedelta = timedelta(hours=24)
@@ -88,6 +107,8 @@ class ClientSettings:
     buy_url: str | None = None
     support_url: str | None = None
     manage_url: str | None = None
+    label: str | None = field(default=None, repr=False)
+    report_rollbacks: bool = False
 
 
 def read_settings(given: ClientSettings) -> Settings:
@@ -106,6 +127,8 @@ def read_settings(given: ClientSettings) -> Settings:
         product=_text("product", given.product, printable=False),
         slug=_text("slug", given.slug),
         version=_text("version", given.version),
+        platform=_platform(given.platform),
+        channels=_channels(given.channels),
         domain=_domain(given.domain),
         cache_for=_span("cache_for", given.cache_for, MIN_CACHE_FOR),
         grace=_span("grace", given.grace, timedelta(0)),
@@ -114,6 +137,8 @@ def read_settings(given: ClientSettings) -> Settings:
         public_keys=_public_keys(given.public_keys, server),
         release_keys=_keys("release_keys", given.release_keys),
         download_origins=_origins(given.download_origins),
+        machine=_machine(given.label, given.version),
+        report_rollbacks=given.report_rollbacks,
     )
 
 
@@ -159,6 +184,17 @@ def _text(name: str, value: str | None, *, printable: bool = True) -> str | None
     return value
 
 
+def _machine(typed: str | None, version: str | None) -> dict[str, str]:
+    """Return what verify tells about this computer; a text that somebody typed is repaired, never refused."""
+    if not isinstance(typed, str | None):
+        raise TypeError(f"label must be a string, not {type(typed).__name__}")
+    text = "".join(filter(str.isprintable, " ".join((typed or "").split())))
+    label = re.sub(r"CP-[A-Z0-9-]+", "CP-…", text, flags=re.IGNORECASE)[:MAX_LABEL].strip()
+    if not label:
+        return {}
+    return {"label": label} if version is None else {"label": label, "app_version": version}
+
+
 def _check_link(name: str, value: str | None) -> None:
     link = _text(name, value)
     if link is not None and (" " in link or not link.startswith(_LINKS)):
@@ -170,6 +206,27 @@ def _domain(value: str | None) -> str | None:
     if domain is not None and len(domain) > MAX_DOMAIN:
         raise ValueError(f"domain must have at most {MAX_DOMAIN} characters")
     return domain
+
+
+def _platform(value: str | None) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"platform must be a string, not {type(value).__name__}")
+    if value and not is_platform(value):
+        raise ValueError(
+            "platform must be 1 to 40 lower-case letters, digits and _ . -, such as windows-x86_64"
+        )
+    return value or None
+
+
+def _channels(names: Iterable[str]) -> tuple[str, ...]:
+    channels = () if isinstance(names, str) else tuple(dict.fromkeys(names))
+    if isinstance(names, str) or not all(isinstance(one, str) for one in channels):
+        raise TypeError('channels must be a list of strings, such as ["beta"]')
+    if len(channels) > MAX_CHANNELS or not all(map(is_platform, channels)):  # the same letters
+        raise ValueError(
+            f"channels must be at most {MAX_CHANNELS} names of 1 to 40 lower-case letters, digits and . _ -"
+        )
+    return channels
 
 
 def _span(name: str, value: timedelta, least: timedelta) -> timedelta:

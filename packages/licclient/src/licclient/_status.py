@@ -7,12 +7,15 @@ refusal theirs (D-119); it decides when a worker asks again (D-115), and shows w
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from licclient._model import Held, Reason, Settings, Source, Update, Verified
+from licclient._model import Held, License, Reason, Settings, Source, Update, Verified
 from licclient._policy import Standing, holds_until, judge_held, next_check, wrong_product
 from licclient._records import Document
 from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
+
+if TYPE_CHECKING:
+    from licclient._license_files import Installed
 
 REFUSED_FOR: Final = timedelta(minutes=1)
 """How long a refusal answers `require` as well: a click is no reason to ask again (D-119)."""
@@ -147,6 +150,7 @@ class LicenseStatus:
         next_check_at: When the service is to be asked again; aware, UTC; in the past when that is due.
         grace_ends_at: Until when the license holds without an answer of the service; aware, UTC.
         update: A newer version that was offered, or None.
+        is_update_required: Whether the installed version is below the lowest supported one (D-229).
         reason: Why it was refused.
         message: The server's words, or what went wrong with the last call.
     """
@@ -164,6 +168,20 @@ class LicenseStatus:
     update: Update | None = field(default=None)
     reason: Reason | None = None
     message: str | None = None
+    is_update_required: bool = False
+
+
+def describe_file(file: "Installed", now: datetime, update: Update | None) -> LicenseStatus:
+    """Return what a settings page shows of a license file; `grace_ends_at` is its end."""
+    told, result = file.file, file.result
+    about = told.masked_key, told.verified.product, told.verified.expiry, told.verified.lifetime
+    left = (told.ends_at.date() - now.date()).days
+    if isinstance(result, License):
+        when = told.issued_at, Source.FILE, None, told.ends_at
+        return LicenseStatus(LicenseState.VALID, *about, left, *when, update)
+    reason = result.reason if isinstance(result, LicenseRefusedError) else None
+    state = LicenseState.UNCONFIRMED if reason is None else LicenseState.REFUSED
+    return LicenseStatus(state, *about, left, told.issued_at, reason=reason, message=str(result))
 
 
 def judge_status(

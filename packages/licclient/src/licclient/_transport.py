@@ -235,13 +235,13 @@ class Body(bytearray):
             raise unusable_response(self._status)
 
 
-def check_encoding(response: httpx.Response) -> None:
-    """Refuse a content encoding: none was requested.
+def check_encoding(response: httpx.Response, requested: str = "") -> None:
+    """Refuse a content encoding that was not requested.
 
     Raises:
         ServiceUnavailableError: The body is encoded.
     """
-    if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+    if response.headers.get("Content-Encoding", "").strip().lower() not in ("", "identity", requested):
         raise unusable_response(response.status_code)
 
 

@@ -3,9 +3,14 @@
 LicclientError
 ├── NotActivatedError        no key has been entered on this computer      → ask for one
 ├── LicenseRefusedError      the server refused the key                    → block the feature, show why
+├── NotEntitledError         the license does not include a feature        → offer the upgrade
+├── QuotaExceededError       all that the license includes for now is used  → say when it goes on
 ├── InvalidRequestError      the request was malformed (422)               → a bug or a wrong setting
 │   └── MistypedKeyError     what was typed cannot be a key; no request    → show what is wrong with it
 ├── ServiceUnavailableError  no trustworthy response, and no grace period  → try later
+├── DeactivationError        the slot of this computer stays taken         → say when, or whom to ask
+├── LicenseFileError         a license file cannot be used here            → say why, ask for another
+├── NoSeatError              no floating seat                              → say when, or whom to ask
 ├── UntrustedResponseError   a response or file is not what was promised   → treat as an attack
 ├── UnusableArchiveError     a verified file that must not be unpacked     → keep this version, tell support
 └── DownloadCancelledError   the application cancelled                     → nothing; a later try resumes
@@ -14,20 +19,26 @@ Pure modules return these as values; the clients raise them. None of them ever c
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from licclient._model import Reason
+from licclient._model import FileFlaw, Reason
 
 if TYPE_CHECKING:
     from licclient._typed_key import KeyFlaw
 
 __all__ = [
+    "DeactivationError",
     "DownloadCancelledError",
     "InvalidRequestError",
     "LicclientError",
+    "LicenseFileError",
     "LicenseRefusedError",
     "MistypedKeyError",
+    "NoSeatError",
     "NotActivatedError",
+    "NotEntitledError",
+    "QuotaExceededError",
     "ServiceUnavailableError",
     "UntrustedResponseError",
     "UnusableArchiveError",
@@ -71,6 +82,38 @@ class LicenseRefusedError(LicclientError):
         self.reason = reason
 
 
+class NotEntitledError(LicclientError):
+    """The license is valid, and does not include a feature.
+
+    Attributes:
+        entitlement: The name of the feature.
+    """
+
+    def __init__(self, entitlement: str) -> None:
+        from licclient._texts import text_of  # noqa: PLC0415 - as above
+
+        super().__init__(text_of("error.not_entitled", "en"))
+        self.args = (entitlement,)
+        self.entitlement = entitlement
+
+
+class QuotaExceededError(LicclientError):
+    """A use does not fit into what is left of a metered entitlement; nothing was counted.
+
+    Attributes:
+        entitlement: Its name.
+        resets_at: When the next period begins, aware, UTC.
+    """
+
+    def __init__(self, entitlement: str, resets_at: datetime) -> None:
+        from licclient._texts import format_date, text_of  # noqa: PLC0415 - as above
+
+        super().__init__(text_of("error.quota_exceeded", "en", format_date(resets_at.date(), "en")))
+        self.args = (entitlement, resets_at)
+        self.entitlement = entitlement
+        self.resets_at = resets_at
+
+
 class InvalidRequestError(LicclientError):
     """The request was malformed (spec 4.1, D-11). It does not mean that the key is good or bad.
 
@@ -112,6 +155,48 @@ class ServiceUnavailableError(LicclientError):
     def __init__(self, message: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class DeactivationError(LicclientError):
+    """The service did not free the slot of this computer, and the key is still here.
+
+    Attributes:
+        retry_at: When it will, aware, UTC; None if only the vendor's support can free it.
+    """
+
+    def __init__(self, message: str, retry_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.args = (message, retry_at)
+        self.retry_at = retry_at
+
+
+class LicenseFileError(LicclientError):
+    """A license file cannot be used, and was not installed.
+
+    Attributes:
+        flaw: Why, to branch on.
+    """
+
+    def __init__(self, flaw: FileFlaw, message: str) -> None:
+        super().__init__(message)
+        self.args = (flaw, message)
+        self.flaw = flaw
+
+
+class NoSeatError(LicclientError):
+    """There is no floating seat for this computer.
+
+    Attributes:
+        seats: How many the license has, all of them in use; 0 if the license or the service has none; None if
+            the seat was taken back.
+        retry_at: When the first of them is free if it is not renewed, aware, UTC; None if no time is known.
+    """
+
+    def __init__(self, message: str, seats: int | None = None, retry_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.args = (message, seats, retry_at)
+        self.seats = seats
+        self.retry_at = retry_at
 
 
 class UntrustedResponseError(LicclientError):

@@ -1,5 +1,7 @@
 """Errors of a vendor's operations; each message is one sentence, without license keys and secrets."""
 
+from datetime import datetime
+
 
 class LicserverError(Exception):
     """The base class."""
@@ -15,6 +17,27 @@ class NotFoundError(InvalidInputError):
 
 class ConflictError(InvalidInputError):
     """The request contradicts what exists."""
+
+
+class TooManyMovesError(ConflictError):
+    """A customer has freed as many slots as the product allows; the message is for them.
+
+    Args:
+        message: What happened, and what to do.
+        retry_at: When the next one may be freed; None for never.
+    """
+
+    def __init__(self, message: str, retry_at: datetime | None) -> None:
+        super().__init__(message)
+        self.retry_at = retry_at
+
+
+class HeldOfflineError(TooManyMovesError):
+    """A customer wants to free the slot of a computer whose license file is still valid."""
+
+    def __init__(self, until: datetime) -> None:
+        file = f"this computer has a license file until {until:%Y-%m-%d}"
+        super().__init__(f"{file}; its slot can be freed then, or by support", until)
 
 
 class SettingsError(InvalidInputError):
@@ -43,3 +66,18 @@ class StoreUnavailableError(StoreError):
 
 class LicenseLockedError(StoreUnavailableError):
     """Another transaction has locked a license; other licenses are not affected."""
+
+
+class RetryJobError(LicserverError):
+    """A background job failed and is to be repeated, at `at` or by its queue's schedule.
+
+    The message is stored and shown: it has neither keys nor what a customer typed.
+    """
+
+    def __init__(self, message: str, at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+class BuryJobError(LicserverError):
+    """A background job failed for good, and waits for somebody to revive it; the message is stored."""

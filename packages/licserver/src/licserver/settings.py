@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from licserver.errors import SettingsError
@@ -23,6 +23,9 @@ _OF_KUBERNETES = re.compile(r"LICSERVER_(SERVICE_(HOST|PORT\w*)|PORT(_[0-9]+_(TC
 _LAST_PORT = 65535
 _LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
+_COLOR = re.compile("#[0-9A-Fa-f]{6}")
+_MAILBOX = r"[^<>@,;:\"\\\s]{1,64}@[A-Za-z0-9.-]{1,253}"
+_SENDER = re.compile(rf"[^<>@,;:\"\\]{{1,100}}<{_MAILBOX}>|{_MAILBOX}")
 _MIN_ACTIVATION_DAYS = 30  # a customer may be on holiday, and a client verifies only once a day (spec 1)
 
 
@@ -31,6 +34,14 @@ class LogFormat(enum.StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class MailTls(enum.StrEnum):
+    """How the connection to the mail server is encrypted."""
+
+    STARTTLS = "starttls"
+    TLS = "tls"
+    NONE = "none"
 
 
 class Settings(BaseSettings):
@@ -43,6 +54,7 @@ class Settings(BaseSettings):
             Default: the ``Host`` of each request, which is safe only if nobody else can reach the server.
         trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` counts.
         ipv6_prefix: The leading bits of an IPv6 address that distinguish environments.
+        backup_dir: The folder of the backups that the console makes; default: `backups` in the data folder.
         secrets: The content of the secrets file, to keep it elsewhere.
         artifacts_url: The bucket of the artifacts, ``s3://bucket/prefix``, with credentials in the ``AWS_*``
             variables; default: a folder in the data folder.
@@ -59,12 +71,34 @@ class Settings(BaseSettings):
         miss_limit: Guesses of an address in a minute; 0 for no limit.
         flood_limit: Requests of an address in a minute; 0 for no limit.
         connection_limit: Connections of an address in a process; 0 for no limit.
+        trial_address_limit: New trials of a product in a day, from one address or IPv6 /64; 0 for no limit.
+        trial_limit: New trials of a product in a day; 0 for no limit.
         redis_url: Where several servers count guesses together, ``redis://host:6379/0``; default: each
             process counts its own.
         admin_listen: The address of admin API and console, ``host:port``; default: the public one.
         second_factor_required: Whether every console user needs a second factor.
         session_idle_minutes: Minutes without a request until a console session ends.
+        seat_lease: Seconds after which a floating seat is free if its app does not renew it.
+        account: Whether customers see their licenses at ``/account``.
+        account_name: The vendor's name on that page.
+        account_color: The color of its header and buttons, ``#1a5fb4``.
+        account_file_days: Validity of license files that customers make there, in days; 0 for none.
+        account_logo: An SVG or PNG file of at most 1 MiB that the page shows.
         upload_limit: Bytes of a file that is uploaded through the admin API.
+        patch_limit: Bytes of the largest file that patches are made for, in three times as much memory; 0 for
+            no patches.
+        webhook_networks: Addresses and networks, separated by commas, that webhooks may be sent to although
+            they are not public.
+        mail_host: The SMTP server for mail to customers; default: no mail is sent.
+        mail_port: Default: 587 with ``starttls``, 465 with ``tls``, 25 with ``none``.
+        mail_tls: ``starttls``, ``tls`` from the first byte, or ``none``.
+        mail_user: Name to log in with; needs encryption.
+        mail_password: Its password.
+        mail_sender: The sender's address, ``Example Software <licenses@example.com>``.
+        mail_ending_days: Days before its end that a license's customer gets a mail; 0 for none.
+        mail_activations: Whether customers get a mail when a new computer is activated.
+        mail_admin: Where a mail goes when a webhook endpoint was disabled; default: nowhere.
+        paddle_api_key: Key of Paddle's API, to look up the e-mail addresses of customers.
         drain_timeout: Seconds for running requests and downloads when the server stops.
     """
 
@@ -75,6 +109,7 @@ class Settings(BaseSettings):
     base_url: str | None = None
     trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
     ipv6_prefix: int = Field(default=128, ge=1, le=128)
+    backup_dir: Path | None = None
     secrets: SecretStr | None = None
     artifacts_url: str | None = None
     artifacts_redirect: bool = True
@@ -89,14 +124,34 @@ class Settings(BaseSettings):
     miss_limit: int = Field(default=60, ge=0)
     flood_limit: int = Field(default=12_000, ge=0)
     connection_limit: int = Field(default=256, ge=0)
+    trial_address_limit: int = Field(default=5, ge=0)
+    trial_limit: int = Field(default=1_000, ge=0)
     redis_url: SecretStr | None = None  # may contain a password
     admin_listen: str | None = None
     second_factor_required: bool = False
     session_idle_minutes: int = Field(default=60, ge=1, le=720)
+    seat_lease: int = Field(default=120, ge=15, le=3600)
+    account: bool = False
+    account_name: str | None = Field(default=None, max_length=100)
+    account_color: str = "#1a5fb4"
+    account_file_days: int = Field(default=365, ge=0, le=3650)
+    account_logo: Path | None = None
     upload_limit: int = Field(default=8 << 30, ge=0)
+    patch_limit: int = Field(default=256 << 20, ge=0, le=512 << 20)  # clients apply none to larger files
+    webhook_networks: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
+    mail_port: int | None = Field(default=None, ge=1, le=_LAST_PORT)
+    mail_tls: MailTls = MailTls.STARTTLS
+    mail_user: str | None = None
+    mail_password: SecretStr | None = None
+    mail_sender: str | None = None
+    mail_host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.:-]{1,253}$")
+    mail_ending_days: int = Field(default=14, ge=0, le=365)
+    mail_activations: bool = False
+    mail_admin: str | None = Field(default=None, pattern=r"^[^@\s,;<>]{1,64}@[^@\s,;<>]{1,180}$")
+    paddle_api_key: SecretStr | None = None
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
 
-    @field_validator("trusted_proxies", mode="before")
+    @field_validator("trusted_proxies", "webhook_networks", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         return (
@@ -122,6 +177,13 @@ class Settings(BaseSettings):
             raise ValueError("must look like https://licenses.example.com")
         return value.rstrip("/")
 
+    @field_validator("account_color")
+    @classmethod
+    def _check_color(cls, value: str) -> str:
+        if _COLOR.fullmatch(value) is None:
+            raise ValueError("must look like #1a5fb4")
+        return value.lower()
+
     @field_validator("artifacts_url")
     @classmethod
     def _check_artifacts_url(cls, value: str | None) -> str | None:
@@ -138,6 +200,27 @@ class Settings(BaseSettings):
             raise ValueError(f"must be 0 for never, or at least {_MIN_ACTIVATION_DAYS}")
         return value
 
+    @field_validator("mail_user")
+    @classmethod
+    def _check_mail_user(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("mail_tls") is MailTls.NONE:
+            raise ValueError("needs LICSERVER_MAIL_TLS=starttls or tls: the password would be readable")
+        return value
+
+    @field_validator("mail_sender")
+    @classmethod
+    def _check_mail_sender(cls, value: str | None) -> str | None:
+        if value is not None and not (value.isprintable() and _SENDER.fullmatch(value)):
+            raise ValueError("must look like Example Software <licenses@example.com>")
+        return value
+
+    @field_validator("mail_host")
+    @classmethod
+    def _check_mail_host(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("mail_sender") is None:
+            raise ValueError("needs LICSERVER_MAIL_SENDER")
+        return value
+
     @field_validator("admin_listen", "metrics_listen")
     @classmethod
     def _check_listen(cls, value: str | None) -> str | None:
@@ -147,10 +230,10 @@ class Settings(BaseSettings):
             raise ValueError("must look like 127.0.0.1:8081 or [::1]:8081")
         return value
 
-    @field_validator("data_dir")
+    @field_validator("data_dir", "backup_dir")
     @classmethod
-    def _expand_home(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+    def _expand_home(cls, value: Path | None) -> Path | None:
+        return None if value is None else value.expanduser().absolute()
 
     @property
     def admin_address(self) -> tuple[str, int] | None:

@@ -72,12 +72,22 @@ class LicenseServer:
         ((key,),) = self.services.licenses.issue_batches(slug, LicenseTerms(**terms))
         return key
 
-    def publish(self, slug: str, version: str, content: bytes = b"a file", changelog: str = "") -> Release:
-        """Publish a file ``slug-version.zip`` of these bytes."""
+    def publish(
+        self,
+        slug: str,
+        version: str,
+        content: bytes = b"a file",
+        changelog: str = "",
+        *,
+        platform: str = "",
+        channel: str = "",
+    ) -> Release:
+        """Publish a file ``slug-version.zip`` of these bytes, for one platform or for all."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{slug}-{version}.zip"
             file.write_bytes(content)
-            return self.services.releases.publish(slug, version, file, changelog)
+            releases = self.services.releases
+            return releases.publish(slug, version, file, changelog, platform=platform, channel=channel)
 
     def start(self) -> None:
         """Start the server and wait until it listens.

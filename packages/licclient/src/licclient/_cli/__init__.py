@@ -18,11 +18,14 @@ from licclient._cli._output import Output, format_origin, format_term, progress_
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
 from licclient._model import Source
+from licclient._platform import AUTO
 from licclient._protocol.links import is_in_the_clear
 from licclient._typed_key import repair_key
 from licclient.errors import (
+    DeactivationError,
     InvalidRequestError,
     LicclientError,
+    LicenseFileError,
     LicenseRefusedError,
     UntrustedResponseError,
     UnusableArchiveError,
@@ -98,10 +101,13 @@ def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
             product=args.product,
             slug=args.slug,
             version=args.installed,
+            platform=AUTO if args.platform is None else args.platform,
+            channels=args.channel or (),
             domain=args.domain,
             state_dir=args.state_dir,
             public_keys=args.public_key,
             release_keys=args.release_key,
+            label=args.label,
         )
     for warning in caught:  # without the line of our code that Python would print
         output.complain(str(warning.message))
@@ -115,7 +121,10 @@ def _verify(args: argparse.Namespace, output: Output, client: LicenseClient) -> 
     found = client.verify(args.key, force=args.force)
     origin = format_origin(found, real_clock())
     if args.force and found.source is not Source.SERVER:
-        origin = f"the recheck failed: no response from the server; {origin}"
+        failed = (
+            "the server did not confirm it" if found.source is Source.FILE else "no response from the server"
+        )
+        origin = f"the recheck failed: {failed}; {origin}"
     document = {
         "valid": True,
         "product": found.product,
@@ -129,11 +138,33 @@ def _verify(args: argparse.Namespace, output: Output, client: LicenseClient) -> 
     return YES
 
 
+def _deactivate(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    client.deactivate(args.key)
+    output.result({"deactivated": True}, "The slot of this installation is free.")
+    return YES
+
+
+def _request_file(_: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    request = client.request_license_file()
+    output.result({"request": request}, request)
+    return YES
+
+
+def _install_file(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
+    found = client.install_license_file(args.file)
+    until = client.status().grace_ends_at
+    shown = "" if until is None else f"{until:%Y-%m-%d %H:%M} UTC"
+    document = {"product": found.product, "ends_at": until and until.isoformat()}
+    output.result(document, f"Installed: {found.product}, valid without a network until {shown}.")
+    return YES
+
+
 def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
     found = client.check_for_update(args.key, force=args.force)
     if found is None:
         return _print_no_update(args, output, client)
     lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
+    lines += ["The installed version is no longer supported."] if found.is_required else []
     lines += [found.changelog_text] if found.changelog_text else []
     output.result({"update": update_document(found)}, *lines)
     return YES
@@ -187,21 +218,28 @@ def _print_no_update(args: argparse.Namespace, output: Output, client: LicenseCl
     found = client.last_update_check
     if found.error is not None:
         return _print_failure(args, output, found.error)
-    output.result({"update": None, "message": found.message}, found.message)
+    document = {"update": None, "message": found.message, "required": found.is_update_required}
+    output.result(document, found.message)
     return NO
 
 
 def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientError) -> int:
     match problem:
         case LicenseRefusedError():
-            no: dict[str, Any] = {"valid": False} if args.run is _verify else {"update": None}
+            no = _NO.get(args.run, {"update": None})
             document = {**no, "reason": problem.reason.value, "message": problem.message}
             output.result(document, f"Refused: {problem.message}")
+            return NO
+        case DeactivationError():
+            at = None if problem.retry_at is None else problem.retry_at.isoformat()
+            output.result({"deactivated": False, "message": problem.message, "retry_at": at}, problem.message)
             return NO
         case InvalidRequestError():
             return output.error(WRONG_USE, "invalid_request", problem.message)
         case UntrustedResponseError():
             return output.error(NO_ANSWER, "untrusted", problem.message)
+        case LicenseFileError():
+            return output.error(NO_ANSWER, "license_file", problem.message)
         case UnusableArchiveError():
             return output.error(NO_ANSWER, "unusable_archive", problem.message)
         case _:
@@ -209,6 +247,9 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
 
 
 # --- arguments --------------------------------------------------------------------------------
+
+
+_NO: Final[dict[Any, dict[str, Any]]] = {_verify: {"valid": False}, _deactivate: {"deactivated": False}}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -219,18 +260,18 @@ class _Parser(argparse.ArgumentParser):
 
 
 _OPTIONAL: Final = (
-    *("server", "state_dir", "public_key", "release_key"),
-    *("key", "product", "slug", "installed", "domain"),
+    *("server", "state_dir", "public_key", "release_key", "channel"),
+    *("key", "product", "slug", "installed", "platform", "domain", "label"),
 )
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser, environ = _parser(), os.environ
     args = parser.parse_args(argv, argparse.Namespace(json=False, **dict.fromkeys(_OPTIONAL)))
-    for name in ("server", "state_dir", "product", "slug", "domain"):
+    for name in ("server", "state_dir", "product", "slug", "platform", "domain", "label"):
         if getattr(args, name) is None:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}") or None)
-    for name in ("public_key", "release_key"):
+    for name in ("public_key", "release_key", "channel"):
         if getattr(args, name) is None:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}S", "").split() or None)
     if args.needs_server and args.server is None:
@@ -277,27 +318,50 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     verify = command("verify", _verify, "check whether a license key is valid")
+    deactivate = command("deactivate", _deactivate, "free the activation slot of this installation")
+    ask = command("request-file", _request_file, "print the request for a license file of this computer")
+    install = command("install-file", _install_file, "install a license file; then no network is needed")
     check = command("check", _check, "check for a newer version")
     download = command("download", _download, "download the newest version")
     apply = command("apply", _apply, "install a downloaded version; needs no server", server=False)
     back = command("roll-back", _roll_back, "return to the previous version; needs no server", server=False)
     doctor = command("doctor", _doctor, "find out what is wrong; prints a report for support")
 
-    for one in (verify, check, download):
+    for one in (verify, deactivate, check, download):
         one.add_argument(
             "key", metavar="KEY", help="the license key, or - to read it from the standard input"
         )
     for one in (check, download):
         one.add_argument("slug", metavar="SLUG", help="slug of the product")
         one.add_argument("installed", metavar="VERSION", help="the installed version")
-    for one in (verify, doctor):
+        one.add_argument(
+            "--platform",
+            metavar="NAME",
+            default=argparse.SUPPRESS,
+            help="the platform whose file is wanted (LICCLIENT_PLATFORM); default: that of this computer",
+        )
+        one.add_argument(
+            "--channel",
+            action="append",
+            metavar="NAME",
+            default=argparse.SUPPRESS,
+            help="offer releases of this channel as well, such as beta; repeatable (LICCLIENT_CHANNELS)",
+        )
+    for one in (verify, doctor, ask, install):
         one.add_argument(
             "--product",
             metavar="NAME",
             default=argparse.SUPPRESS,
             help="the app's product (LICCLIENT_PRODUCT)",
         )
-    for one in (verify, check, download, doctor):
+    for one in (verify, doctor):
+        one.add_argument(
+            "--label",
+            metavar="TEXT",
+            default=argparse.SUPPRESS,
+            help="send a name for this computer, which is personal data (LICCLIENT_LABEL)",
+        )
+    for one in (verify, deactivate, check, download, doctor, ask, install):
         one.add_argument(
             "--domain",
             metavar="D",
@@ -314,7 +378,9 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument("--sha256", required=True, metavar="HEX", help="its digest, as `download` prints it")
     apply.add_argument("--to", required=True, metavar="DIR", help="the app's own folder")
     back.add_argument("folder", metavar="DIR", help="the app's own folder")
-    doctor.add_argument(
-        "--slug", metavar="SLUG", default=argparse.SUPPRESS, help="the app's slug (LICCLIENT_SLUG)"
-    )
+    install.add_argument("file", metavar="FILE", help="the license file")
+    for one in (doctor, ask, install):
+        one.add_argument(
+            "--slug", metavar="SLUG", default=argparse.SUPPRESS, help="the app's slug (LICCLIENT_SLUG)"
+        )
     return parser

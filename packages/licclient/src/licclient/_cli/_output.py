@@ -59,13 +59,14 @@ class Output(logging.Handler):
         print(f"licclient: {_printable(message)}", file=sys.stderr)
 
 
-def update_document(update: Update) -> dict[str, str]:
+def update_document(update: Update) -> dict[str, str | bool]:
     return {
         "name": update.name,
         "slug": update.slug,
         "version": update.version,
         "changelog": update.changelog,
         "last_updated": f"{update.last_updated:%Y-%m-%d %H:%M:%S}",
+        "required": update.is_required,
     }
 
 
@@ -83,6 +84,8 @@ def format_origin(found: License, now: datetime) -> str:
             return f"from the cache, checked {_format_age(now - found.checked_at)}"
         case Source.GRACE:
             return f"in the grace period: last checked {_format_age(now - found.checked_at)}"
+        case Source.FILE:
+            return f"from the license file, issued {_format_age(now - found.checked_at)}"
 
 
 def _format_age(age: timedelta) -> str:

@@ -1,17 +1,23 @@
 """The key of this computer: activate it, forget it, answer for it, and describe its license."""
 
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._flows.context import Context
-from licclient._flows.runners import Flow
-from licclient._flows.updates import remembered_offer
+from licclient._flows.runners import Flow, Wait, send_with_retries
+from licclient._flows.updates import NOT_CHECKED, remembered_check
 from licclient._flows.verification import (
+    NO_KEY,
+    call_lock,
     check_name,
     find_activation,
     find_subject,
     forget_records,
     installation_domain,
     last_outcome,
+    license_or_raise,
     verify,
 )
 from licclient._keyring import QUICK_SECONDS
@@ -38,6 +44,8 @@ def activate(context: Context, typed: str) -> Flow[License]:
     if isinstance(key, Mistyped):
         raise MistypedKeyError(key.flaw, key.detail)
     found = yield from verify(context, key, force=False)
+    if context.settings.public_keys:  # the person has another license now
+        context.license_files.forget(unless_of=key)
     remember_key(context, key)
     return found
 
@@ -61,6 +69,46 @@ def forget_key(context: Context) -> None:
             forget_records(context, name)
         if activations.find() == found:  # the disk lets nothing go
             break
+    if context.settings.public_keys:
+        context.license_files.forget()
+
+
+def deactivate(context: Context, typed: str | None) -> Flow[None]:
+    """Free the slot of this computer, then forget the key; when that fails, the key stays.
+
+    Raises:
+        NotActivatedError: No key was given, and none was activated.
+        DeactivationError: The service frees no slot, or not yet.
+        LicclientError: As `verify`.
+    """
+    from licclient._protocol.requests import deactivate_call  # noqa: PLC0415 - rarely needed
+    from licclient._protocol.responses import read_deactivate  # noqa: PLC0415 - as above
+
+    settings, domain = context.settings, installation_domain(context)
+    activation = find_activation(context) if typed is None else None
+    context.activations.ask_again()
+    subject = find_subject(context, typed, activation, domain)
+    key = subject.key
+    if key is None and activation is not None:
+        key = context.activations.key_of(activation)
+    if key is None:
+        raise ServiceUnavailableError(NO_KEY)
+    subject = context.successes.subject(key, domain)
+    with call_lock(context, subject) as lock:  # a verify on its way would take the slot again
+        while not lock.is_ours():
+            yield Wait(lock.pause)
+        call = deactivate_call(settings, key, domain)
+        attempt = yield from send_with_retries(call, lock.left(settings.timeout.total_seconds()))
+        if isinstance(attempt.result, ServiceUnavailableError):
+            raise attempt.result
+        if (problem := read_deactivate(attempt.result, key)) is not None:
+            raise problem
+        forget_records(context, subject.name)
+        if context.license_file(key) is not None:  # its slot is free
+            context.license_files.forget()
+        remembered = context.activations.find()
+        if remembered is not None and context.activations.key_of(remembered) == key:
+            forget_key(context)
 
 
 def remembered_license(context: Context) -> tuple[License | None, bool]:
@@ -74,6 +122,9 @@ def remembered_license(context: Context) -> tuple[License | None, bool]:
         LicenseRefusedError: It was refused less than a minute ago (D-119).
     """
     settings, now = context.settings, context.now()
+    file, activation = context.license_file(), context.activations.find()
+    if file is not None and (activation is None or isinstance(file.result, License)):
+        return license_or_raise(file.result), False
     subject = find_subject(context, None, find_activation(context), installation_domain(context))
     held = context.successes.find_marked(subject, now)
     if (fresh := recall(held, now, settings)) is not None:
@@ -90,20 +141,59 @@ def remembered_license(context: Context) -> tuple[License | None, bool]:
 
 def status(context: Context) -> "LicenseStatus":
     """Describe the license of the activated key, from what is remembered."""
-    from licclient._status import LicenseState, LicenseStatus, judge_status  # noqa: PLC0415 - to show it
+    from licclient._status import LicenseState, LicenseStatus, describe_file, judge_status  # noqa: PLC0415 - to show it
 
-    found = context.activations.find()
+    found, file = context.activations.find(), context.license_file()
+    check = NOT_CHECKED if found is None else remembered_check(context, found)
+    if file is not None and (found is None or isinstance(file.result, License)):
+        return replace(
+            describe_file(file, context.now(), check.update), is_update_required=check.is_update_required
+        )
     if found is None:
         return LicenseStatus(LicenseState.NOT_ACTIVATED)
     subject = find_subject(context, None, found, installation_domain(context), QUICK_SECONDS)
-    return judge_status(
+    known = judge_status(
         context.successes.find(subject),
         last_outcome(context, subject),
         context.now(),
         context.settings,
         key_hint=found.hint,
-        update=remembered_offer(context, found),
+        update=check.update,
     )
+    return replace(known, is_update_required=check.is_update_required)
+
+
+def request_file(context: Context) -> str:
+    """Return the request for a license file for this installation."""
+    from licclient._signatures.license_files import write_request  # noqa: PLC0415 - rarely needed
+
+    _demand_pinned_keys(context)
+    settings = context.settings
+    return write_request(installation_domain(context), settings.slug or "", settings.version or "")
+
+
+def install_file(context: Context, file: "bytes | str | PathLike[str]") -> License:
+    """Install a license file.
+
+    Raises:
+        LicenseFileError: It cannot be used.
+        OSError: It cannot be read.
+        ValueError: No public keys are pinned.
+    """
+    _demand_pinned_keys(context)
+    if not isinstance(file, bytes):
+        from licclient._signatures.license_files import MAX_FILE  # noqa: PLC0415 - as above
+
+        with Path(file).open("rb") as opened:
+            file = opened.read(MAX_FILE + 1)
+    return context.license_files.install(file, context.now())
+
+
+def _demand_pinned_keys(context: Context) -> None:
+    if not context.settings.public_keys:
+        raise ValueError(
+            "license files need public_keys: pin the keys that `licserver signing-key public` prints"
+        )
 
 
 def pinned_keys(context: Context) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from licclient._flows.activation import status
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, Notify, Wait
 from licclient._flows.updates import check_for_update, checks_of
-from licclient._flows.verification import find_subject, installation_domain, last_outcome, verify
+from licclient._flows.verification import find_subject, installation_domain, last_outcome, verify_online
 from licclient._model import Update
 from licclient._records import read_round
 from licclient._schedule import next_check, next_verify
@@ -126,7 +126,7 @@ def _turn(context: Context, callbacks: Callbacks, times: _Times) -> Flow[None]:
     verify_at, _ = plan(context, times, now)
     if verify_at is not None and verify_at <= now:
         with suppress(LicclientError):
-            yield from verify(context, None, force=False)
+            yield from verify_online(context, None, force=False)  # also beside a license file
         times.verified_at = context.now()
         yield from callbacks.report(status(context))
     now = times.look(context.now())

@@ -15,6 +15,7 @@ from licclient._successes import Successes
 
 if TYPE_CHECKING:
     from licclient._flows.updates import UpdateCheck
+    from licclient._license_files import Installed, LicenseFiles
     from licclient._signatures.releases import SignedReleases
 
 
@@ -48,6 +49,18 @@ class Context:
         from licclient._signatures.releases import SignedReleases  # noqa: PLC0415 - most starts offer nothing
 
         return SignedReleases(self.settings, self.storage)
+
+    @cached_property
+    def license_files(self) -> "LicenseFiles":
+        """The license file of this computer; for apps with pinned keys."""
+        from licclient._flows.verification import installation_domain  # noqa: PLC0415 - it imports this module
+        from licclient._license_files import LicenseFiles  # noqa: PLC0415 - for apps with pinned keys
+
+        return LicenseFiles(self.settings, self.storage, lambda: installation_domain(self))
+
+    def license_file(self, key: str | None = None) -> "Installed | None":
+        """Return the installed license file, if it is for this key."""
+        return self.license_files.find(self.now(), key) if self.settings.public_keys else None
 
 
 def create_context(settings: Settings, clock: Clock | None, storage: Storage) -> Context:

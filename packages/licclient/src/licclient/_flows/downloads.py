@@ -5,6 +5,7 @@ The response is received ahead (`Incoming`, `AsyncIncoming`) while the flow hash
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -16,9 +17,11 @@ from licclient._flows.updates import key_of_offer, offered_file, renew_link
 from licclient._model import Reason, Update
 from licclient._pace import MAX_RETRIES, Patience, Speed, retry_pause
 from licclient._part_file import Downloaded, PartFile, open_part
+from licclient._patches import Base, PatchError, find_base, has_library, is_patch, note_download
+from licclient._protocol.downloads import read_length
 from licclient._protocol.responses import Head, Reply, read_refusal
-from licclient._records import record_name
-from licclient.errors import LicenseRefusedError, ServiceUnavailableError
+from licclient._records import Document, record_name
+from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
 
 MAX_TRIES: Final = 20
 """How many requests there are at all: a server that cuts after every byte must not keep us forever."""
@@ -51,7 +54,12 @@ def download(context: Context, update: Update, folder: Path, progress: Progress 
             part.expect(expected)
         elif not settings.release_keys:  # else nothing is resumed until it is known what was signed
             part.resume()
-        return (yield from _Download(context, update, key, part, link, progress).run())
+        last = record_name("downloaded", settings.server, update.slug)
+        download = _Download(context, update, key, part, link, progress, context.storage.load(last))
+        found = yield from download.run()
+    if has_library():
+        context.storage.change(last, lambda _: note_download(found))
+    return found
 
 
 class _Download:
@@ -65,7 +73,9 @@ class _Download:
         part: PartFile,
         link: str | None,
         progress: Progress | None,
+        last: Document | None,
     ) -> None:
+        self._last = last
         self._context = context
         self._update = update
         self._key = key
@@ -92,15 +102,22 @@ class _Download:
             except ServiceUnavailableError as error:
                 pause = self._pause_after(error)
                 yield from self._timed(_perform(Wait(pause)))
-        yield from self._report_progress()
+        yield from self._report_progress(self._part.done, self._part.size)
         return self._part.finish()
 
     def _try(self, link: str) -> Flow[None]:
         part = self._part
-        with (yield OpenDownload(link, part.request_headers())) as incoming:
+        headers, last = part.request_headers(), self._last
+        base = None if headers else find_base(last)
+        self._last = None  # a patch is tried once: whatever is wrong with it, the whole file follows
+        with (yield OpenDownload(link, base.request_headers() if base else headers)) as incoming:
             head = yield from self._receive(incoming, self._seconds)
             if head.status in (403, 404):  # 404: withdrawn, a fresh link leads to another version (D-33)
                 self._drop_link(head)
+                self._last = last
+                return
+            if base is not None and is_patch(head):
+                yield from self._receive_patch(incoming, head, base)
                 return
             part.begin(head, self._version)
             self._patience.came(part.done)  # 0, if the server sends all of it once more
@@ -109,8 +126,20 @@ class _Download:
                 part.write(chunks)
                 self._patience.came(part.done)
                 if monotonic() - self._reported_at >= PROGRESS_SECONDS:
-                    yield from self._report_progress()
+                    yield from self._report_progress(part.done, part.size)
             part.end()
+
+    def _receive_patch(self, incoming: Any, head: Head, base: Base) -> Flow[None]:
+        """Make the file of a patch; without success the part is not complete."""
+        patch, size = bytearray(), read_length(head.headers.get("Content-Length")) or 0
+        while (chunks := (yield from self._receive(incoming, self._seconds / 2))) is not None:
+            patch += b"".join(chunks)
+            if len(patch) > size:
+                return
+            self._patience.came(len(patch))
+            yield from self._report_progress(len(patch), size)
+        with suppress(PatchError, LicclientError):
+            base.apply(bytes(patch), head, self._part, self._version)
 
     def _receive(self, incoming: Any, seconds: float) -> Flow[Any]:
         """Return the head or the next chunks; None at the end.
@@ -170,12 +199,12 @@ class _Download:
             raise error from None
         return pause
 
-    def _report_progress(self) -> Flow[None]:
-        now, done = monotonic(), self._part.done
+    def _report_progress(self, done: int, size: int | None) -> Flow[None]:
+        now = monotonic()
         speed = self._speed.at(now, done)
         self._reported_at = now
         if self._progress is not None:
-            yield Notify(partial(self._progress, done, self._part.size or done, speed))
+            yield Notify(partial(self._progress, done, size or done, speed))
 
 
 def _perform(operation: Operation) -> Flow[Any]:

@@ -1,17 +1,34 @@
 """Check for updates, renew the link of a download, and remember what a person skipped."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from licclient._activation import Activation
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, send_with_retries
-from licclient._flows.verification import NO_KEY, check_name, installation_domain, read_key, with_nonce
-from licclient._model import Listing, Manifest, Reason, Update
-from licclient._policy import begin_round, end_round, is_due, is_link_good, is_newer, is_offer, is_version
+from licclient._flows.verification import (
+    NO_KEY,
+    check_name,
+    installation_domain,
+    of_channels,
+    read_key,
+    with_nonce,
+)
+from licclient._model import Listing, Manifest, Reason, Round, Update
+from licclient._platform import own_platform
+from licclient._policy import (
+    begin_round,
+    end_round,
+    is_below,
+    is_due,
+    is_link_good,
+    is_newer,
+    is_offer,
+    is_version,
+)
 from licclient._protocol.requests import tidy_key, update_call
-from licclient._records import Document, read_round, record_name, write_round
+from licclient._records import Document, read_round, write_round
 from licclient.errors import (
     LicclientError,
     LicenseRefusedError,
@@ -31,11 +48,17 @@ class UpdateCheck:
         update: The newer version, or None.
         message: In English, such as `Version 2.0 is up to date.`; `explain` translates.
         error: Why it is unknown whether there is a newer version; None when it is known.
+        is_update_required: Whether the installed version is below the lowest that the vendor supports, as far
+            as is known; also when there is nothing to download (D-229).
+        is_ahead: Whether the installed version is above what is offered, as after leaving a channel. A higher
+            one is waited for (D-228).
     """
 
     update: Update | None
     message: str
     error: LicclientError | None = None
+    is_update_required: bool = False
+    is_ahead: bool = False
 
 
 NOT_CHECKED: Final = UpdateCheck(None, "No update check has been made yet.")
@@ -68,17 +91,28 @@ def _check(context: Context, typed: str | None, *, force: bool) -> Flow[UpdateCh
     key = _activated_key(context) if typed is None else tidy_key(typed)
     if isinstance(key, LicclientError):
         return _failed(key)
-    name = check_name(context, key, slug)
+    name = of_channels(context, check_name(context, key, slug))
     if not _claim(context, name, force=force):
         return _logged(_remembered_result(context, name, version, key))
-    answer = yield from _ask(context, key, slug, context.settings.timeout.total_seconds())
+    answer = yield from _ask(context, key, slug, context.settings.timeout.total_seconds(), force=force)
+    if context.settings.report_rollbacks and not isinstance(answer, ServiceUnavailableError):
+        from licclient._flows.rollbacks import report_rollbacks  # noqa: PLC0415 - for apps that report them
+
+        yield from report_rollbacks(context, key, slug)
+    result = _judge(answer, version, key, context.now(), force=force)
+    return _logged(_require_minimum(result, read_round(context.storage.load(name)), version))
+
+
+def _judge(
+    answer: Listing | LicclientError, installed: str, key: str, now: datetime, *, force: bool
+) -> UpdateCheck:
     if isinstance(answer, LicclientError):
-        return _logged(_failed(answer))
+        return _failed(answer)
     if answer.download_url is None:
         return _none("The support period is over, so no newer version is offered.")
-    if not is_offer(answer, version):
-        return _not_newer(version)
-    update = _update(answer, key, context.now())
+    if not is_offer(answer, installed):
+        return _not_newer(installed, answer.version)
+    update = _update(answer, key, now)
     return _found(update) if force else _unasked(update)
 
 
@@ -107,29 +141,36 @@ def _known_result(context: Context, installed: str) -> UpdateCheck | None:
 
 def checks_of(context: Context, found: Activation) -> str | None:
     """Name the record of the activated key's update checks; None when there is none, or nobody knows."""
-    if context.settings.slug is None or found.round is not None:
-        return found.round
-    key = context.activations.key_of(found, 0)
-    return None if key is None else check_name(context, key, context.settings.slug)
+    name, slug = found.round, context.settings.slug
+    if slug is not None and name is None and (key := context.activations.key_of(found, 0)) is not None:
+        name = check_name(context, key, slug)
+    return None if name is None else of_channels(context, name)
 
 
-def remembered_offer(context: Context, found: Activation) -> Update | None:
-    """Return the update that was last offered to the activated key."""
+def remembered_check(context: Context, found: Activation) -> UpdateCheck:
+    """Return what the last update check of the activated key came to."""
     name, version = checks_of(context, found), context.settings.version
     if name is None or version is None:
-        return None
-    return _remembered_result(context, name, version, context.activations.key_of(found, 0)).update
+        return NOT_CHECKED
+    return _remembered_result(context, name, version, context.activations.key_of(found, 0))
 
 
 def _remembered_result(context: Context, name: str, installed: str, key: str | None) -> UpdateCheck:
     last = read_round(context.storage.load(name))
-    if last is not None and last.listing is not None and is_newer(last.listing.version, installed):
-        listing = context.releases.check(last.listing, context.now())
+    return _require_minimum(_judge_round(context, last, installed, key), last, installed)
+
+
+def _judge_round(context: Context, last: Round | None, installed: str, key: str | None) -> UpdateCheck:
+    offered = None if last is None else last.listing
+    if offered is not None and is_newer(offered.version, installed, offered.channel):
+        listing = context.releases.check(offered, context.now())
         if isinstance(listing, LicclientError):
             return _failed(listing)
         return _unasked(_update(listing, key or "", None))
     if last is not None and not last.answered:
         return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
+    if offered is not None and is_below(offered.version, installed):
+        return _not_newer(installed, offered.version)
     return _none("No newer version was offered when it was last asked for.")
 
 
@@ -150,11 +191,25 @@ def _claim(context: Context, name: str, *, force: bool) -> bool:
     return claimed
 
 
-def _ask(context: Context, key: str, slug: str, seconds: float) -> Flow[Listing | LicclientError]:
-    """Ask the server what it offers, and remember it (D-47, D-48)."""
+def _ask(
+    context: Context, key: str, slug: str, seconds: float, *, force: bool
+) -> Flow[Listing | LicclientError]:
+    """Ask the server what it offers, and remember it (D-47, D-48).
+
+    What a person was offered on request is requested until it is installed: to be offered less again would
+    look as if the server went back (D-68).
+    """
     settings = context.settings
     _, installed = installed_version(context)
-    call = with_nonce(context, update_call(settings, key, slug, installed, installation_domain(context)))
+    domain, platform = installation_domain(context), own_platform(settings.platform)
+    name = of_channels(context, check_name(context, key, slug))
+    last = read_round(context.storage.load(name))
+    known = None if last is None else last.listing
+    is_manual = force or (
+        known is not None and known.is_manual and is_newer(known.version, installed, known.channel)
+    )
+    call = update_call(settings, key, slug, installed, domain, platform, is_manual=is_manual)
+    call = with_nonce(context, call)
     reply, now = (yield from send_with_retries(call, seconds)).result, context.now()
     answer: Listing | LicclientError
     if isinstance(reply, ServiceUnavailableError):
@@ -164,13 +219,13 @@ def _ask(context: Context, key: str, slug: str, seconds: float) -> Flow[Listing 
 
         answer = read_trusted_update(call, reply, slug, key, settings, now)
         if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
-            answer = context.releases.check(answer, now)
+            answer = context.releases.check(replace(answer, is_manual=is_manual), now)
 
     def remember(document: Document | None) -> Document | None:
         claimed = read_round(document) or begin_round(None, now, _jitter())
         return write_round(end_round(claimed, answer))
 
-    context.storage.change(check_name(context, key, slug), remember)
+    context.storage.change(name, remember)
     return answer
 
 
@@ -205,7 +260,23 @@ def _failed(error: LicclientError) -> UpdateCheck:
     return UpdateCheck(None, error.message, error)
 
 
-def _not_newer(installed: str) -> UpdateCheck:
+def _require_minimum(check: UpdateCheck, last: Round | None, installed: str) -> UpdateCheck:
+    """Add to a result that the installed version is below the lowest supported one, if it is (D-229)."""
+    minimum = None if last is None else last.minimum_version
+    if not is_below(installed, minimum):
+        return check
+    update = None if check.update is None else replace(check.update, is_required=True)
+    message = f"{check.message} Versions below {minimum} are no longer supported: an update is required."
+    return replace(check, update=update, message=message, is_update_required=True)
+
+
+def _not_newer(installed: str, offered: str) -> UpdateCheck:
+    if is_below(offered, installed):
+        message = (
+            f"Version {installed} is newer than {offered}, the highest that is offered here. "
+            "A higher one will be offered when it is published."
+        )
+        return UpdateCheck(None, message, is_ahead=True)
     if is_version(installed):
         return _none(f"Version {installed} is up to date.")
     import logging  # noqa: PLC0415 - for this alone
@@ -243,28 +314,8 @@ def _update(listing: Listing, key: str, offered_at: datetime | None) -> Update:
         size=listing.vouched.size if listing.vouched else None,
         authenticated=listing.vouched is not None,
         manifest=listing.manifest,
+        is_critical=listing.is_critical,
     )
-
-
-# --- skipping ---------------------------------------------------------------------------------
-
-
-def skip_update(context: Context, update: Update) -> None:
-    """Remember the one version that is not to be offered unasked (D-87)."""
-    context.storage.change(_skipped_name(context, update), lambda _: {"version": update.version})
-
-
-def is_skipped(context: Context, update: Update) -> bool:
-    """Return whether this is the version that was skipped last; to the letter."""
-    document = context.storage.load(_skipped_name(context, update))
-    return document is not None and document.get("version") == update.version
-
-
-def _skipped_name(context: Context, update: Update) -> str:
-    from licclient._arguments import check_update  # noqa: PLC0415 - rarely needed
-
-    check_update(update)
-    return record_name("skipped", context.settings.server, update.slug)
 
 
 # --- for a download ---------------------------------------------------------------------------
@@ -293,8 +344,8 @@ def renew_link(context: Context, update: Update, seconds: float) -> Flow[FreshLi
     """
     _, installed = installed_version(context)
     key = key_of_offer(context, update)
-    _claim(context, check_name(context, key, update.slug), force=True)
-    answer = yield from _ask(context, key, update.slug, seconds)
+    _claim(context, of_channels(context, check_name(context, key, update.slug)), force=True)
+    answer = yield from _ask(context, key, update.slug, seconds, force=False)
     if isinstance(answer, LicclientError):
         _logged(_failed(answer))
         raise answer

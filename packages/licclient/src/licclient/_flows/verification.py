@@ -6,15 +6,22 @@ from typing import TYPE_CHECKING, Final
 from licclient._activation import Activation
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, OwnAddress, Wait, send_with_retries
-from licclient._model import License, Verified
+from licclient._model import License, Reason, Verified
 from licclient._policy import recall, settle
 from licclient._protocol.requests import Call, tidy_key, verify_call
 from licclient._records import Document, read_round, record_name
 from licclient._storage import CallLock
 from licclient._successes import Subject
-from licclient.errors import InvalidRequestError, LicclientError, NotActivatedError, ServiceUnavailableError
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+)
 
 if TYPE_CHECKING:
+    from licclient._license_files import Installed
     from licclient._protocol.responses import Attempt
     from licclient._status import Outcome
 
@@ -27,6 +34,34 @@ _NONCE_BYTES: Final = 16
 
 
 def verify(context: Context, typed: str | None, *, force: bool) -> Flow[License]:
+    """Return the license: from a license file, a fresh cache (D-41), or from the server.
+
+    A license file holds when the server cannot be asked, and through every refusal but a revocation.
+    Arguments and errors are those of `verify_online`.
+    """
+    file = _license_file(context, typed)
+    if file is None:
+        return (yield from verify_online(context, typed, force=force))
+    if isinstance(file.result, License) and not force:
+        return file.result
+    try:
+        return (yield from verify_online(context, typed, force=force))
+    except (NotActivatedError, ServiceUnavailableError):
+        return license_or_raise(file.result)
+    except LicenseRefusedError as refusal:
+        if refusal.reason in (Reason.REVOKED, Reason.OTHER_PRODUCT) or not isinstance(file.result, License):
+            raise
+        return file.result
+
+
+def _license_file(context: Context, typed: str | None) -> "Installed | None":
+    if typed is None or not context.settings.public_keys:
+        return context.license_file()
+    key = tidy_key(typed)
+    return None if isinstance(key, InvalidRequestError) else context.license_file(key)
+
+
+def verify_online(context: Context, typed: str | None, *, force: bool) -> Flow[License]:
     """Return the license: from a fresh cache (D-41), or from the server.
 
     Args:
@@ -60,7 +95,7 @@ def verify(context: Context, typed: str | None, *, force: bool) -> Flow[License]
         if (answered := _answered_meanwhile(context, subject, last_call)) is not None:
             return answered
         address: str = yield OwnAddress()
-        call = with_nonce(context, verify_call(settings, key, domain, address))
+        call = with_nonce(context, verify_call(settings, key, domain, address, settings.machine))
         attempt = yield from send_with_retries(call, lock.left(settings.timeout.total_seconds()))
         return _end(context, subject, call, attempt, activation)
 
@@ -107,6 +142,8 @@ def _end(
         answer = attempt.result
     else:
         answer = read_trusted_verify(call, attempt.result, key, settings, now)
+    if settings.public_keys:
+        context.license_files.note_answer(key, answer, now)
     # Read again: another process may have been answered while we waited.
     held = context.successes.find_marked(subject, now)
     settled = settle(answer, held, now, settings)
@@ -133,7 +170,7 @@ def _let_check_again(context: Context, key: str) -> None:
     """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""
     if context.settings.slug is None:
         return
-    name = check_name(context, key, context.settings.slug)
+    name = of_channels(context, check_name(context, key, context.settings.slug))
     last = read_round(context.storage.load(name))
     if last is not None and last.listing is None:
         context.storage.change(name, lambda _: None)
@@ -224,6 +261,12 @@ def call_name(subject: Subject) -> str:
 def check_name(context: Context, key: str, slug: str) -> str:
     """Return the name of the record of a key's update checks."""
     return record_name("update", context.settings.server, key, slug)
+
+
+def of_channels(context: Context, name: str) -> str:
+    """Name the record of checks in the client's channels: after a change of these a check is due (D-228)."""
+    channels = context.settings.channels
+    return record_name("update", name, *channels) if channels else name
 
 
 def last_outcome(context: Context, subject: Subject) -> "Outcome | None":

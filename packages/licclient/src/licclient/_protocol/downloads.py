@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-PROMISED: Final = ("Repr-Digest", "Content-Disposition")
+PROMISED: Final = ("Repr-Digest", "Unencoded-Digest", "Content-Disposition")
 """Headers of a redirect that describe the file (D-34)."""
 
 MAX_NAME_BYTES: Final = 180

@@ -10,6 +10,7 @@ from licclient._model import Settings
 from licclient.errors import InvalidRequestError
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
+DEACTIVATE_PATH: Final = "/api/v1/licenses/deactivate"
 UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
 
 MAX_VERIFY_BYTES: Final = 64 * 1024
@@ -20,12 +21,12 @@ MAX_UPDATE_BYTES: Final = 1024 * 1024
 
 KEY_PREFIX: Final = "CP-"
 
-_JSON_HEADERS: Final = {"Accept": "application/json"}
+JSON_HEADERS: Final = {"Accept": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to one of the two endpoints; what holds the license key is not in its repr."""
+    """One request to one of the endpoints; what holds the license key is not in its repr."""
 
     method: str
     url: str = field(repr=False)
@@ -57,7 +58,9 @@ def tidy_key(typed: str) -> str | InvalidRequestError:
     return key
 
 
-def verify_call(settings: Settings, key: str, domain: str, ip: str) -> Call:
+def verify_call(
+    settings: Settings, key: str, domain: str, ip: str, machine: Mapping[str, str] | None = None
+) -> Call:
     """Return a verify request (spec 4.1).
 
     Args:
@@ -65,17 +68,43 @@ def verify_call(settings: Settings, key: str, domain: str, ip: str) -> Call:
         key: As from `tidy_key`.
         domain: The app's domain, or the installation id (D-45).
         ip: Our own address; the server checks its syntax only (D-05).
+        machine: As in `Settings`; other servers ignore it (D-11).
     """
-    body = json.dumps({"license_key": key, "domain": domain, "ip": ip})
-    headers = {**_JSON_HEADERS, "Content-Type": "application/json"}
+    body = json.dumps({"license_key": key, "domain": domain, "ip": ip, **(machine or {})})
+    headers = {**JSON_HEADERS, "Content-Type": "application/json"}
     return Call("POST", settings.server + VERIFY_PATH, headers, body.encode(), MAX_VERIFY_BYTES)
 
 
-def update_call(settings: Settings, key: str, slug: str, version: str, domain: str) -> Call:
-    """Return an update check (spec 4.2); arguments as for `verify_call`."""
+def deactivate_call(settings: Settings, key: str, domain: str) -> Call:
+    """Return a request to free the slots of a domain; arguments as for `verify_call`."""
+    body = json.dumps({"license_key": key, "domain": domain})
+    headers = {**JSON_HEADERS, "Content-Type": "application/json"}
+    return Call("POST", settings.server + DEACTIVATE_PATH, headers, body.encode(), MAX_VERIFY_BYTES)
+
+
+def update_call(
+    settings: Settings,
+    key: str,
+    slug: str,
+    version: str,
+    domain: str,
+    platform: str | None = None,
+    *,
+    is_manual: bool = False,
+) -> Call:
+    """Return an update check (spec 4.2), with platform and channels if there are any.
+
+    One that a person asked for is offered the latest version, however far its rollout is (D-230).
+    """
     fields = {"license_key": key, "slug": slug, "current_version": version, "domain": domain}
+    if platform:
+        fields["platform"] = platform
+    if settings.channels:
+        fields["channels"] = ",".join(settings.channels)
+    if is_manual:
+        fields["manual"] = "1"
     url = f"{settings.server}{UPDATE_CHECK_PATH}?{urlencode(fields, quote_via=quote)}"
-    return Call("GET", url, _JSON_HEADERS, None, MAX_UPDATE_BYTES)
+    return Call("GET", url, JSON_HEADERS, None, MAX_UPDATE_BYTES)
 
 
 def shown_ip(address: str) -> str:

@@ -11,10 +11,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+from licclient._entitlements import Entitlements, read_entitlements
 from licclient._model import Listing, Reason, Settings, Verified
 from licclient._protocol.links import is_safe_link
 from licclient._protocol.requests import is_text
-from licclient.errors import InvalidRequestError, LicclientError, LicenseRefusedError, ServiceUnavailableError
+from licclient.errors import (
+    DeactivationError,
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+)
 
 MANIFEST_HEADER: Final = "release-manifest"
 """Carries what the vendor signed about the version that an update check offers (D-67)."""
@@ -108,16 +115,22 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
         The success; or `LicenseRefusedError`, `InvalidRequestError`, or `ServiceUnavailableError` when this
         is not a response of the service.
     """
-    body = _json_object(reply.body)
+    body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"valid": True, "product": str(product), "expiry": expiry, "lifetime": bool(lifetime)} if (
             is_text(product)
         ):
-            return _verified(product, expiry, lifetime=lifetime)
+            verified = _verified(
+                product, expiry, read_entitlements(body.get("entitlements")), lifetime=lifetime
+            )
+            is_trial = body.get("trial") is True
+            return (
+                replace(verified, is_trial=True) if isinstance(verified, Verified) and is_trial else verified
+            )
         case 403 | 404, {"valid": False, "reason": str(reason)} if is_text(reason):
-            return LicenseRefusedError(_VERIFY_REASONS.get(reason, Reason.OTHER), _masked(reason, key))
+            return LicenseRefusedError(_VERIFY_REASONS.get(reason, Reason.OTHER), masked(reason, key))
         case 422, {"message": str(), "errors": dict(errors)}:
-            return _invalid(errors, key)
+            return read_invalid(errors, key)
         case _:
             return unusable_response(reply.status, reply.retry_after)
 
@@ -134,7 +147,7 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
     Returns:
         The listing; or `LicenseRefusedError`, `InvalidRequestError`, `ServiceUnavailableError`.
     """
-    body = _json_object(reply.body)
+    body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"slug": str(told), "sections": {"changelog": str(changelog)}} if told == slug:
             listing = _listing(body, changelog, settings)
@@ -144,16 +157,49 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
         case 401 | 403 | 404, _:
             return read_refusal(reply, key) or unusable_response(reply.status)
         case 422, {"message": str(), "errors": dict(errors)}:
-            return _invalid(errors, key)
+            return read_invalid(errors, key)
         case _:
             return unusable_response(reply.status, reply.retry_after)
 
 
+def read_deactivate(reply: Reply, key: str) -> LicclientError | None:
+    """Parse the response to a request to free our slot; None when it is free.
+
+    A service that does not know the request, or does not free slots for customers, is a `DeactivationError`.
+    """
+    body = read_json_object(reply.body)
+    match reply.status, body:
+        case 200, {"deactivated": int()}:
+            return None
+        case 403, {"error": "too_many_moves" | "not_allowed", "message": str(message), "retry_at": at} if (
+            is_text(message)
+        ):
+            return DeactivationError(masked(message, key), _read_instant(at))
+        case 401, {"error": "invalid_license"}:
+            return read_refusal(reply, key)
+        case 404 | 405 | 501, _:
+            return DeactivationError(
+                "This license service does not free the slots of computers; its support may."
+            )
+        case 422, {"message": str(), "errors": dict(errors)}:
+            return read_invalid(errors, key)
+        case _:
+            return unusable_response(reply.status, reply.retry_after)
+
+
+def _read_instant(value: object) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return at.astimezone(UTC) if at is not None and at.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def read_refusal(reply: Reply, key: str) -> LicenseRefusedError | None:
     """Parse a body of the shape `{error, message}` (spec 7, D-31); None for another shape."""
-    match _json_object(reply.body):
+    match read_json_object(reply.body):
         case {"error": str(code), "message": str(message)} if is_text(code) and is_text(message):
-            return LicenseRefusedError(_UPDATE_REASONS.get(code, Reason.OTHER), _masked(message, key))
+            return LicenseRefusedError(_UPDATE_REASONS.get(code, Reason.OTHER), masked(message, key))
         case _:
             return None
 
@@ -188,7 +234,7 @@ def _http_date(value: str) -> datetime | None:
 # --- the fields -------------------------------------------------------------------------------
 
 
-def _json_object(body: bytes) -> dict[str, Any]:
+def read_json_object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object; return `{}`, which no rule above accepts, for anything else."""
     try:
         value = json.loads(body.decode("utf-8"), object_pairs_hook=_unique)
@@ -205,14 +251,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _verified(product: str, expiry: object, *, lifetime: bool) -> Verified | ServiceUnavailableError:
-    if expiry is None:
-        return Verified(product, None, lifetime)
-    expires_on = read_date(expiry)
+def _verified(
+    product: str, expiry: object, entitlements: Entitlements, *, lifetime: bool
+) -> Verified | ServiceUnavailableError:
+    expires_on = None if expiry is None else read_date(expiry)
     # D-10: a key that never expires has no date, so a response with both is not the service's.
-    return (
-        unusable_response(200) if expires_on is None or lifetime else Verified(product, expires_on, lifetime)
-    )
+    if expiry is not None and (expires_on is None or lifetime):
+        return unusable_response(200)
+    return Verified(product, expires_on, lifetime, entitlements=entitlements)
 
 
 def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | ServiceUnavailableError:
@@ -229,9 +275,26 @@ def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listin
             updated_at = read_timestamp(stamp)
             if updated_at is None or not all(map(is_text, (name, slug, version, changelog))):
                 return unusable_response(200)
-            return Listing(name, slug, version, changelog, updated_at, link)
+            channel, minimum = _extension(body, "channel"), _extension(body, "minimum_version")
+            return Listing(
+                name,
+                slug,
+                version,
+                changelog,
+                updated_at,
+                link,
+                channel=channel,
+                minimum_version=minimum,
+                is_critical=body.get("critical") is True,
+            )
         case _:
             return unusable_response(200)
+
+
+def _extension(body: dict[str, Any], name: str) -> str | None:
+    """Read a field that other services do not have, or use for something else."""
+    value = body.get(name)
+    return value if isinstance(value, str) and is_text(value) else None
 
 
 def read_date(value: object) -> date | None:
@@ -254,18 +317,19 @@ def read_timestamp(value: str) -> datetime | None:
         return None
 
 
-def _invalid(errors: dict[str, Any], key: str) -> InvalidRequestError | ServiceUnavailableError:
+def read_invalid(errors: dict[str, Any], key: str) -> InvalidRequestError | ServiceUnavailableError:
+    """Parse the faulty fields of a 422."""
     read: dict[str, list[str]] = {}
     for name, problems in errors.items():
         if not isinstance(problems, list) or not all(
             isinstance(one, str) and is_text(one) for one in problems
         ):
             return unusable_response(422)
-        read[_masked(name, key)] = [_masked(one, key) for one in problems]
+        read[masked(name, key)] = [masked(one, key) for one in problems]
     return InvalidRequestError(read)
 
 
-def _masked(words: str, key: str) -> str:
+def masked(words: str, key: str) -> str:
     """Mask the license key in the server's text, and whatever looks like one.
 
     Text much shorter than a key is no key, and may be a word that people need to read.

@@ -4,7 +4,8 @@ A signature covers the response *and* the request, so that no response can repla
 type and digest of the response; method, address and digest of the request; and a nonce drawn for this call.
 
 A success is stored as it came, with its signature, and checked again at each read. The request is not stored
-but written again from server, key and domain, so a record of any other of them has no valid signature.
+but written again from server, key, domain, address and label, so a record of any other of them has no valid
+signature.
 """
 
 import json
@@ -18,9 +19,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from licclient._model import Held, Listing, Proof, Settings, Verified
+from licclient._protocol.consumption import Usage, read_consume
 from licclient._protocol.downloads import read_sha256
 from licclient._protocol.requests import Call, verify_call
 from licclient._protocol.responses import Reply, is_foreign, read_update, read_verify
+from licclient._protocol.seats import HeldSeat, read_seat
+from licclient._protocol.trials import read_trial, replace_unsupported
 from licclient._records import Document, read_instant
 from licclient._signatures.public_keys import PublicKey
 from licclient.errors import LicclientError, UntrustedResponseError
@@ -33,6 +37,8 @@ CLOCKS_APART: Final = timedelta(hours=24)
 
 SIGNATURE_HEADERS: Final = ("content-type", "content-digest", "signature-input", "signature")
 """Headers needed, beside the body, to check a response again."""
+
+_MACHINE: Final = ("label", "app_version")
 
 COMPONENTS: Final = (
     '"@status"',
@@ -103,7 +109,9 @@ def read_trusted_verify(
     if signed is None or not isinstance(result, Verified):
         return result
     kept = {name: reply.headers[name] for name in SIGNATURE_HEADERS if name in reply.headers}
-    proof = Proof(json.loads(call.body or b"{}")["ip"], kept, reply.body, signed.created_at)
+    sent = json.loads(call.body or b"{}")
+    machine = {name: sent[name] for name in _MACHINE if name in sent}
+    proof = Proof(sent["ip"], kept, reply.body, signed.created_at, machine)
     return replace(result, proof=proof)
 
 
@@ -112,6 +120,36 @@ def read_trusted_update(
 ) -> Listing | LicclientError:
     """Parse the response to an update check, and require a signature; as `read_trusted_verify`."""
     result = read_update(reply, settings, slug, key)
+    signed = _require_signature(call, reply, result, settings, now)
+    return signed if isinstance(signed, UntrustedResponseError) else result
+
+
+def read_trusted_trial(call: Call, reply: Reply, settings: Settings, now: datetime) -> str | LicclientError:
+    """Parse the response to a request for a trial, and require a signature; as `read_trusted_verify`."""
+    result = read_trial(reply)
+    signed = _require_signature(call, reply, result, settings, now)
+    return signed if isinstance(signed, UntrustedResponseError) else replace_unsupported(reply, result)
+
+
+def read_trusted_seat(
+    call: Call, reply: Reply, key: str, settings: Settings, now: datetime
+) -> HeldSeat | LicclientError:
+    """Parse the response to a request for a seat, and require a signature; as `read_trusted_verify`.
+
+    A 404 is no response of this endpoint: the service does not have it.
+    """
+    result = read_seat(reply, key, now)
+    if reply.status == 404:  # noqa: PLR2004 - see above
+        return result
+    signed = _require_signature(call, reply, result, settings, now)
+    return signed if isinstance(signed, UntrustedResponseError) else result
+
+
+def read_trusted_use(
+    call: Call, reply: Reply, key: str, name: str, settings: Settings, now: datetime
+) -> Usage | LicclientError:
+    """Parse the response to a use of an entitlement, and require a signature; as `read_trusted_verify`."""
+    result = read_consume(reply, key, name)
     signed = _require_signature(call, reply, result, settings, now)
     return signed if isinstance(signed, UntrustedResponseError) else result
 
@@ -253,6 +291,7 @@ def write_signed_success(held: Held) -> Document:
         "headers": dict(proof.headers),
         "body": b64encode(proof.body).decode(),
         "seen_at": held.seen_at.isoformat(),
+        **proof.machine,
         **({"slow_by": held.slow_by.total_seconds()} if held.slow_by else {}),
     }
 
@@ -274,19 +313,22 @@ def read_signed_success(document: Document | None, key: str, domain: str, settin
             seen_at = read_instant(seen)
         case _:
             return None
+    document = document or {}
+    # As it was told then: another label today makes nothing unbelievable.
+    machine = {name: str(document[name]) for name in _MACHINE if name in document}
     if seen_at is None or not all(isinstance(value, str) for value in headers.values()):
         return None
     try:
         reply = Reply(200, b64decode(body, validate=True), headers)
-        call = verify_call(settings, key, domain, ip)
+        call = verify_call(settings, key, domain, ip, machine)
     except ValueError:
         return None
     signed = check_signature(call, reply, settings.public_keys, nonce=None)
     result = read_verify(reply, key)
     if not isinstance(signed, Signed) or not isinstance(result, Verified) or seen_at < signed.created_at:
         return None
-    proof = Proof(ip, headers, reply.body, signed.created_at)
-    return Held(replace(result, proof=proof), signed.created_at, seen_at, _slow_by(document or {}))
+    proof = Proof(ip, headers, reply.body, signed.created_at, machine)
+    return Held(replace(result, proof=proof), signed.created_at, seen_at, _slow_by(document))
 
 
 def _slow_by(document: Document) -> timedelta:

@@ -42,6 +42,7 @@ class Activation:
         typed: The text in the field.
         outcome: The license.
         urls: The app's pages.
+        offers_trial: Whether there is a button that starts a trial.
     """
 
     language: str
@@ -51,6 +52,7 @@ class Activation:
     outcome: License | None = None
     phase: _Phase = _Phase.TYPING
     urls: Urls = NO_URLS
+    offers_trial: bool = False
 
     def step(self, event: Event) -> tuple["Activation", Command | None]:
         """Return the state after an event, and what is to be done."""
@@ -59,6 +61,8 @@ class Activation:
                 return replace(self, typed=text, problem=self._still_wrong(text)), None
             case Pressed(Action.GO), _Phase.TYPING:
                 return self._judge_typed()
+            case Pressed(Action.SKIP), _Phase.TYPING if self.offers_trial:
+                return replace(self, problem=None, phase=_Phase.ASKING), Command.START_TRIAL
             case (Pressed(Action.GO), _Phase.LICENSED) | (Pressed(Action.LEAVE | Action.CLOSE), _):
                 return self, Command.CLOSE
             case Ended(License() as license_), _Phase.ASKING:
@@ -105,6 +109,7 @@ class Activation:
                     links=links_for(self.problem or NotActivatedError(), self.urls, speak),
                     go=Button(text_of("button.activate", speak)),
                     leave=Button(text_of("button.not_now", speak)),
+                    skip=Button(text_of("button.trial", speak)) if self.offers_trial else None,
                 )
             case _Phase.ASKING:
                 return replace(

@@ -165,6 +165,8 @@ class Driver:
         match work, self.state:
             case Command.ACTIVATE, Activation(typed=key):
                 return self._client.activate(key)
+            case Command.START_TRIAL, Activation():
+                return self._client.start_trial()
             case Command.DOWNLOAD, Offer(update=update) if self._to is not None:
                 return self._client.download(update, self._to, self._progressed, cancel)
             case Command.SKIP, Offer(update=update):
@@ -185,11 +187,18 @@ class Driver:
 
 
 def begin_activation(
-    client: "LicenseClient", problem: BaseException | None, language: str | None
+    client: "LicenseClient", problem: BaseException | None, language: str | None, *, trial: bool = False
 ) -> Activation:
-    """Return the first state of the dialog that asks for a key; arguments are those of `ask_for_key`."""
+    """Return the first state of the dialog that asks for a key; arguments are those of `ask_for_key`.
+
+    Raises:
+        ValueError: A trial is offered, and the client has no `slug`.
+    """
     settings = client.settings
-    return Activation(_pick_tag(language), settings.product, problem, urls=_urls(settings))
+    if trial and settings.slug is None:
+        raise ValueError("a trial needs slug= when the client is made")
+    urls = _urls(settings)
+    return Activation(_pick_tag(language), settings.product, problem, urls=urls, offers_trial=trial)
 
 
 def begin_offer(client: "LicenseClient", update: "Update", language: str | None) -> Offer:

@@ -94,15 +94,16 @@ class Offer:
         )
         match self.phase:
             case _Phase.OFFERED:
+                is_urgent = update.is_required or update.is_critical
                 was_cancelled = isinstance(self.problem, DownloadCancelledError)
                 return replace(
                     view,
-                    message=self._what_went_wrong(),
+                    message=self._remark(),
                     tone=Tone.PLAIN if self.problem is None or was_cancelled else Tone.BAD,
                     links=links_for(self.problem, self.urls, speak),
                     go=Button(text_of("button.again" if self.problem else "button.download", speak)),
                     leave=Button(text_of("button.later", speak)),
-                    skip=Button(text_of("button.skip", speak)),
+                    skip=None if is_urgent else Button(text_of("button.skip", speak)),
                 )
             case _Phase.COMING:
                 return replace(
@@ -140,10 +141,14 @@ class Offer:
             facts.append(text_of("update.size", speak, amount(update.size, speak)))
         return " \u00b7 ".join(facts)
 
-    def _what_went_wrong(self) -> str:
+    def _remark(self) -> str:
         if isinstance(self.problem, ServiceUnavailableError):
             return text_of("update.cut", self.language)
-        return say_problem(self.problem, self.language) if self.problem else ""
+        if self.problem is not None:
+            return say_problem(self.problem, self.language)
+        if self.update.is_required:
+            return text_of("update.required", self.language)
+        return text_of("update.important", self.language) if self.update.is_critical else ""
 
     def _bar(self) -> Bar:
         return Bar(min(self.far.done / self.far.total, 1.0) if self.far and self.far.total else None)

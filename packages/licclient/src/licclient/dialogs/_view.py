@@ -169,6 +169,9 @@ class Command(StrEnum):
     ACTIVATE = "activate"
     """Verify the key in the field, and remember it when it is good."""
 
+    START_TRIAL = "start_trial"
+    """Start the trial of this computer, and remember its key."""
+
     DOWNLOAD = "download"
     """Download the update; `Progressed` comes again and again."""
 
@@ -231,6 +234,8 @@ def links_for(problem: BaseException | None, urls: Urls, language: str) -> tuple
             codes = ("link.buy", "link.lost")
         case LicenseRefusedError(reason=Reason.NOT_FOUND | Reason.INVALID_FORMAT):
             codes = ("link.lost", "link.buy")
+        case LicenseRefusedError(reason=Reason.TRIAL_ENDED | Reason.TRIAL_NOT_OFFERED | Reason.TRIAL_LIMIT):
+            codes = ("link.buy", "link.lost")
         case LicenseRefusedError(reason=Reason.ENVIRONMENT):
             codes = ("link.manage", "link.buy")
         case LicenseRefusedError():

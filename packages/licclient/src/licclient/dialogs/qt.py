@@ -72,6 +72,7 @@ def ask_for_key(
     *,
     problem: "LicclientError | None" = None,
     language: str | None = None,
+    trial: bool = False,
 ) -> "License | None":
     """Ask a person for a license key, until the service says yes or the dialog is closed.
 
@@ -80,11 +81,12 @@ def ask_for_key(
         parent: The window in front of which the dialog stands; the app takes no input meanwhile.
         problem: Why the app asks, such as what `require` handed to `otherwise`; shown at first.
         language: As for `explain`; None for the language of the system.
+        trial: Whether a button starts the trial of this computer; needs a client with `slug`.
 
     Returns:
         The license; None when the dialog was closed without one.
     """
-    return ActivationDialog(client, parent, problem=problem, language=language).run()
+    return ActivationDialog(client, parent, problem=problem, language=language, trial=trial).run()
 
 
 def offer_update(
@@ -289,8 +291,9 @@ class ActivationDialog(_Dialog):
         *,
         problem: "LicclientError | None" = None,
         language: str | None = None,
+        trial: bool = False,
     ) -> None:
-        super().__init__(parent, client, begin_activation(client, problem, language))
+        super().__init__(parent, client, begin_activation(client, problem, language, trial=trial))
         self._field.setFocus()
 
     @property

@@ -39,6 +39,7 @@ def ask_for_key(
     problem: "LicclientError | None" = None,
     language: str | None = None,
     dark: bool | None = None,
+    trial: bool = False,
 ) -> "License | None":
     """Ask a person for a license key, until the service says yes or the dialog is closed.
 
@@ -49,11 +50,12 @@ def ask_for_key(
         language: As for `explain`; None for the language of the system.
         dark: Dark or light, whatever the app's ttk theme; None to follow that theme, or the window's colour
             if it is one of the plain themes that Tk brings.
+        trial: Whether a button starts the trial of this computer; needs a client with `slug`.
 
     Returns:
         The license; None when the dialog was closed without one.
     """
-    return ActivationDialog(client, parent, problem=problem, language=language, dark=dark).run()
+    return ActivationDialog(client, parent, problem=problem, language=language, dark=dark, trial=trial).run()
 
 
 def offer_update(
@@ -99,8 +101,9 @@ class ActivationDialog(TkDialog):
         problem: "LicclientError | None" = None,
         language: str | None = None,
         dark: bool | None = None,
+        trial: bool = False,
     ) -> None:
-        super().__init__(parent, client, begin_activation(client, problem, language), dark=dark)
+        super().__init__(parent, client, begin_activation(client, problem, language, trial=trial), dark=dark)
         self._field.focus_set()
 
     @property

@@ -11,6 +11,7 @@ Without pytest, `with LicenseService() as service:` is the same. Nothing is patc
 """
 
 from licclient.testing._clients import LicenseClock, MemoryStorage
-from licclient.testing._service import LicenseService, Misbehaviour, SeenRequest
+from licclient.testing._requests import Misbehaviour, SeenRequest
+from licclient.testing._service import LicenseService
 
 __all__ = ["LicenseClock", "LicenseService", "MemoryStorage", "Misbehaviour", "SeenRequest"]

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from licclient._typed_key import mask_key
 
@@ -37,9 +38,14 @@ class LicenseClock:
 
 
 class MemoryStorage:
-    """A `licclient.Storage` in memory; clients that share one are on one computer."""
+    """A `licclient.Storage` in memory; clients that share one are on one computer.
+
+    Attributes:
+        machine_id: Names the computer when a trial is started.
+    """
 
     def __init__(self) -> None:
+        self.machine_id = uuid4().hex
         self._records: dict[str, Document] = {}
         self._lock = threading.RLock()
 

@@ -1,17 +1,20 @@
 """The endpoints of the fake service: the rules of the protocol (D-01 to D-33) that an app meets."""
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
 from importlib.util import find_spec
+from math import ceil
 from typing import Any, Final
 
 import httpx
 from packaging.version import Version
 
+from licclient._entitlements import Entitlements, Quota, write_entitlements
+from licclient._policy import is_newer, is_version
 from licclient._protocol.responses import MANIFEST_HEADER
 from licclient._typed_key import is_license_key
 from licclient.testing._clients import LicenseClock
@@ -19,6 +22,8 @@ from licclient.testing._signing import Signer
 
 DOWNLOAD_PATH: Final = "/api/v1/update-download"
 LINK_LIFETIME: Final = timedelta(hours=1)
+SEAT_LEASE: Final = timedelta(minutes=2)
+_SEAT_LOST: Final = "This seat was released or taken back; take another one."
 RELEASE_LIFETIME: Final = timedelta(days=180)
 
 
@@ -31,9 +36,16 @@ class IssuedLicense:
     expires: date | None
     lifetime: bool
     slots: int | None
-    support_until: date | None
+    support_until: date | None = None
+    entitlements: Mapping[str, Any] | None = None
+    is_trial: bool = False
+    seats: int | None = None
+    channels: Collection[str] = ()
     revoked: bool = False
     domains: set[str] = field(default_factory=set)
+    held_seats: dict[str, datetime] = field(default_factory=dict)  # until when
+    lost_seats: set[str] = field(default_factory=set)
+    uses: dict[str, tuple[str, datetime, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,20 @@ class Release:
     content: bytes
     filename: str
     published_at: datetime
+    platform: str = ""
+    channel: str = "stable"
+    rolled_out: bool = True
+    critical_below: str | None = None
+
+    def is_critical(self, installed: str) -> bool:
+        """Return whether it is important for an installed version."""
+        return self.critical_below is not None and is_newer(self.critical_below, installed)
+
+    def reaches(self, fields: Mapping[str, str]) -> bool:
+        """Return whether an update check may be offered it (D-230)."""
+        installed = fields["current_version"]
+        has_it = is_version(installed) and not is_newer(self.version, installed)
+        return self.rolled_out or has_it or fields.get("manual") == "1" or self.is_critical(installed)
 
 
 class Endpoints:
@@ -55,6 +81,9 @@ class Endpoints:
         self.clock = clock
         self.licenses: dict[str, IssuedLicense] = {}
         self.releases: list[Release] = []
+        self.minimum_versions: dict[str, str] = {}
+        self.trials: dict[str, tuple[str, int]] = {}  # slug → product and days
+        self.trial_keys: dict[tuple[str, str], str] = {}  # slug and machine → key
         self._links: dict[str, tuple[str, Release, datetime]] = {}
 
     @cached_property
@@ -83,8 +112,108 @@ class Endpoints:
             return _refuse(403, "Max activations exceeded or unrecognized environment.")
         domains.add(domain)
         expiry = license_.expires.isoformat() if license_.expires and not license_.lifetime else None
-        body = {"valid": True, "product": license_.product, "expiry": expiry, "lifetime": license_.lifetime}
-        return httpx.Response(200, json=body)
+        body: dict[str, Any] = {"valid": True, "product": license_.product, "expiry": expiry}
+        body["lifetime"] = license_.lifetime
+        if license_.entitlements is not None:
+            body["entitlements"] = write_entitlements(Entitlements(license_.entitlements))
+        return httpx.Response(200, json={**body, "trial": True} if license_.is_trial else body)
+
+    def start_trial(self, fields: Mapping[str, Any], new_key: str) -> httpx.Response:
+        """Respond to a request for a trial; `new_key` is the key of a new one."""
+        slug, machine = (str(fields.get(name, "")) for name in ("slug", "machine"))
+        if slug not in self.trials:
+            return refuse_with_code(403, "trials_not_offered", "There are no trials of this product.")
+        product, days = self.trials[slug]
+        key = self.trial_keys.setdefault((slug, machine), new_key)
+        if key == new_key:
+            end = self.clock().date() + timedelta(days=days)
+            self.licenses[key] = IssuedLicense(product, slug, end, lifetime=False, slots=1, is_trial=True)
+        license_ = self.licenses[key]
+        if license_.revoked or not license_.is_trial or self._is_expired(license_):
+            return refuse_with_code(403, "trial_ended", "This machine has had its trial of this product.")
+        expiry = None if license_.lifetime or license_.expires is None else license_.expires.isoformat()
+        body = {
+            "license_key": key,
+            "product": license_.product,
+            "expiry": expiry,
+            "lifetime": license_.lifetime,
+        }
+        return httpx.Response(200, json={**body, "trial": True})
+
+    def deactivate(self, fields: Mapping[str, Any]) -> httpx.Response:
+        """Respond to a request to free the slot of a domain; any number of times."""
+        key, domain = (str(fields.get(name, "")) for name in ("license_key", "domain"))
+        if (missing := _find_missing({"license_key": key, "domain": domain})) != {}:
+            message = next(iter(missing.values()))[0]
+            return httpx.Response(422, json={"error": "validation", "message": message, "errors": missing})
+        license_ = self.licenses.get(key)
+        if license_ is None:
+            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
+        domains, domain = license_.domains, domain.strip().lower()
+        freed = domain in domains
+        domains.discard(domain)
+        return httpx.Response(200, json={"deactivated": int(freed)})
+
+    def seat(self, fields: Mapping[str, Any]) -> httpx.Response:
+        """Respond to a request to take, renew or release a floating seat."""
+        key, domain, seat = (str(fields.get(name, "")) for name in ("license_key", "domain", "seat"))
+        if (missing := _find_missing({"license_key": key, "domain": domain, "seat": seat})) != {}:
+            message = next(iter(missing.values()))[0]
+            return httpx.Response(422, json={"error": "validation", "message": message, "errors": missing})
+        license_, now = self.licenses.get(key), self.clock()
+        if license_ is None:
+            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
+        held = license_.held_seats = {one: end for one, end in license_.held_seats.items() if end > now}
+        if fields.get("release") is True:
+            return httpx.Response(200, json={"released": held.pop(seat, None) is not None})
+        other = license_.slug is not None and fields.get("slug", license_.slug) != license_.slug
+        refusals = [
+            (license_.revoked, 403, "license_revoked", "The license has been revoked."),
+            (self._is_expired(license_), 401, "license_expired", "The license has expired."),
+            (other, 403, "product_mismatch", "The license was issued for another product."),
+            (license_.seats is None, 403, "not_floating", "This license has no floating seats."),
+            (seat in license_.lost_seats, 403, "seat_lost", _SEAT_LOST),
+        ]
+        for applies, status, code, message in refusals:
+            if applies:
+                return refuse_with_code(status, code, message)
+        if seat not in held and len(held) >= (license_.seats or 0):
+            return _refuse_seat(license_.seats, min(held.values()), now)
+        held[seat] = now + SEAT_LEASE
+        body = {"seat": seat, "expires_at": _format(held[seat]), "lease_seconds": SEAT_LEASE.seconds}
+        return httpx.Response(200, json={**body, "seats": license_.seats, "used": len(held)})
+
+    def consume(self, fields: Mapping[str, Any]) -> httpx.Response:
+        """Respond to a use of a metered entitlement: each id counts once, and nothing above the limit."""
+        license_ = self.licenses.get(str(fields.get("license_key")))
+        if license_ is None or license_.revoked:
+            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
+        if self._is_expired(license_):
+            return refuse_with_code(401, "license_expired", "The license has expired.")
+        if str(fields.get("domain")).strip().lower() not in license_.domains:
+            return refuse_with_code(403, "not_activated", "The license is not activated here.")
+        name, amount, use_id = str(fields["name"]), int(fields["amount"]), str(fields["use_id"])
+        quota = (license_.entitlements or {}).get(name)
+        if not isinstance(quota, Quota):
+            return refuse_with_code(403, "not_entitled", "The license has no quota of this name.")
+        resets_at = _end_of_period(quota.per, self.clock())
+        used = sum(one[2] for one in license_.uses.values() if one[:2] == (name, resets_at))
+        body: dict[str, Any] = {"name": name}
+        if use_id not in license_.uses:
+            if used + amount > quota.limit:
+                body = {"error": "quota_exceeded", "message": f"{used} of {quota.limit} are used"}
+            else:
+                license_.uses[use_id] = name, resets_at, amount
+                used += amount
+        body |= {"used": used, "limit": quota.limit, "remaining": max(0, quota.limit - used)}
+        body["resets_at"] = f"{resets_at:%Y-%m-%dT%H:%M:%SZ}"
+        return httpx.Response(403 if "error" in body else 200, json=body)
+
+    def rolled_back(self, fields: Mapping[str, Any]) -> httpx.Response:
+        """Respond to a report of a version that was rolled back; `SeenRequest` has its fields."""
+        if fields.get("license_key") not in self.licenses:
+            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
+        return httpx.Response(200, json={"counted": True})
 
     def _is_expired(self, license_: IssuedLicense) -> bool:
         expires = license_.expires
@@ -109,9 +238,17 @@ class Endpoints:
             return refuse_with_code(404, "product_not_found", "There is no product with this slug.")
         if license_.slug not in (None, slug):
             return refuse_with_code(403, "product_mismatch", "The license was issued for another product.")
-        found = [release for release in self.releases if release.slug in (None, slug)]
-        stable = [release for release in found if not Version(release.version).is_prerelease]
-        latest = max(stable or found, key=lambda release: Version(release.version), default=None)  # D-23
+        platforms = ("", fields.get("platform", ""))
+        found = [one for one in self.releases if one.slug in (None, slug) and one.platform in platforms]
+        found = [one for one in found if one.reaches(fields)]
+        channels = {*fields.get("channels", "").split(","), *license_.channels} - {"stable"}
+        wanted = [one for one in found if one.channel in channels]  # D-227
+        stable = [one for one in found if one.channel == "stable"]
+        final = [release for release in stable if not Version(release.version).is_prerelease]
+        # D-23, D-187: of one version the platform's own file comes before the default.
+        latest = max(
+            wanted + (final or stable), key=lambda one: (Version(one.version), one.platform), default=None
+        )
         if latest is None:
             return refuse_with_code(404, "no_versions", "The product has no published version yet.")
         body: dict[str, Any] = {
@@ -123,6 +260,11 @@ class Endpoints:
             "requires": None,
             "tested": None,
         }
+        if latest.channel != "stable":
+            body["channel"] = latest.channel
+        if (minimum := self.minimum_versions.get(slug)) is not None:  # D-229
+            body["minimum_version"] = minimum
+        body |= {"critical": True} if latest.is_critical(fields["current_version"]) else {}
         if license_.support_until is None or self.clock().date() <= license_.support_until:  # D-25
             link = f"{len(self._links) + 1}"
             self._links[link] = key, latest, self.clock()
@@ -191,6 +333,14 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             yield part
 
 
+def _end_of_period(per: str, now: datetime) -> datetime:
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if per == "day":
+        return day + timedelta(days=1)
+    day = day.replace(day=1)
+    return (day + timedelta(days=31)).replace(day=1) if per == "month" else day.replace(day.year + 1, 1)
+
+
 def _find_missing(fields: Mapping[str, Any]) -> dict[str, list[str]]:
     return {
         name: [f"The {name.replace('_', ' ')} field is required."]
@@ -205,6 +355,16 @@ def _read_range(headers: Mapping[str, str], etag: str, size: int) -> int:
     if not first.isdecimal() or headers.get("if-range", etag) != etag:
         return 0
     return int(first) if int(first) < size else 0
+
+
+def _format(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _refuse_seat(seats: int | None, end: datetime, now: datetime) -> httpx.Response:
+    message = f"All {seats} seats of this license are in use."
+    body = {"error": "no_seat", "message": message, "seats": seats, "retry_at": _format(end)}
+    return httpx.Response(403, json={**body, "retry_after": ceil((end - now).total_seconds())})
 
 
 def _refuse(status: int, reason: str) -> httpx.Response:

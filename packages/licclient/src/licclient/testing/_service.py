@@ -3,11 +3,10 @@
 import gc
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date, timedelta
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
@@ -17,55 +16,22 @@ from packaging.version import Version
 
 from licclient._async_client import AsyncLicenseClient
 from licclient._client import LicenseClient
-from licclient._protocol.requests import UPDATE_CHECK_PATH, VERIFY_PATH, Call
+from licclient._entitlements import EntitlementValue
+from licclient._protocol.consumption import CONSUME_PATH
+from licclient._protocol.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
 from licclient._protocol.responses import MANIFEST_HEADER
+from licclient._protocol.rollbacks import ROLLED_BACK_PATH
+from licclient._protocol.seats import SEAT_PATH
+from licclient._protocol.trials import TRIAL_PATH
 from licclient._settings import ClientSettings
 from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
 from licclient.testing._clients import ActivatedStorage, LicenseClock
 from licclient.testing._endpoints import DOWNLOAD_PATH, Endpoints, IssuedLicense, Release, refuse_with_code
+from licclient.testing._license_files import write_file
+from licclient.testing._requests import Misbehaviour, SeenRequest
 from licclient.testing._signing import Signer
 
 BASE_URL: Final = "https://licenses.example.com"
-
-
-class Misbehaviour(StrEnum):
-    """What a service, or something in its place, can do to an app."""
-
-    SLOW = "slow"
-    """No response within the client's time limit; the test does not wait for it."""
-    ERROR = "error"
-    """500 with an HTML page."""
-    BUSY = "busy"
-    """429."""
-    LOGIN_PAGE = "login_page"
-    """200 with the login page of a hotel's network."""
-    REDIRECT = "redirect"
-    """302 to another address."""
-    GARBAGE = "garbage"
-    """200 with JSON that does not follow the protocol."""
-    CUT = "cut"
-    """Downloads break off half way; everything else works."""
-    WRONG_FILE = "wrong_file"
-    """Downloads have other bytes than announced; everything else works."""
-    UNSIGNED = "unsigned"
-    """Nothing is signed, so an app that pins keys can trust nothing; everything else works."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenRequest:
-    """A request that arrived.
-
-    Attributes:
-        kind: `verify`, `update-check`, `download` or `other`.
-        license_key: The key in it, or None.
-        fields: The JSON body of a verify; else the query.
-        headers: With names in lower case.
-    """
-
-    kind: str
-    license_key: str | None = field(repr=False)
-    fields: Mapping[str, Any] = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
 
 
 class LicenseService:
@@ -185,6 +151,9 @@ class LicenseService:
         lifetime: bool = False,
         slots: int | None = None,
         support_until: date | None = None,
+        entitlements: Mapping[str, EntitlementValue] | None = None,
+        seats: int | None = None,
+        channels: Collection[str] = (),
         key: str | None = None,
         activated: bool = False,
     ) -> str:
@@ -197,6 +166,10 @@ class LicenseService:
             lifetime: Whether it never expires.
             slots: How many installations may use it; None for any number.
             support_until: Last day with updates; None for no end.
+            entitlements: What it grants, as ``{"export": True, "exports": Quota(100, "month")}``; None for
+                a vendor who has chosen nothing.
+            seats: How many may use it at the same time by `client.seat`; None for none.
+            channels: Whose releases it is offered besides stable ones (D-227).
             key: The key, also one that was sold elsewhere (D-185); None to make one up.
             activated: Whether the app finds this key on its computer, as if it had been entered earlier.
 
@@ -204,15 +177,45 @@ class LicenseService:
             The license key.
         """
         if key is None:
-            key = _make_key(len(self._endpoints.licenses) + 1)
+            key = self._next_key()
         elif isinstance(repair_key(key), Mistyped):
             raise ValueError(
                 "the key must be CP- and five groups of six letters or digits, or 8 visible signs"
             )
-        self._endpoints.licenses[key] = IssuedLicense(product, slug, expires, lifetime, slots, support_until)
+        self._endpoints.licenses[key] = IssuedLicense(
+            product,
+            slug,
+            expires,
+            lifetime,
+            slots,
+            support_until,
+            entitlements,
+            seats=seats,
+            channels=channels,
+        )
         if activated:
             self.storage.key = key
         return key
+
+    def issue_file(self, key: str, request: str, *, days: int = 365) -> bytes:
+        """Issue a license file for a client that pins `public_key`, and made the request.
+
+        Raises:
+            ValueError: A verify of that client would be refused.
+        """
+        return write_file(self._endpoints, key, request, days, self.clock(), self._signer)
+
+    def _next_key(self) -> str:
+        return _make_key(len(self._endpoints.licenses) + 1)
+
+    def offer_trials(self, product: str, *, slug: str, days: int = 14) -> None:
+        """Offer trials of a product from now on; `expire` ends one."""
+        self._endpoints.trials[slug] = product, days
+
+    def convert(self, key: str, *, expires: date | None = None) -> None:
+        """Make a purchased license of a trial, as when it was bought."""
+        license_ = self._endpoints.licenses[key]
+        license_.is_trial, license_.expires = False, expires
 
     def revoke(self, key: str) -> None:
         """Revoke a license, as after a refund."""
@@ -221,6 +224,16 @@ class LicenseService:
     def reinstate(self, key: str) -> None:
         """Take a revocation back."""
         self._endpoints.licenses[key].revoked = False
+
+    def entitle(self, key: str, entitlements: Mapping[str, EntitlementValue]) -> None:
+        """Change what a license grants; an app learns of it with the next answer."""
+        self._endpoints.licenses[key].entitlements = entitlements
+
+    def take_back_seats(self, key: str) -> None:
+        """Take all floating seats of a license back: the apps learn so when they renew them."""
+        license_ = self._endpoints.licenses[key]
+        license_.lost_seats |= license_.held_seats.keys()
+        license_.held_seats = {}
 
     def expire(self, key: str) -> None:
         """Let a license end yesterday."""
@@ -239,8 +252,12 @@ class LicenseService:
         changelog: str = "",
         content: bytes = b"the new version",
         filename: str | None = None,
+        platform: str = "",
+        channel: str = "stable",
+        rolled_out: bool = True,
+        critical_below: str | None = None,
     ) -> None:
-        """Publish a version.
+        """Publish a version, or a further file of one.
 
         Args:
             version: As PEP 440 reads it.
@@ -248,13 +265,27 @@ class LicenseService:
             changelog: Plain text or basic HTML.
             content: The file.
             filename: Its name; None for one made of slug and version.
+            platform: The platform that the file is for; empty for all that have none (D-187).
+            channel: Apps and licenses that name it are offered it; everybody if it is stable (D-227).
+            rolled_out: False for a version whose rollout has not reached the app: only a forced check is
+                offered it (D-230).
+            critical_below: Installed versions below it are offered it in any case, as important (D-231).
 
         Raises:
             packaging.version.InvalidVersion: PEP 440 cannot read the version.
         """
         Version(version)
+        Version(critical_below or "0")
         name = filename or f"{slug or 'app'}-{version}.zip"
-        self._endpoints.releases.append(Release(version, slug, changelog, content, name, self.clock()))
+        now = self.clock()
+        release = Release(
+            version, slug, changelog, content, name, now, platform, channel, rolled_out, critical_below
+        )
+        self._endpoints.releases.append(release)
+
+    def support_from(self, version: str, *, slug: str) -> None:
+        """Support no version below this one from now on (D-229)."""
+        self._endpoints.minimum_versions[slug] = version
 
     # --- what goes wrong ----------------------------------------------------------------------
 
@@ -283,14 +314,23 @@ class LicenseService:
     # --- what was asked -----------------------------------------------------------------------
 
     def count(self, kind: str | None = None) -> int:
-        """Return how many requests there were, in all or of a kind: `verify`, `update-check`, `download`."""
+        """Return how many requests there were, in all or of a kind, as of `SeenRequest`."""
         return sum(kind in (None, request.kind) for request in self.requests)
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
         url, headers = str(request.url), dict(request.headers)
         query = dict(parse_qsl(request.url.query.decode(), keep_blank_values=True))
         fields = _read_json(request.content) if request.method == "POST" else query
-        kinds = {VERIFY_PATH: "verify", UPDATE_CHECK_PATH: "update-check", DOWNLOAD_PATH: "download"}
+        kinds = {
+            VERIFY_PATH: "verify",
+            DEACTIVATE_PATH: "deactivate",
+            TRIAL_PATH: "trial",
+            SEAT_PATH: "seat",
+            CONSUME_PATH: "consume",
+            UPDATE_CHECK_PATH: "update-check",
+            DOWNLOAD_PATH: "download",
+            ROLLED_BACK_PATH: "rolled-back",
+        }
         kind = next((kind for path, kind in kinds.items() if request.url.path.endswith(path)), "other")
         self.requests.append(SeenRequest(kind, fields.get("license_key"), fields, headers))
         if self._is_offline:
@@ -300,8 +340,10 @@ class LicenseService:
         response = self._misbehave()
         if response is None:
             match request.method, kind:
-                case "POST", "verify":
-                    response = self._endpoints.verify(fields)
+                case "POST", "verify" | "deactivate" | "seat" | "consume" | "rolled-back":
+                    response = getattr(self._endpoints, kind.replace("-", "_"))(fields)
+                case "POST", "trial":
+                    response = self._endpoints.start_trial(fields, self._next_key())
                 case "GET", "update-check":
                     response = self._endpoints.check(
                         fields, url.partition("?")[0].removesuffix(UPDATE_CHECK_PATH)

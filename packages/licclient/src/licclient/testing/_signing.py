@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from licclient._protocol.requests import Call
 from licclient._protocol.responses import Reply
+from licclient._signatures.license_files import TYPE as FILE_TYPE
 from licclient._signatures.public_keys import PublicKey
 from licclient._signatures.releases import TYPE
 from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
@@ -43,6 +44,13 @@ class Signer:
         base = signature_base(call, Reply(status, body, lower), items, params)
         headers["Signature-Input"] = f"sig={params}"
         headers["Signature"] = f"sig=:{b64encode(self._private.sign(base)).decode()}:"
+
+    def sign_file(self, content: Mapping[str, Any]) -> bytes:
+        """Return a license file."""
+        header = {"alg": "EdDSA", "kid": self.public.id, "typ": FILE_TYPE}
+        signed = f"{_encode_json(header)}.{_encode_json(content)}"
+        text = f"{signed}.{_base64url(self._private.sign(signed.encode()))}"
+        return f"-----BEGIN LICENSE FILE-----\n{text}\n-----END LICENSE FILE-----\n".encode()
 
     def sign_release(self, release: Mapping[str, Any]) -> str:
         """Return the header of a release's manifest."""

@@ -115,12 +115,30 @@ def read_stdin_line(what: str) -> str:
         raise InvalidInputError("standard input is not text") from None
 
 
+def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    # Arguments stay in the shell's history.
+    return read_stdin_line("key").strip() if value == "-" else value
+
+
+key_argument = click.argument("key", callback=_read_key)
+
+
 def read_file(path: Path) -> bytes:
     """Read a file that the user named."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def write_new(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that must not exist yet."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    except FileExistsError:
+        raise InvalidInputError(f"the file {path} exists already") from None
+    with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+        file.write(content)
 
 
 # --- printing ---------------------------------------------------------------------------------

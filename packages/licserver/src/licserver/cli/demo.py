@@ -61,7 +61,10 @@ def demo(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="licserver-demo-", dir=data_dir))
         )
         address = server.address_of(sock)
-        services = open_services(StandaloneSettings(data_dir=folder, base_url=address))
+        settings = StandaloneSettings(
+            data_dir=folder, base_url=address, account=True, account_name="Demo Software"
+        )
+        services = open_services(settings)
         stack.callback(services.close)
         keys = fill(services, folder)
         password = secrets.token_hex(6)
@@ -71,7 +74,10 @@ def demo(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
             _block_sigterm(blocked=False)
             if as_json:
                 console = {"console": f"{address}/console", "user": _USER, "password": password}
-                click.echo(json.dumps({"listening": address, **console, "product": SLUG, **asdict(keys)}))
+                account = {"account": f"{address}/account"}
+                click.echo(
+                    json.dumps({"listening": address, **console, **account, "product": SLUG, **asdict(keys)})
+                )
                 return
             click.echo(_introduction(address, password, keys))
             click.echo(f"listening on {address}")
@@ -101,6 +107,9 @@ A throwaway installation, deleted when this stops (Ctrl-C).
 
 Open {address}/console
 and sign in as {_USER} with the password {password}
+
+Open {address}/account
+to see what a customer sees, and sign in with the license key {keys.active}
 
 Run these in another terminal, in this folder:
 

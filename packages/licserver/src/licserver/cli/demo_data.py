@@ -36,6 +36,7 @@ _LAST_NAMES: Final = (
     "rossi",
     "yilmaz",
 )
+_LABELS: Final = (None, "MacBook, Berlin office", "Office PC", "Laptop for travel", "Studio PC")
 _VERDICTS: Final = {"valid": 1.0, "slots full": 0.04, "expired": 0.06, "revoked": 0.01, "unknown": 0.02}
 """Verdict → its share of the verify calls that succeed."""
 _WEEKDAYS: Final = (1.0, 1.1, 1.1, 1.0, 0.9, 0.6, 0.5)
@@ -109,16 +110,22 @@ def _draw_activation(lot: random.Random, issued_at: datetime, now: datetime) -> 
         ip=f"198.51.100.{lot.randint(1, 254)}",
         activated_at=activated_at,
         last_seen_at=now - (now - activated_at) * lot.random() ** 6,
+        label=lot.choice(_LABELS),
     )
+
+
+_OF_NO_PRODUCT: Final = {"unknown", "malformed"}
 
 
 def _draw_counts(lot: random.Random, day: date, age: int) -> Iterator[tuple[CountKey, int]]:
     """Draw the counts of a day: more and more customers, fewer of them at weekends."""
-    usual = 60 + 3 * age
+    usual, slugs = 60 + 3 * age, [slug for slug, *_ in _PRODUCTS]
     busy = usual * _WEEKDAYS[day.weekday()] * lot.uniform(0.85, 1.15)
     for verdict, share in _VERDICTS.items():
-        yield CountKey("verify", "", verdict), round(busy * share * lot.uniform(0.9, 1.1))
-    yield CountKey("activation", "", ""), round(busy * 0.05 * lot.uniform(0.5, 1.5))
+        for slug in [""] if verdict in _OF_NO_PRODUCT else slugs:
+            yield CountKey("verify", slug, verdict), round(busy * share * lot.uniform(0.9, 1.1) / len(slugs))
+    for slug in slugs:
+        yield CountKey("activation", slug, ""), round(busy * 0.05 * lot.uniform(0.5, 1.5) / len(slugs))
     for slug, _, versions in _PRODUCTS:
         for version in versions:
             yield CountKey("update", slug, version), round(busy * lot.uniform(0.2, 0.5))

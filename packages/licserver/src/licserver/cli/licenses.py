@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -10,7 +10,9 @@ import click
 from click.core import ParameterSource
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, parse_day, read_stdin_line, services_command
+from licserver.cli.common import Printer, key_argument, parse_day, services_command
+from licserver.cli.offline_files import issue_file
+from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
@@ -19,17 +21,17 @@ from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Services
 _WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
 
 
-def _read_key(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    # Arguments stay in the shell's history.
-    return read_stdin_line("key").strip() if value == "-" else value
-
-
-def _parse_slots(text: str) -> int | None:
+def parse_slots(text: str) -> int | None:
+    """Parse a number of slots; None for unlimited."""
     if text.lower() == "unlimited":  # the help shows it in capitals
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
         raise click.BadParameter(f"{text!r} is not a whole number or 'unlimited'")
     return int(text)
+
+
+def _parse_seats(text: str) -> int | None:
+    return None if text.lower() == "none" else int(text)
 
 
 def _parse_day_or_never(text: str) -> date | None:
@@ -46,11 +48,25 @@ def _parse_instant(text: str) -> datetime:
         ) from None
 
 
-_SLOTS: Any = {"type": _parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
+_SLOTS: Any = {"type": parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
+_SEATS: Any = {
+    "metavar": "N",
+    "help": "How many may use the key at the same time, beside the slots.",
+}
 _DAY: Any = {"type": parse_day, "metavar": "YYYY-MM-DD"}
 _DAY_OR_NEVER: Any = {"type": _parse_day_or_never, "metavar": "YYYY-MM-DD|NEVER"}
 
-key_argument = click.argument("key", callback=_read_key)
+_GRANTS: Any = {
+    "multiple": True,
+    "metavar": "GRANT",
+    "callback": lambda _context, _parameter, grants: parse_grants(grants),
+}
+_CHANNELS: Any = {
+    "type": lambda text: tuple(filter(None, text.split(","))),
+    "metavar": "NAME,…",
+    "help": "Channels whose releases its holder is offered, such as beta; '' for stable ones only.",
+}
+
 entry_argument = click.argument("entry")
 subscription_argument = click.argument("subscription_id", metavar="ID")
 
@@ -67,6 +83,7 @@ def license_group() -> None:
 @license_group.command("issue")
 @click.argument("slug")
 @click.option("--slots", default="1", show_default=True, **_SLOTS)
+@click.option("--floating-seats", type=int, **_SEATS)
 @click.option("--expires", "expires_on", help="Last day of validity, UTC; may be in the past.", **_DAY)
 @click.option("--lifetime", is_flag=True, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, if the product has a policy.", **_DAY)
@@ -82,6 +99,12 @@ def license_group() -> None:
     "--email", "customer_email", metavar="ADDRESS", help="The customer's address, to find licenses."
 )
 @click.option("--note", help="Any text, to find licenses.")
+@click.option("--plan", metavar="NAME", help="A plan of the product, which says what the license grants.")
+@click.option(
+    "--grant", "overrides", help="As of `licserver plan`, instead of what the plan grants.", **_GRANTS
+)
+@click.option("--trial", is_flag=True, help="A trial, which `license convert` makes a purchased license of.")
+@click.option("--channels", default="", **_CHANNELS)
 @click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
 @services_command
 def issue(services: Services, printer: Printer, slug: str, count: int, **terms: Any) -> None:
@@ -133,19 +156,54 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 @license_group.command("change")
 @key_argument
 @click.option("--slots", **_SLOTS)
+@click.option("--floating-seats", type=_parse_seats, **{**_SEATS, "metavar": "N|NONE"})
 @click.option("--expires", "expires_on", help="Last day of validity, UTC, or 'never'.", **_DAY_OR_NEVER)
 @click.option("--lifetime/--no-lifetime", default=None, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, or 'never'.", **_DAY_OR_NEVER)
 @click.option("--email", "customer_email", metavar="ADDRESS", help="The customer's address; '' deletes it.")
 @click.option("--note", help="Any text; '' deletes it.")
+@click.option("--plan", metavar="NAME", help="A plan of the product; '' for none.")
+@click.option(
+    "--grant",
+    "overrides",
+    help="As of `licserver plan`, instead of what the plan grants; NAME=none takes it away.",
+    **_GRANTS,
+)
+@click.option("--inherit", multiple=True, metavar="NAME", help="What the plan grants again.")
+@click.option("--trial/--no-trial", default=None, help="Whether it is a trial.")
+@click.option("--channels", **_CHANNELS)
 @services_command
-def change(services: Services, printer: Printer, key: str, **options: Any) -> None:
+def change(services: Services, printer: Printer, key: str, inherit: tuple[str, ...], **options: Any) -> None:
     """Change the terms of a license; what is not given stays."""
-    source = click.get_current_context().get_parameter_source  # None is a value: unlimited, or never
-    changes = {name: value for name, value in options.items() if source(name) is ParameterSource.COMMANDLINE}
+    changes = _given(options)
+    was = {}
+    if inherit or "overrides" in changes:
+        was["overrides"] = kept = services.licenses.get(key).overrides or {}
+        merged = {**kept, **changes.get("overrides", {})}
+        changes["overrides"] = {name: value for name, value in merged.items() if name not in inherit}
     if not changes:
         raise InvalidInputError("there is nothing to change; see `licserver license change --help`")
-    _print_changed(services, printer, services.licenses.change(key, **changes), "changed")
+    _print_changed(services, printer, services.licenses.change(key, was=was, **changes), "changed")
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    source = click.get_current_context().get_parameter_source  # None is a value: unlimited, or never
+    return {name: value for name, value in options.items() if source(name) is ParameterSource.COMMANDLINE}
+
+
+@license_group.command("convert")
+@key_argument
+@click.option("--slots", **_SLOTS)
+@click.option("--expires", "expires_on", help="Last day of validity, UTC; default: none.", **_DAY)
+@click.option("--lifetime", is_flag=True, help="Never expires.")
+@click.option("--support-until", help="Last day of update downloads, if the product has a policy.", **_DAY)
+@click.option("--email", "customer_email", metavar="ADDRESS", help="The customer's address.")
+@click.option("--note", help="Any text.")
+@click.option("--plan", metavar="NAME", help="A plan of the product; default: none.")
+@services_command
+def convert(services: Services, printer: Printer, key: str, **options: Any) -> None:
+    """Make a purchased license of a trial; the app goes on with the same key."""
+    _print_changed(services, printer, services.trials.convert(key, **_given(options)), "converted")
 
 
 @license_group.command("find")
@@ -166,10 +224,11 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
 
 @license_group.command("list")
 @click.option("--product", metavar="SLUG", help="Only this product's licenses.")
+@click.option("--trials", is_flag=True, help="Only trials.")
 @services_command
-def list_licenses(services: Services, printer: Printer, product: str | None) -> None:
+def list_licenses(services: Services, printer: Printer, product: str | None, *, trials: bool) -> None:
     """List licenses, with masked keys."""
-    found = services.licenses.list_all(product)
+    found = (one for one in services.licenses.list_all(product) if one.trial or not trials)
     printer.table((_summary(services, printer, one) for one in found), _WIDTHS, "no licenses yet")
 
 
@@ -209,6 +268,34 @@ def deactivate(services: Services, printer: Printer, key: str, domain_or_ip: str
     printer.result({"freed": freed}, f"freed {freed} {plural(freed, 'slot')}")
 
 
+@license_group.command("seats")
+@key_argument
+@services_command
+def seats(services: Services, printer: Printer, key: str) -> None:
+    """List the floating seats that are in use, and by whom."""
+    rows = (
+        {
+            "seat": one.id.hex(),
+            "taken_at": one.taken_at,
+            "expires_at": one.expires_at,
+            "domain": one.domain,
+            "label": one.label,
+        }
+        for one in services.seats.list_held(services.licenses.get(key))
+    )
+    printer.table(rows, (32, 20, 20, 32, 0), "nobody holds a seat")
+
+
+@license_group.command("take-back")
+@key_argument
+@click.argument("seat")
+@services_command
+def take_back(services: Services, printer: Printer, key: str, seat: str) -> None:
+    """Take back SEAT, as `license seats` shows it: the app that holds it is told when it renews it."""
+    services.seats.take_back(key, seat)
+    printer.result({"taken_back": seat}, f"took back {seat}")
+
+
 @license_group.command("allow")
 @key_argument
 @entry_argument
@@ -225,6 +312,9 @@ def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
 def disallow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Remove ENTRY: what used the key through it needs a slot from now on."""
     _print_changed(services, printer, services.licenses.disallow(key, entry), "changed")
+
+
+license_group.add_command(issue_file)
 
 
 @click.group("subscription", cls=Commands)
@@ -270,6 +360,10 @@ def _print_changed(services: Services, printer: Printer, license_: IssuedLicense
         click.echo(f"{done} {services.licenses.mask_key(license_)}")
 
 
+def _entitlements(printer: Printer, values: Mapping[str, Any] | None) -> Any:
+    return (values or {}) if printer.as_json else format_grants(values)
+
+
 def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> dict[str, Any]:
     """Return a license for a list; in JSON each field has one type, as in `license show`."""
     expiry: dict[str, Any] = {"expires_on": license_.expires_on}
@@ -304,15 +398,29 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "revoked_reason": license_.revoked_reason,
             "slots": "unlimited" if license_.slots is None else license_.slots,
             "slots_used": license_.slots_used,
+            "floating_seats": license_.floating_seats,
             "support_until": license_.support_until,
             "customer_email": license_.customer_email,
             "note": license_.note,
+            "trial": license_.trial,
+            "channels": list(license_.channels),
             "subscription": license_.subscription_id,
             "subscription_ended_at": license_.subscription_ended_at,
             "allowed": list(license_.allowed),
+            "plan": license_.plan,
+            "overrides": _entitlements(printer, license_.overrides),
+            "entitlements": _entitlements(printer, services.plans.resolve(license_)),
             "activations": [
-                {"domain": environment.domain, "ip": environment.ip, "activated_at": activated_at}
-                for environment, activated_at in services.licenses.list_all_activations(license_)
+                {
+                    "domain": one.environment.domain,
+                    "ip": one.environment.ip,
+                    "activated_at": one.activated_at,
+                    "last_seen_at": one.last_seen_at,
+                    "label": one.label,
+                    "app_version": one.app_version,
+                    "offline_until": one.offline_until,
+                }
+                for one in services.licenses.list_all_activations(license_)
             ],
         }
     )

@@ -13,10 +13,10 @@ from licserver.cli.common import Printer, services_command
 from licserver.cli.installation import file_argument, in_background, is_piped, replace_option, written
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
-from licserver.protocol.foreign_exports import PRESETS, Conversion
-from licserver.protocol.license_files import FIELDS, FORMATS, read_rows, write_head, write_row
+from licserver.protocol.foreign_exports import PRESETS
+from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.services import Services
-from licserver.services.transfer import Action, Existing, LicenseImport
+from licserver.services.transfer import Action, Existing, LicenseImport, choose_format, make_conversion
 
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: the extension of FILE."
@@ -36,7 +36,7 @@ def export(
 
     FILE holds every key: it has mode 0600. `licserver import` reads it again.
     """
-    form = _choose_format(file, form)
+    form = choose_format(file.name, form)
     count = 0
     with in_background() as run_transaction, written(file, replace=replace) as target:
         target.write(write_head(form).encode())
@@ -98,25 +98,14 @@ def import_(
     Keys that were sold elsewhere need a product that accepts them: `licserver product change SLUG
     --accept-imported-keys`.
     """
-    conversion = Conversion(
-        now=services.now(),
-        preset=None if preset is None else PRESETS[preset],
-        columns=_read_columns(columns),
-        products={name: slug for name, _, slug in (one.rpartition("=") for one in products)},
-        slots=slots,
-    )
-    form = _choose_format(file, form, conversion)
+    conversion = make_conversion(services.now(), preset, columns, products, slots)
+    form = choose_format(file.name, form, conversion)
     with (
         in_background() as run_transaction,
         _opened_text(file) as lines,
         services.transfer.start_import() as incoming,
     ):
-        try:
-            incoming.read(read_rows(form, lines, conversion), Existing(existing))
-        except UnicodeDecodeError:
-            raise InvalidInputError(
-                f"{file} is not UTF-8 text; spreadsheets can save as “CSV UTF-8”"
-            ) from None
+        incoming.read(read_rows(form, lines, conversion), Existing(existing))
         if dry_run:
             _print_plan(printer, incoming)
             return
@@ -133,18 +122,6 @@ def import_(
         for _, key in keys:
             click.echo(key)
         click.echo(f"imported {count} {plural(count, 'license')}{_describe_rest(incoming)}", err=True)
-
-
-def _read_columns(columns: tuple[str, ...]) -> dict[str, str]:
-    chosen = {}
-    for text in columns:
-        column, equals, name = text.rpartition("=")
-        if not equals or name not in ("", *FIELDS):
-            raise InvalidInputError(
-                f"--map {text!r}: write COLUMN=FIELD with one of these fields: {', '.join(FIELDS)}"
-            )
-        chosen[column] = name
-    return chosen
 
 
 def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
@@ -191,20 +168,6 @@ def _check(incoming: LicenseImport) -> None:
             f"nothing was imported: {incoming.wrong} {plural(incoming.wrong, 'line')} with errors"
             + (f" ({hidden} not shown)" if hidden else "")
         )
-
-
-def _choose_format(file: Path, form: str | None, conversion: Conversion | None = None) -> str:
-    preset = None if conversion is None else conversion.preset
-    if preset is not None:
-        if not preset.has_slots and conversion is not None and conversion.slots is None:
-            raise InvalidInputError(
-                f"an export of {preset.title} has no activation limits; add --slots N, or --slots unlimited"
-            )
-        return preset.form
-    chosen = form or file.suffix.removeprefix(".").lower()
-    if chosen not in FORMATS:
-        raise InvalidInputError("the format of the file is not known; add --format csv or --format jsonl")
-    return chosen
 
 
 @contextmanager

@@ -36,7 +36,18 @@ from licserver.database.hot_path.driver import RowWriter
 from licserver.database.migrate import make_config
 from licserver.database.repositories.audit import WATCHED
 from licserver.database.schema import HEAD, alembic_version, read_version
-from licserver.database.tables import facts, failed_logins, metadata, products, releases, sessions, tries
+from licserver.database.tables import (
+    account_codes,
+    account_sessions,
+    facts,
+    failed_logins,
+    metadata,
+    patches,
+    products,
+    releases,
+    sessions,
+    tries,
+)
 from licserver.domain.records import Artifact
 from licserver.errors import StoreError
 
@@ -73,9 +84,10 @@ class Snapshot:
         ]
 
     def artifacts(self) -> Iterator[Artifact]:
-        """Yield the files of all releases, each once; they are outside the database."""
-        columns = (releases.c.file_name, releases.c.size, releases.c.sha256)
-        for row in self._connection.execute(select(*columns).distinct()):
+        """Yield the files of all releases and their patches, each once; they are outside the database."""
+        files = select(releases.c.file_name, releases.c.size, releases.c.sha256)
+        made = select(releases.c.file_name, patches.c.size, patches.c.sha256).join_from(patches, releases)
+        for row in self._connection.execute(files.union(made)):
             yield Artifact(*row)
 
     def pieces(self, layout: Layout) -> Iterator[tuple[int, bytes]]:
@@ -175,6 +187,8 @@ def _forget(connection: Connection) -> None:
     Sessions may have been ended since (D-102), and failed logins of that day do not matter.
     """
     connection.execute(delete(sessions))
+    connection.execute(delete(account_codes))
+    connection.execute(delete(account_sessions))
     connection.execute(delete(tries))
     connection.execute(delete(failed_logins))
     connection.execute(delete(facts).where(facts.c.name == WATCHED))

@@ -29,15 +29,15 @@ from licserver.database.engine import WRITES, Database, stop_throttling
 from licserver.database.hot_path.driver import Row, RowWriter
 from licserver.database.repositories.licenses import IMPORT_LOCK, license_row
 from licserver.database.tables import activations, license_words, licenses
-from licserver.domain.records import IssuedLicense
+from licserver.domain.records import LISTS, IssuedLicense
 from licserver.errors import ConflictError
 
 _LINE: Final = "line"
 _GENERATED: Final = "generated"
 
 COMPARED: Final = (
-    *("product_id", "slots", "expires_on", "lifetime", "support_until", "subscription_id", "allowed"),
-    *("customer_email", "note", "revoked_at"),
+    *("product_id", "slots", "expires_on", "lifetime", "support_until", "subscription_id", *LISTS),
+    *("customer_email", "note", "plan", "overrides", "revoked_at"),
 )
 """Columns in which a line and its license in the database must agree; of a revocation only that it is one."""
 
@@ -119,34 +119,34 @@ class Staging:
                     self._filled.add(table)
                     rows.clear()
 
-    def duplicates(self) -> Iterator[tuple[int, int]]:
-        """Return keys that occur twice: the line, and the first line with the key."""
+    def duplicates(self) -> Iterator[tuple[int, int, str]]:
+        """Return keys that occur twice: the line, the first line with the key, and the masked key."""
         self._flush()
         first = select(_licenses.c.id, func.min(_licenses.c.line).label("first")).group_by(_licenses.c.id)
         firsts = first.having(func.count() > 1).subquery()
         statement = (
-            select(_licenses.c.line, firsts.c.first)
+            select(_licenses.c.line, firsts.c.first, _licenses.c.masked_key)
             .join(firsts, firsts.c.id == _licenses.c.id)
             .where(_licenses.c.line > firsts.c.first)
             .order_by(_licenses.c.line)
         )
         with self._connection.begin():
-            yield from ((line, first) for line, first in self._connection.execute(statement))
+            yield from ((line, first, masked) for line, first, masked in self._connection.execute(statement))
 
-    def existing(self) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-        """Return the lines whose keys are in the database already: line, id, and the terms that differ."""
+    def existing(self) -> Iterator[tuple[int, bytes, str, dict[str, Any]]]:
+        """Return lines whose keys are in the database: line, id, masked key, and the terms that differ."""
         self._flush()
         pairs = [column for name in COMPARED for column in (_licenses.c[name], licenses.c[name])]
-        existing = select(_licenses.c.line, _licenses.c.id, *pairs).join(
+        existing = select(_licenses.c.line, _licenses.c.id, _licenses.c.masked_key, *pairs).join(
             licenses, licenses.c.id == _licenses.c.id
         )
         for step in self._steps():
             with self._connection.begin():
                 of_step = existing.where(_licenses.c.line.between(*step)).order_by(_licenses.c.line)
-                for line, license_id, *values in self._connection.execute(of_step):
+                for line, license_id, masked, *values in self._connection.execute(of_step):
                     compared = zip(COMPARED, values[::2], values[1::2], strict=True)
                     different = {name: new for name, new, old in compared if _differ(name, new, old)}
-                    yield line, license_id, different
+                    yield line, license_id, masked, different
 
     def drop(self, lines: Sequence[int]) -> None:
         """Remove lines, which are not to be inserted."""
@@ -157,9 +157,9 @@ class Staging:
                     self._connection.execute(delete(table).where(is_dropped))
 
     def rows(self) -> Iterator[Sequence[Any]]:
-        """Return what is to be inserted: line, id, encrypted key, whether it is new, product and terms."""
+        """Return what is to be inserted: line, masked key, whether the key is new, product and terms."""
         self._flush()
-        columns = (_licenses.c[name] for name in (_LINE, "id", "encrypted_key", _GENERATED, *_SHOWN))
+        columns = (_licenses.c[name] for name in (_LINE, "masked_key", _GENERATED, *_SHOWN))
         shown = select(*columns).order_by(_licenses.c.line)
         with self._connection.begin():
             yield from self._connection.execution_options(yield_per=BATCH).execute(shown)

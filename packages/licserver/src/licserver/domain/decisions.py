@@ -7,7 +7,7 @@ import enum
 import re
 import secrets
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import MAXYEAR, date, datetime
 from typing import NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_version
 from packaging.version import Version
 
 from licserver.domain.environments import is_known
-from licserver.domain.records import Environment, LicenseSnapshot, LicenseState, Product, Release
+from licserver.domain.records import STABLE, Environment, LicenseSnapshot, LicenseState, Product, Release
 
 KEY_PREFIX = "CP-"
 KEY_ALPHABET = string.ascii_uppercase + string.digits
@@ -33,6 +33,7 @@ _LIKE_A_KEY = re.compile(
 )
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_SLUG_LENGTH = 100
+_PLATFORM = re.compile(r"[a-z0-9_.-]{1,40}")
 
 
 # --- license keys and slugs -------------------------------------------------------------------
@@ -66,6 +67,11 @@ def mask_key(key: str) -> str:
     if len(key) >= 16:  # noqa: PLR2004 - seven characters stay unknown
         return f"{key[:5]}…{key[-4:]}"
     return f"{key[:2]}…{key[-2:]}" if len(key) >= 12 else "…"  # noqa: PLR2004 - eight stay unknown
+
+
+def is_platform(text: str) -> bool:
+    """Return whether `text` can name a platform, such as windows-x86_64 (D-187)."""
+    return _PLATFORM.fullmatch(text) is not None
 
 
 def is_slug(text: str) -> bool:
@@ -187,12 +193,16 @@ class UpdateRefusal(enum.Enum):
 
 
 class Offer(NamedTuple):
-    """The latest release; with a download link if `downloadable` (D-25)."""
+    """The latest release; with a download link if `downloadable` (D-25).
+
+    `is_critical`: the installed version needs it, as the vendor says (D-231).
+    """
 
     product: Product
     release: Release
     license: LicenseSnapshot
     downloadable: bool
+    is_critical: bool = False
 
 
 UpdateVerdict = Offer | UpdateRefusal
@@ -234,15 +244,63 @@ def version_key(version: Version) -> str:
     return canonicalize_version(version)
 
 
-def latest(releases: Iterable[Release]) -> Release | None:
-    """Return the release that update checks offer: the highest stable one, else the highest (D-23)."""
+def latest(releases: Iterable[Release], platform: str = "", channel: str = STABLE) -> Release | None:
+    """Return the release of a channel that is offered: the highest stable one, else the highest (D-23).
+
+    For a platform the choice includes its own files, which come before the default file of their version.
+    Who has another channel than `stable` wants pre-releases: there the highest of all is offered (D-227).
+    """
     readable = [
         (version, release)
         for release in releases
-        if release.withdrawn_at is None and (version := parse_version(release.version)) is not None
+        if release.withdrawn_at is None
+        and release.channel == channel
+        and release.platform in ("", platform)
+        and (version := parse_version(release.version)) is not None
     ]
-    stable = [pair for pair in readable if not pair[0].is_prerelease]
-    return max(stable or readable, key=lambda pair: pair[0], default=(None, None))[1]
+    stable = [pair for pair in readable if channel == STABLE and not pair[0].is_prerelease]
+    # The empty text sorts first.
+    order = ((version, release.platform, release) for version, release in stable or readable)
+    return max(order, key=lambda one: one[:2], default=(None, None, None))[2]
+
+
+def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> dict[str, Release]:
+    """Return what is offered by default (the empty platform), and to platforms with a file of their own.
+
+    A platform that is missing is offered the default (D-187).
+    """
+    platforms = ("", *(one.platform for one in releases))
+    chosen = {platform: latest(releases, platform, channel) for platform in platforms}
+    return {name: found for name, found in chosen.items() if found is not None and found.platform == name}
+
+
+def describe_audience(release: Release, releases: Sequence[Release]) -> str | None:
+    """Return to whom a release is offered, as a sentence; None if to everybody.
+
+    Clients with a stable version ignore a pre-release (D-47).
+    """
+    if release.channel != STABLE:
+        return (
+            f"{release.version} is in the channel {release.channel}: apps and licenses with this channel "
+            "are offered it, unless there is a higher version for them."
+        )
+    version = parse_version(release.version)
+    if version is None or not version.is_prerelease:
+        return None
+    begin, where = f"{release.version} is a pre-release:", ""
+    if release.platform:
+        where = f" on {release.platform}"
+    offered = latest(releases, release.platform)
+    if offered is None or offered.version != release.version:
+        reason = f", because {offered.version} is offered instead" if offered else ""
+        return f"{begin} no installation{where} is offered it{reason}."
+    if not release.platform:
+        chosen = latest_by_platform(releases)
+        others = sorted(name for name, one in chosen.items() if one.version != release.version)
+        where = f", except on {', '.join(others)}," if others else ""
+    return (
+        f"{begin} installations of a pre-release{where} are offered it until a stable version is published."
+    )
 
 
 # --- download ---------------------------------------------------------------------------------

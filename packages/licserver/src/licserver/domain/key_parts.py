@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from licserver.domain.decisions import is_license_key
+from licserver.domain.decisions import KEY_PREFIX, is_license_key
 
 _ELLIPSIS: Final = re.compile(r"\s*(?:…|\.{2,}|\*{2,})\s*")
 _AROUND: Final = " \t'\"`()[]<>{}.,;:!?"
@@ -41,22 +41,25 @@ class KeyPart(NamedTuple):
         return self.end[-_TAIL:]
 
     def fits(self, key: str) -> bool:
-        """Return whether a key may be the one that is meant."""
-        return key.startswith(self.start) and key.endswith(self.end)
+        """Return whether a key may be the one that is meant; case may differ."""
+        key, start, end = key.upper(), self.start.upper(), self.end.upper()
+        return key.startswith(start) and key.endswith(end)
 
 
 def parse_key_part(text: str) -> KeyPart | None:
     """Return what of a key a text is, or None: masked, with another mistake, or only its start or its end."""
-    plain = text.strip(_AROUND).upper() if not _ELLIPSIS.search(text) else text.strip().upper()
-    start, ellipsis, end = _ELLIPSIS.sub("…", plain, count=1).partition("…")
+    start, ellipsis, end = _ELLIPSIS.sub("…", text.strip(), count=1).partition("…")
     if ellipsis:
         part = KeyPart(start.strip(_AROUND), end.strip(_AROUND))
+        if not part.start or part.start[:3].upper() == KEY_PREFIX:  # else it was sold elsewhere, as it is
+            part = KeyPart(part.start.upper(), part.end.upper())
         is_enough = len(part.start) >= _HEAD or len(part.end) >= _TAIL
         return part if is_enough and " " not in part.start + part.end else None
+    plain = text.strip(_AROUND).upper()
     if is_license_key(plain):
         return KeyPart(plain[:_HEAD], plain[-_TAIL:])
-    if plain.startswith("CP-"):
-        return KeyPart(plain, "") if len(plain) >= len("CP-") + _KNOWN and " " not in plain else None
+    if plain.startswith(KEY_PREFIX):
+        return KeyPart(plain, "") if len(plain) >= len(KEY_PREFIX) + _KNOWN and " " not in plain else None
     return KeyPart("", plain.lstrip("-")) if _LAST_GROUPS.fullmatch(plain) else None
 
 

@@ -7,9 +7,10 @@ UTC day, which is included.
 """
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class EnvironmentPolicy(enum.StrEnum):
@@ -25,6 +26,13 @@ class Environment(NamedTuple):
 
     domain: str
     ip: str
+
+
+class Machine(NamedTuple):
+    """What an app tells about the computer that it runs on; personal data of its user (D-195)."""
+
+    label: str | None = None
+    app_version: str | None = None
 
 
 class EnvironmentMatch(NamedTuple):
@@ -54,6 +62,8 @@ class LicenseSnapshot(NamedTuple):
         seen_on: The day on which the environment was last stored as seen; None where its activation does not
             tell: there is none for the pair, or the policy accepts either half.
         accepts_imported_keys: The product's present setting.
+        plan: What its plan grants now, and `overrides`, as stored (`entitlements.dump`); None without them.
+        trial: Whether it is a trial.
     """
 
     id: bytes
@@ -71,6 +81,13 @@ class LicenseSnapshot(NamedTuple):
     support_until: date | None = None
     seen_on: date | None = None
     accepts_imported_keys: bool = False
+    plan: str | None = None
+    overrides: str | None = None
+    trial: bool = False
+
+
+STABLE: Final = "stable"
+"""The channel of releases that everybody is offered."""
 
 
 class Artifact(NamedTuple):
@@ -81,10 +98,25 @@ class Artifact(NamedTuple):
     sha256: bytes
 
 
-class Release(NamedTuple):
-    """A published version of a product; it can only be withdrawn, and its manifest renewed.
+class Rollout(NamedTuple):
+    """How a version reaches more and more installations (`domain.rollout`).
 
-    The manifest is a signed statement about the release (`protocol.release_manifests`), or None.
+    The plan is that of `rollout.parse_plan`. The share stands still from `paused_at` on; resuming moves
+    `started_at` by the time of the pause.
+    """
+
+    plan: str
+    started_at: datetime
+    paused_at: datetime | None = None
+
+
+class Release(NamedTuple):
+    """A file of a published version; only withdrawal, manifest and rollout can change.
+
+    A version has one release for each platform that has its own file. The one whose platform is empty is
+    for all others. The manifest is a signed statement about the file (`protocol.release_manifests`), or None.
+    All files of a version are in the same channel. Without a rollout it reaches all installations. For
+    installed versions below `critical_below` it is important; all files of a version have the same of both.
     """
 
     id: int
@@ -95,13 +127,25 @@ class Release(NamedTuple):
     artifact: Artifact
     withdrawn_at: datetime | None = None
     manifest: str | None = None
+    platform: str = ""
+    channel: str = STABLE
+    rollout: Rollout | None = None
+    critical_below: str | None = None
+
+
+CUSTOMER_MOVES: Final = 3
+"""How often a customer may move a license in 30 days, if the vendor does not choose."""
 
 
 class Product(NamedTuple):
     """A product; the slug, which names it in update checks, never changes.
 
     With `has_support_policy` update downloads end with a license's support period. `latest` is offered by
-    update checks. With `accepts_imported_keys` keys that were sold elsewhere are valid as they are.
+    update checks that send no platform and no channels, and `others` to installations that its rollout does
+    not reach, in their order. Below `minimum_version` an installation is no longer supported. With
+    `accepts_imported_keys` keys that were sold elsewhere are valid as they are. A customer may free
+    `customer_moves` slots of a license in 30 days. A machine may start one trial of `trial_days`; 0 for no
+    trials.
     """
 
     id: int
@@ -111,6 +155,10 @@ class Product(NamedTuple):
     has_support_policy: bool = False
     latest: Release | None = None
     accepts_imported_keys: bool = False
+    customer_moves: int = CUSTOMER_MOVES
+    trial_days: int = 0
+    minimum_version: str | None = None
+    others: tuple[Release, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +175,11 @@ class LicenseTerms:
         subscription_id: The license expires with this subscription.
         allowed: Entries of the allow-list.
         customer_email: For the vendor alone, as `note`.
+        plan: The name of a plan of the product.
+        overrides: Entitlements that count instead of the plan's; None takes one away (`domain.entitlements`).
+        trial: Whether it is a trial, which ends for good unless it is converted.
+        floating_seats: How many may use it at the same time by floating seats; None for none.
+        channels: Whose releases its holder is offered besides stable ones.
     """
 
     slots: int | None = 1
@@ -137,6 +190,11 @@ class LicenseTerms:
     allowed: tuple[str, ...] = ()
     customer_email: str | None = None
     note: str | None = None
+    plan: str | None = None
+    overrides: Mapping[str, Any] | None = None
+    trial: bool = False
+    floating_seats: int | None = None
+    channels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +219,7 @@ class IssuedLicense(LicenseTerms):
 
 
 TERMS: Final = tuple(one.name for one in fields(LicenseTerms))  # names of the terms
+LISTS: Final = tuple(one.name for one in fields(LicenseTerms) if one.type == tuple[str, ...])
 
 
 class LicenseState(enum.StrEnum):

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from licserver.domain.records import Machine
+
 if TYPE_CHECKING:
     import nh3
 
@@ -46,6 +48,28 @@ def _cleaner() -> "nh3.Cleaner":
         url_schemes={"http", "https", "mailto"},
         url_relative="deny",  # an app has no base address
     )
+
+
+MAX_LABEL: Final = 80  # characters of a machine's label
+MAX_APP_VERSION: Final = 64
+_UNSEEN: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Control and format characters, halves of surrogate pairs, line breaks; spaces of any width may stay."""
+
+
+def read_machine(label: Any, app_version: Any) -> Machine | None:
+    """Return what an app tells about its machine; what cannot be used is ignored (D-195)."""
+    told = Machine(_clean(label, MAX_LABEL), _clean(app_version, MAX_APP_VERSION))
+    return told if any(told) else None
+
+
+def _clean(value: Any, longest: int) -> str | None:
+    """Return a text without control characters; None for what is no text, empty or too long."""
+    if not isinstance(value, str):
+        return None
+    if not value.isprintable():
+        value = "".join(one for one in value if unicodedata.category(one) not in _UNSEEN)
+    value = value.strip()
+    return value if 0 < len(value) <= longest else None
 
 
 MAX_WORD: Final = 64  # characters of a word; the rest is ignored

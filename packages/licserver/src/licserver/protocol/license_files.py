@@ -8,7 +8,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
@@ -24,7 +24,8 @@ from pydantic import (
 )
 
 from licserver.domain.decisions import KEY_PREFIX
-from licserver.domain.records import LicenseTerms
+from licserver.domain.entitlements import format_grants, parse_grants
+from licserver.domain.records import LISTS, LicenseTerms
 from licserver.protocol.foreign_exports import Conversion, ForeignLineError, SkippedLineError
 
 _BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
@@ -109,6 +110,17 @@ def _read_slots(value: Any) -> int | None:
     raise ValueError("must be a whole number from 0, or 'unlimited'")
 
 
+def _read_overrides(value: Any) -> Mapping[str, Any]:
+    return parse_grants(line for line in _read_text(value).splitlines() if line.strip())
+
+
+def _read_seats(value: Any) -> int | None:
+    seats = None if value == "unlimited" else _read_slots(value)
+    if seats is None:
+        raise ValueError("must be a whole number from 1")
+    return seats
+
+
 def _read_key(value: Any) -> str:
     key = _read_text(value).strip()
     return key.upper() if key.upper().startswith(KEY_PREFIX) else key  # D-02, D-185
@@ -129,6 +141,11 @@ _Slots = Annotated[
     BeforeValidator(_read_slots),
     PlainSerializer(lambda slots: "unlimited" if slots is None else slots),
 ]
+_Overrides = Annotated[
+    Mapping[str, Any] | None,
+    BeforeValidator(_read_overrides),
+    PlainSerializer(lambda values: values and "\n".join(format_grants(values))),
+]
 _Key = Annotated[str, BeforeValidator(_read_key)]
 _Slug = Annotated[str, StringConstraints(strip_whitespace=True)]
 
@@ -143,6 +160,9 @@ class ActivationRow:
     ip: str
     activated_at: _Instant | None = None
     last_seen_at: _Instant | None = None
+    label: str | None = None
+    app_version: str | None = None
+    offline_until: _Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +186,8 @@ class LicenseRow(LicenseTerms):
     slots: _Slots = 1
     subscription_id: Annotated[str | None, Field(alias="subscription")] = None
     support_until: _Day | None = None
+    overrides: _Overrides = None
+    floating_seats: Annotated[int, BeforeValidator(_read_seats)] | None = None
 
 
 _FIRST: Final = (
@@ -222,7 +244,6 @@ def _compact(value: Any) -> str:
 
 
 # --- reading ----------------------------------------------------------------------------------
-
 
 Line: TypeAlias = tuple[int, LicenseRow | Problem | Skipped]
 
@@ -314,8 +335,9 @@ def _convert(line: int, record: dict[str, Any], conversion: Conversion) -> Licen
 
 
 def _read_own_cells(line: int, record: dict[str, Any]) -> LicenseRow | Problem:
-    if isinstance(record.get("allowed"), str):
-        record["allowed"] = [entry for entry in record["allowed"].splitlines() if entry.strip()]
+    for name in LISTS:
+        if isinstance(text := record.get(name), str):
+            record[name] = [entry for entry in text.splitlines() if entry.strip()]
     if isinstance(record.get("activations"), str) and record["activations"].strip():
         try:
             record["activations"] = json.loads(record["activations"])

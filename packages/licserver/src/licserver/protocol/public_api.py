@@ -4,27 +4,30 @@ Paths, field names, and the status and text of every specified response are in t
 """
 
 import json
-import re
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
+from licserver.domain.channels import parse_channels
 from licserver.domain.decisions import (
     DownloadRefusal,
     Offer,
     UpdateRefusal,
     Valid,
     VerifyRefusal,
+    is_platform,
     visible_expiry,
 )
+from licserver.domain.entitlements import resolve_stored
 from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain, parse_ip
-from licserver.domain.records import Artifact, Release
+from licserver.domain.records import STABLE, Machine, Release
+from licserver.domain.text import read_machine
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
+DEACTIVATE_PATH: Final = "/api/v1/licenses/deactivate"
 UPDATE_CHECK_PATH: Final = "/api/v1/update-check"
 DOWNLOAD_PATH: Final = "/api/v1/update-download"
 MANIFEST_PATH: Final = "/api/v1/update-manifest"
@@ -66,6 +69,15 @@ class VerifyRequest:
 
     license_key: str
     domain: str
+    machine: Machine | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeactivateRequest:
+    """A valid request to free the slots of a domain; without a repr, because it holds a license key."""
+
+    license_key: str
+    domain: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,6 +88,9 @@ class UpdateRequest:
     slug: str
     current_version: str
     domain: str
+    platform: str  # empty: none was sent, or no valid name
+    channels: tuple[str, ...] = ()
+    is_manual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,58 +109,63 @@ class InvalidRequest:
         return f"{problems[0]} (and {more} more {'error' if more == 1 else 'errors'})"
 
 
-class _InvalidFieldError(ValueError):
+class InvalidFieldError(ValueError):
     """What is wrong with a field; the message completes 'The x field …'."""
 
 
-def _text(value: Any) -> str:
+def read_text(value: Any) -> str:
+    """Read a field that is a text, not blank."""
     if not isinstance(value, str):
-        raise _InvalidFieldError("is required." if value is None else "must be a string.")
+        raise InvalidFieldError("is required." if value is None else "must be a string.")
     if not value.strip():
-        raise _InvalidFieldError("is required.")
+        raise InvalidFieldError("is required.")
     return value
 
 
-def _printable_text(value: Any) -> str:
-    text = _text(value)
+def printable_text(value: Any) -> str:
+    """Read a field that is one line of text."""
+    text = read_text(value)
     if not is_printable(text):
-        raise _InvalidFieldError("must not contain control characters.")
+        raise InvalidFieldError("must not contain control characters.")
     return text
 
 
-def _domain(value: Any) -> str:
+def read_domain(value: Any) -> str:
+    """Read a field that is a domain, in its normal form."""
     try:
-        return normalise_domain(_text(value))
+        return normalise_domain(read_text(value))
     except InvalidDomainError as error:
-        raise _InvalidFieldError(f"{error}.") from None
+        raise InvalidFieldError(f"{error}.") from None
 
 
 def _ip(value: Any) -> str:
-    text = _text(value)
+    text = read_text(value)
     if parse_ip(text) is None:
-        raise _InvalidFieldError("must be a valid IP address.")
+        raise InvalidFieldError("must be a valid IP address.")
     return text
 
 
 # Any text is a well-formed license key: `evaluate_verify` refuses other formats, with 403.
-_VERIFY_FIELDS: Final = {"license_key": _text, "domain": _domain, "ip": _ip}
+_VERIFY_FIELDS: Final = {"license_key": read_text, "domain": read_domain, "ip": _ip}
+_DEACTIVATE_FIELDS: Final = {"license_key": read_text, "domain": read_domain}
 _UPDATE_FIELDS: Final = {
-    "license_key": _text,
-    "slug": _printable_text,
-    "current_version": _printable_text,
-    "domain": _domain,
+    "license_key": read_text,
+    "slug": printable_text,
+    "current_version": printable_text,
+    "domain": read_domain,
 }
 
 
-def _parse_fields(
+def parse_fields(
     fields: Mapping[str, Callable[[Any], str]], values: Mapping[str, Any]
 ) -> dict[str, str] | InvalidRequest:
+    """Parse each field, which may raise `InvalidFieldError`."""
     parsed: dict[str, str] = {}
     errors: dict[str, list[str]] = {}
     for name, parse in fields.items():
         try:
             parsed[name] = parse(values.get(name))
-        except _InvalidFieldError as error:
+        except InvalidFieldError as error:
             errors[name] = [f"The {name.replace('_', ' ')} field {error}"]
     return InvalidRequest(errors) if errors else parsed
 
@@ -163,22 +183,45 @@ def parse_verify(body: bytes) -> VerifyRequest | InvalidRequest:
 
     In a body that is not a JSON object, all fields are missing.
     """
+    values = read_object(body)
+    fields = parse_fields(_VERIFY_FIELDS, values)
+    if isinstance(fields, InvalidRequest):
+        return fields
+    machine = None
+    if "label" in values or "app_version" in values:
+        machine = read_machine(values.get("label"), values.get("app_version"))
+    return VerifyRequest(fields["license_key"], fields["domain"], machine)
+
+
+def parse_deactivate(body: bytes) -> DeactivateRequest | InvalidRequest:
+    """Parse the body of a request to free slots, as `parse_verify` does."""
+    fields = parse_fields(_DEACTIVATE_FIELDS, read_object(body))
+    return fields if isinstance(fields, InvalidRequest) else DeactivateRequest(**fields)
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object; empty if the body is none."""
     try:
         values = _JSON_READER.decode(body.removeprefix(_BYTE_ORDER_MARK).decode())
     except (ValueError, RecursionError):  # not UTF-8, not JSON, a number too long, nested too deep
-        values = None
-    fields = _parse_fields(_VERIFY_FIELDS, values if isinstance(values, dict) else {})
-    if isinstance(fields, InvalidRequest):
-        return fields
-    return VerifyRequest(fields["license_key"], fields["domain"])
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def parse_update_check(query: str) -> UpdateRequest | InvalidRequest:
     """Parse the raw query of an update check (spec 4.2)."""
-    fields = _parse_fields(_UPDATE_FIELDS, parse_query(query))
+    values = parse_query(query)
+    fields = parse_fields(_UPDATE_FIELDS, values)
     if isinstance(fields, InvalidRequest):
         return fields
-    return UpdateRequest(**fields)
+    platform = values.get("platform", "")
+    channels = parse_channels(values["channels"]) if "channels" in values else ()
+    return UpdateRequest(
+        **fields,
+        platform=platform if is_platform(platform) else "",
+        channels=channels,
+        is_manual=values.get("manual") == "1",
+    )
 
 
 def parse_query(query: str) -> dict[str, str]:
@@ -220,7 +263,8 @@ def verify_response(verdict: Valid | VerifyRefusal) -> ApiResponse:
     if isinstance(verdict, VerifyRefusal):
         return _refused(verdict)
     license_ = verdict.license
-    return _valid(license_.product_name, visible_expiry(license_), license_.lifetime)
+    expiry, plan, overrides = visible_expiry(license_), license_.plan, license_.overrides
+    return _valid(license_.product_name, expiry, license_.lifetime, plan, overrides, license_.trial)
 
 
 @lru_cache(maxsize=16)
@@ -230,9 +274,14 @@ def _refused(refusal: VerifyRefusal) -> ApiResponse:
 
 
 @lru_cache(maxsize=4096)  # most customers get the same response
-def _valid(product: str, expiry: date | None, lifetime: bool) -> ApiResponse:
+def _valid(
+    product: str, expiry: date | None, lifetime: bool, plan: str | None, overrides: str | None, trial: bool
+) -> ApiResponse:
     day = expiry.isoformat() if expiry else None
-    return json_response(200, {"valid": True, "product": product, "expiry": day, "lifetime": lifetime})
+    body: dict[str, Any] = {"valid": True, "product": product, "expiry": day, "lifetime": lifetime}
+    if (entitlements := resolve_stored(plan, overrides)) is not None:
+        body["entitlements"] = entitlements
+    return json_response(200, {**body, "trial": True} if trial else body)
 
 
 def invalid_verify_response(invalid: InvalidRequest) -> ApiResponse:
@@ -255,7 +304,10 @@ def update_response(verdict: Offer | UpdateRefusal, download_url: str | None) ->
     """Format the response to an update check (spec 2, spec 7); `download_url` None omits the field."""
     if isinstance(verdict, UpdateRefusal):
         return error_response(*_UPDATE_REFUSALS[verdict])
-    before, after = _around_link(verdict.product.name, verdict.product.slug, verdict.release)
+    product = verdict.product
+    before, after = _around_link(
+        product.name, product.slug, verdict.release, product.minimum_version, verdict.is_critical
+    )
     if download_url is None:
         return ApiResponse(200, before + after)
     link = _JSON_WRITER.encode(download_url).encode()
@@ -263,14 +315,19 @@ def update_response(verdict: Offer | UpdateRefusal, download_url: str | None) ->
 
 
 @lru_cache(maxsize=1024)  # only the link differs between customers
-def _around_link(name: str, slug: str, release: Release) -> tuple[bytes, bytes]:
-    """Format the parts of an offer before and after its link."""
+def _around_link(
+    name: str, slug: str, release: Release, minimum: str | None, is_critical: bool
+) -> tuple[bytes, bytes]:
+    """Format the parts of an offer before and after its link, with extension fields where used."""
     before = {"name": name, "slug": slug, "version": release.version}
     after = {
         "sections": {"changelog": release.changelog},
         "last_updated": release.published_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),  # D-26
         "requires": None,
         "tested": None,
+        **({} if release.channel == STABLE else {"channel": release.channel}),
+        **({} if minimum is None else {"minimum_version": minimum}),
+        **({"critical": True} if is_critical else {}),
     }
     return (_JSON_WRITER.encode(before).encode()[:-1] + b",", _JSON_WRITER.encode(after).encode()[1:])
 
@@ -279,6 +336,26 @@ def invalid_update_response(invalid: InvalidRequest) -> ApiResponse:
     """Format the response to a malformed update check (D-21)."""
     body = {"error": "validation", "message": invalid.message, "errors": dict(invalid.errors)}
     return json_response(422, body)
+
+
+# --- responses to a request to free slots -----------------------------------------------------
+
+
+def deactivated_response(freed: int) -> ApiResponse:
+    """Format the response with the number of slots that were freed."""
+    return json_response(200, {"deactivated": freed})
+
+
+def unknown_key_response() -> ApiResponse:
+    """Format the refusal of a key that is not valid, whatever is wrong with it."""
+    return error_response(*_UPDATE_REFUSALS[UpdateRefusal.INVALID_LICENSE])
+
+
+def too_many_moves_response(message: str, retry_at: datetime | None) -> ApiResponse:
+    """Format the refusal to free a slot; without `retry_at` the product does not allow it at all."""
+    code = "not_allowed" if retry_at is None else "too_many_moves"
+    again = None if retry_at is None else retry_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return json_response(403, {"error": code, "message": message, "retry_at": again})
 
 
 # --- responses to downloads, and errors -------------------------------------------------------
@@ -308,46 +385,3 @@ def no_manifest_response() -> ApiResponse:
 def error_response(status: int, code: str, message: str) -> ApiResponse:
     """Format an error of any endpoint except verify (spec 7)."""
     return json_response(status, {"error": code, "message": message})
-
-
-def download_headers(release: Release) -> dict[str, str]:
-    """Return the headers of a release's file, whole or in part."""
-    artifact = release.artifact
-    return {
-        "Accept-Ranges": "bytes",
-        "Cache-Control": "private",  # a link belongs to one customer
-        "Content-Disposition": attachment(artifact.file_name),
-        "Content-Type": "application/octet-stream",
-        "ETag": etag(release),
-        "Repr-Digest": _repr_digest(artifact),
-        **NOT_A_PAGE,
-    }
-
-
-def redirect_headers(release: Release, address: str) -> dict[str, str]:
-    """Return the headers of a redirect to a release's file; name and digest are the service's (D-34)."""
-    return {
-        "Location": address,
-        "Cache-Control": "no-store",
-        "Content-Disposition": attachment(release.artifact.file_name),
-        "Repr-Digest": _repr_digest(release.artifact),
-        **NOT_A_PAGE,
-    }
-
-
-def _repr_digest(artifact: Artifact) -> str:
-    """Format the digest of the whole file (RFC 9530)."""
-    return f"sha-256=:{b64encode(artifact.sha256).decode()}:"
-
-
-def etag(release: Release) -> str:
-    """Return the strong ETag of a release's file: its digest, equal on all servers."""
-    return f'"{release.artifact.sha256.hex()}"'
-
-
-def attachment(file_name: str) -> str:
-    """Format a Content-Disposition (RFC 6266): an ASCII name for old clients, and the real one."""
-    plain = re.sub(r"[^ !#-\[\]-~]", "_", file_name)
-    if plain == file_name:
-        return f'attachment; filename="{plain}"'
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file_name, safe='')}"

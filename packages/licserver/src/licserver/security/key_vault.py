@@ -53,22 +53,22 @@ class KeyVault:
 
     def encrypt_key(self, key: str) -> bytes:
         """Encrypt a license key for its own row."""
-        return _encrypt(self.encryption_secret, key.encode(), self.license_id(key))
+        return encrypt_bytes(self.encryption_secret, key.encode(), self.license_id(key))
 
     def decrypt_key(self, encrypted: bytes, license_id: bytes) -> str:
         """Decrypt the license key of a row; a `SecretsError` if it is not this row's, or altered."""
-        key = _decrypt(self.encryption_secret, encrypted, license_id)
+        key = decrypt_bytes(self.encryption_secret, encrypted, license_id)
         if key is None:
             raise SecretsError("a license key in the database was altered or encrypted with other secrets")
         return key.decode()
 
     def encrypt(self, content: bytes, label: bytes) -> bytes:
         """Encrypt other content; `label` says what it is for, and is not secret."""
-        return _encrypt(self.encryption_secret, content, _LABEL_PREFIX + label)
+        return encrypt_bytes(self.encryption_secret, content, _LABEL_PREFIX + label)
 
     def decrypt(self, encrypted: bytes, label: bytes) -> bytes:
         """Undo `encrypt`; a `SecretsError` if secrets or label differ, or the content was altered."""
-        content = _decrypt(self.encryption_secret, encrypted, _LABEL_PREFIX + label)
+        content = decrypt_bytes(self.encryption_secret, encrypted, _LABEL_PREFIX + label)
         if content is None:
             raise SecretsError(
                 "encrypted content in the database was altered or encrypted with other secrets"
@@ -83,14 +83,16 @@ class KeyVault:
         )
 
 
-def _encrypt(secret: bytes, content: bytes, label: bytes) -> bytes:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see `_decrypt`
+def encrypt_bytes(secret: bytes, content: bytes, label: bytes) -> bytes:
+    """Encrypt bytes, bound to a label (AES-256-GCM)."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see `decrypt_bytes`
 
     nonce = secrets.token_bytes(_NONCE_BYTES)
     return nonce + AESGCM(secret).encrypt(nonce, content, label)
 
 
-def _decrypt(secret: bytes, encrypted: bytes, label: bytes) -> bytes | None:
+def decrypt_bytes(secret: bytes, encrypted: bytes, label: bytes) -> bytes | None:
+    """Undo `encrypt_bytes`; None for another secret or label, and for what was altered."""
     # Imported here: processes that only answer customers do not need these 7 MiB.
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from licserver.domain.decisions import mask_key
+from licserver.domain.records import Machine
 
 _KEY: Final = re.compile(r"CP(?:(?:-|%2D)[A-Z0-9]{6}){2,5}", re.IGNORECASE)
 TOKEN_PREFIX: Final = "lsv_"  # the start of each token of the admin API, by which scanners recognise it
@@ -39,3 +40,9 @@ def mask(text: str, key: str | None = None) -> str:
     for pattern, replacement in _OTHERS:
         masked = pattern.sub(replacement, masked)
     return masked
+
+
+def mask_machine(machine: Machine, key: str) -> Machine:
+    """Mask a key that somebody typed as the label of a machine: keys are stored encrypted, or not at all."""
+    label, app_version = (text and mask(text, key) for text in machine)
+    return Machine(label, app_version)

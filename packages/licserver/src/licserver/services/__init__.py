@@ -15,13 +15,25 @@ from licserver.database.repositories.audit import AuditFilter
 from licserver.database.schema import is_in_use, open_database
 from licserver.domain.records import SYSTEM, Actor, LicenseTerms
 from licserver.security.secrets_file import expects_database, note_database, open_vault
+from licserver.services.account import AccountService
 from licserver.services.audit import AuditService, RetentionService
+from licserver.services.consumption import ConsumptionService
 from licserver.services.context import Context
 from licserver.services.license_terms import MAX_INDEXED
-from licserver.services.licenses import ISSUE_BATCH, LicenseService, SubscriptionService
+from licserver.services.licenses import ISSUE_BATCH, LicenseService
 from licserver.services.lists import MAX_PAGE, LicenseFilter, Order, Page, page_of
+from licserver.services.mail import MailService
+from licserver.services.offline_files import OfflineFileService
+from licserver.services.patches import PatchService
+from licserver.services.plans import PlanService
 from licserver.services.products import MAX_CHANGELOG, ProductService, ReleaseService
+from licserver.services.rollouts import RolloutService
+from licserver.services.sales import SaleService
+from licserver.services.seats import SeatService
 from licserver.services.second_factors import SecondFactorService
+from licserver.services.self_service import SelfService
+from licserver.services.sources import SourceService
+from licserver.services.subscriptions import SubscriptionService
 from licserver.services.support import SupportService
 from licserver.services.tokens import (
     IdempotencyConflictError,
@@ -30,7 +42,9 @@ from licserver.services.tokens import (
     TokenService,
 )
 from licserver.services.transfer import TransferService
+from licserver.services.trials import TrialService
 from licserver.services.users import LoginService, UserService
+from licserver.services.webhooks import WebhookService
 from licserver.settings import Settings
 
 __all__ = [
@@ -64,9 +78,20 @@ class Services:
         self.repositories = context.repositories
         self.products = ProductService(context)
         self.releases = ReleaseService(context)
+        self.plans = PlanService(context)
+        self.patches = PatchService(context)
+        self.consumption = ConsumptionService(context)
+        self.rollouts = RolloutService(context)
         self.licenses = LicenseService(context)
         self.support = SupportService(context)
+        self.self_service = SelfService(context)
+        self.trials = TrialService(context)
+        self.seats = SeatService(context)
+        self.account = AccountService(context)
+        self.offline_files = OfflineFileService(context)
         self.subscriptions = SubscriptionService(context)
+        self.sources = SourceService(context)
+        self.sales = SaleService(context)
         self.users = UserService(context)
         self.logins = LoginService(context)
         self.second_factors = SecondFactorService(context)
@@ -75,6 +100,8 @@ class Services:
         self.statistics = context.repositories.statistics
         self.retention = RetentionService(context)
         self.transfer = TransferService(context)
+        self.mail = MailService(context)
+        self.webhooks = WebhookService(context)
         self.idempotency = IdempotencyService(context)
 
     def now(self) -> datetime:
@@ -95,7 +122,8 @@ class Services:
             yield Services(context)
 
     def close(self) -> None:
-        """Close the database."""
+        """End what runs in the background, and close the database."""
+        self.context.background.close()
         self.database.close()
 
 

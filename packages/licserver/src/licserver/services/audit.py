@@ -6,10 +6,13 @@ from typing import Any, Final, NamedTuple
 from licserver.database.repositories.audit import AuditFilter, Entry, Retention
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
+from licserver.protocol.webhooks import EventType
 from licserver.services.context import Context
 from licserver.services.licenses import LicenseService
 from licserver.services.lists import Page, check_limit, cut_page, read_place
+from licserver.services.sources import KEPT as DELIVERIES_KEPT
 from licserver.services.tokens import RESPONSES_KEPT
+from licserver.services.trials import TrialService
 
 _ALL: Final = AuditFilter()
 
@@ -47,6 +50,8 @@ class SweepResult(NamedTuple):
     audit: int = 0
     sessions: int = 0
     answers: int = 0
+    deliveries: int = 0
+    trials: int = 0
 
 
 class RetentionService:
@@ -77,8 +82,11 @@ class RetentionService:
         sessions, answers = self._retention.over(
             now, now - RESPONSES_KEPT, now - timedelta(minutes=settings.session_idle_minutes)
         )
-        swept = SweepResult(freed, removed, sessions, answers)
-        if freed or removed:
+        self._context.repositories.uses.sweep(now)
+        deliveries = self._context.repositories.sales.sweep(now - DELIVERIES_KEPT)
+        trials = TrialService(self._context).sweep()
+        swept = SweepResult(freed, removed, sessions, answers, deliveries, trials)
+        if freed or removed or trials:
             with self._context.transaction() as tx:
                 tx.write_audit("sweep", ("database", "-"), **swept._asdict())
         return swept
@@ -90,6 +98,8 @@ class RetentionService:
                 for license_id, count in freed.items():
                     object_ = ("license", license_id.hex())
                     tx.write_audit("license.sweep", object_, freed=count, not_seen_since=before.date())
+                freed_of = ({"license_id": one.hex(), "freed": count} for one, count in freed.items())
+                tx.add_events(EventType.ACTIVATION_FREED, *freed_of)
             total += freed.total()
         return total
 

@@ -1,8 +1,8 @@
 """What every service works with: the installation, the acting user, and the repositories."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -10,9 +10,12 @@ from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.database.engine import Database
 from licserver.database.repositories import Repositories
+from licserver.database.repositories.webhooks import NewEvent
 from licserver.domain.records import Actor
+from licserver.protocol.webhooks import EventType
 from licserver.security.key_vault import KeyVault
 from licserver.security.redaction import mask
+from licserver.services.background import Background
 from licserver.settings import Settings
 
 
@@ -27,6 +30,7 @@ class Context:
     clock: Clock
     actor: Actor
     repositories: Repositories
+    background: Background = field(default_factory=Background)
 
     def now(self) -> datetime:
         """Return the current instant."""
@@ -44,6 +48,20 @@ class Context:
         """
         with self.repositories.transaction() as repositories:
             yield replace(self, repositories=repositories)
+
+    def add_events(self, type_: EventType, *data: Mapping[str, Any]) -> None:
+        """Write events for webhook endpoints, in the transaction of the change, if any wants the type.
+
+        `data` is for JSON; neither license keys nor secrets.
+        """
+        now = self.now()
+        self.add_new_events(*(NewEvent(type_, now, one) for one in data))
+
+    def add_new_events(self, *events: NewEvent) -> None:
+        """Write events, as `add_events`."""
+        if events:
+            wanted = self.repositories.webhooks.wanted_types()
+            self.repositories.webhooks.add_events(event for event in events if event.type in wanted)
 
     def write_audit(self, action: str, object_: tuple[str, str], **details: Any) -> None:
         """Add a line to the audit log, in the transaction of the change.

@@ -1,10 +1,12 @@
 """Validation of license terms, wherever they come from."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from licserver.domain.channels import MAX_CHANNELS, is_channel
+from licserver.domain.entitlements import InvalidEntitlementError, validate
 from licserver.domain.environments import InvalidEntryError, is_printable, parse_entry
 from licserver.domain.records import TERMS, LicenseTerms
 from licserver.errors import InvalidInputError
@@ -16,6 +18,9 @@ MAX_INDEXED: Final = 255
 
 MAX_LINE: Final = 500  # characters of text without a rule of its own
 MAX_SLOTS: Final = 2**31 - 1
+MAX_SEATS: Final = 10_000
+"""Floating seats of a license: each request for one counts those that are in use."""
+
 MAX_NOTE: Final = 2_000
 MAX_ENTRIES: Final = 1_000
 MAX_EMAIL: Final = 254  # characters of an address (RFC 5321, 4.5.3.1.3, without the brackets)
@@ -45,6 +50,12 @@ def check_slots(slots: int | None) -> None:
     """Validate a number of slots."""
     if slots is not None and not 0 <= slots <= MAX_SLOTS:
         raise InvalidInputError("slots must be a whole number from 0, or unlimited")
+
+
+def check_seats(seats: int | None) -> None:
+    """Validate a number of floating seats."""
+    if seats is not None and not 1 <= seats <= MAX_SEATS:
+        raise InvalidInputError(f"floating seats must be a whole number from 1 to {MAX_SEATS}, or none")
 
 
 def check_lifetime(*, lifetime: bool, has_expiry: bool) -> None:
@@ -89,6 +100,38 @@ def read_entries(entries: tuple[str, ...], ipv6_prefix: int) -> tuple[str, ...]:
         raise InvalidInputError(str(problem)) from None
 
 
+def read_entitlements(values: Mapping[str, Any], *, removable: bool = False) -> dict[str, Any]:
+    """Validate entitlements; of a license they are `removable` from those of its plan."""
+    try:
+        valid = validate(values, removable=removable)
+    except InvalidEntitlementError as problem:
+        raise InvalidInputError(mask(str(problem))) from None
+    return {name: mask(value) if isinstance(value, str) else value for name, value in valid.items()}
+
+
+def read_channels(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of channels in their order, each once."""
+    for name in names:
+        check_channel(name)
+    names = tuple(dict.fromkeys(names))
+    if len(names) > MAX_CHANNELS:
+        raise InvalidInputError(f"a license has at most {MAX_CHANNELS} channels")
+    return names
+
+
+def check_channel(name: str) -> None:
+    """Validate the name of a channel."""
+    if not is_channel(name):
+        raise InvalidInputError(
+            f"{name!r} is no channel: use up to 40 lower-case letters, digits and . _ -, like beta"
+        )
+
+
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "channels": read_channels,
+    "customer_email": read_email,
+    "note": read_note,
+}
 _Terms = TypeVar("_Terms", bound=LicenseTerms)
 
 
@@ -107,17 +150,17 @@ def validate_fields(values: Mapping[str, Any], ipv6_prefix: int) -> dict[str, An
     valid = dict(values)
     for name, value in values.items():
         match name:
-            case "slots":
-                check_slots(value)
+            case "slots" | "floating_seats":
+                check_slots(value) if name == "slots" else check_seats(value)
             case "subscription_id":
                 if value is not None:
                     check_subscription(value)
             case "allowed":
                 valid[name] = read_entries(value, ipv6_prefix)
-            case "customer_email":
-                valid[name] = read_email(value)
-            case "note":
-                valid[name] = read_note(value)
+            case "channels" | "customer_email" | "note":
+                valid[name] = _READERS[name](value)
+            case "overrides":
+                valid[name] = read_entitlements(value, removable=True) if value else None
             case _:
                 if isinstance(value, str):
                     valid[name] = mask(check_line(name, value, MAX_LINE)) if value.strip() else None

@@ -3,11 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
-from licserver.database.repositories.licenses import Activation, Subscription
-from licserver.domain.decisions import generate_license_key, is_imported_key, is_license_key, mask_key
+from licserver.database.repositories.licenses import Activation
+from licserver.domain.decisions import (
+    generate_license_key,
+    is_expired,
+    is_imported_key,
+    is_license_key,
+    mask_key,
+)
 from licserver.domain.environments import (
     InvalidDomainError,
     is_printable,
@@ -18,12 +24,14 @@ from licserver.domain.environments import (
 from licserver.domain.key_parts import KeyPart, find_reference
 from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
+from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask
 from licserver.services import license_terms, lists
 from licserver.services.context import Context
-from licserver.services.license_terms import check_subscription
 from licserver.services.lists import LicenseFilter, Page, check_limit, cut_page, read_place
+from licserver.services.plans import check_plans
 from licserver.services.products import ProductService, ReleaseService
+from licserver.services.webhooks import expired_event
 
 ISSUE_BATCH: Final = 10_000
 """Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
@@ -138,8 +146,8 @@ class LicenseService:
         found = self._context.repositories.licenses.list_activations_page(license_id, after, limit + 1)
         return cut_page(found, limit, lambda last: last.environment)
 
-    def list_all_activations(self, license_: IssuedLicense) -> list[tuple[Environment, datetime]]:
-        """Return a license's activations and when each took its slot."""
+    def list_all_activations(self, license_: IssuedLicense) -> list[Activation]:
+        """Return a license's activations, in the order in which they took their slots."""
         return self._context.repositories.licenses.list_activations(license_.id)
 
     def mask_key(self, license_: IssuedLicense) -> str:
@@ -193,9 +201,12 @@ class LicenseService:
             )
             new = {name: value for name, value in wanted.items() if value != getattr(found, name)}
             if new:
+                check_plans(tx, found.product_id, found.product_slug, {new.get("plan")})
                 tx.repositories.licenses.change(found, **new)
-                details = {name: _audit_change(getattr(found, name), value) for name, value in new.items()}
+                details = {name: _audit_change(name, getattr(found, name), new[name]) for name in new}
                 tx.write_audit("license.change", _object(found), **details)
+                if not is_expired(found, tx.now()):
+                    _write_expiry(tx, replace(found, **new))
         return self.get(reference)
 
     def allow(self, reference: str, entry: str) -> IssuedLicense:
@@ -226,6 +237,7 @@ class LicenseService:
                 reason = None if reason is None else self._mask_key_in(reason, found)
                 tx.repositories.licenses.change(found, revoked_at=tx.now(), revoked_reason=reason)
                 tx.write_audit("license.revoke", _object(found), reason=reason)
+                tx.add_events(EventType.LICENSE_REVOKED, _event_data(found))
         return self.get(reference)
 
     def reinstate(self, reference: str) -> IssuedLicense:
@@ -235,6 +247,8 @@ class LicenseService:
             if found.revoked_at is not None:
                 tx.repositories.licenses.change(found, revoked_at=None, revoked_reason=None)
                 tx.write_audit("license.reinstate", _object(found), was=found.revoked_reason)
+                tx.add_events(EventType.LICENSE_REINSTATED, _event_data(found))
+                _write_expiry(tx, replace(found, revoked_at=None))
         return self.get(reference)
 
     def deactivate(self, reference: str, domain_or_ip: str) -> int:
@@ -254,6 +268,7 @@ class LicenseService:
                     "`licserver license show` lists what is"
                 )
             tx.write_audit("license.deactivate", _object(found), environment=domain, freed=freed)
+            tx.add_events(EventType.ACTIVATION_FREED, _event_data(found, freed=freed))
         return freed
 
     def free_slot(self, reference: str, environment: Environment) -> None:
@@ -266,6 +281,7 @@ class LicenseService:
             ):
                 raise NotFoundError("this activation does not exist any more; it may have been freed already")
             tx.write_audit("license.deactivate", _object(found), environment=" ".join(environment), freed=1)
+            tx.add_events(EventType.ACTIVATION_FREED, _event_data(found, freed=1))
 
     def _mask_key_in(self, text: str, license_: IssuedLicense) -> str:
         """Mask keys, also the license's own, which no pattern recognises if it was sold elsewhere.
@@ -304,14 +320,30 @@ def _object(found: IssuedLicense) -> tuple[str, str]:
     return "license", found.id.hex()
 
 
-def _audit_change(old: Any, new: Any) -> Any:
+def _event_data(license_: IssuedLicense, **more: Any) -> dict[str, Any]:
+    return {"license_id": license_.id.hex(), **more}
+
+
+def _write_expiry(tx: Context, license_: IssuedLicense) -> None:
+    """Write the event of a license that has expired by a change, and not because a day is over."""
+    if license_.revoked_at is None and is_expired(license_, tx.now()):
+        tx.add_new_events(expired_event(license_, tx.now()))
+
+
+def _audit_change(name: str, old: Any, new: Any) -> Any:
     """Return both values, or of a text only that it changed: the audit log holds no personal data (D-92)."""
+    if name == "overrides":  # values may be texts
+        old, new = old or {}, new or {}
+        return sorted(one for one in {*old, *new} if (one in old, old.get(one)) != (one in new, new.get(one)))
+    if name == "plan":
+        return [old, new]
     return "changed" if isinstance(old, str) or isinstance(new, str) else [old, new]
 
 
 def add_licenses(tx: Context, new: list[IssuedLicense], slug: str) -> None:
     """Write new licenses, and one line of the audit log: one for each of a million would bury the others."""
     object_ = ("license", new[0].id.hex()) if len(new) == 1 else ("product", slug)
+    check_plans(tx, new[0].product_id, slug, {one.plan for one in new})
     # Read here, within the transaction: a subscription may have ended a moment ago.
     subscriptions = sorted({one.subscription_id for one in new if one.subscription_id is not None})
     ends = {one: tx.repositories.subscriptions.lock(one) for one in subscriptions}
@@ -319,6 +351,7 @@ def add_licenses(tx: Context, new: list[IssuedLicense], slug: str) -> None:
         new = [replace(one, subscription_ended_at=ends.get(one.subscription_id or "")) for one in new]
     tx.repositories.licenses.add_all(new)
     tx.write_audit("license.issue", object_, product=slug, count=len(new))
+    tx.add_events(EventType.LICENSE_ISSUED, *map(_event_data, new))
 
 
 def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -329,48 +362,3 @@ def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[st
         raise ConflictError(
             f"somebody else has changed this license meanwhile ({changed}): compare, and send it again"
         )
-
-
-class SubscriptionService:
-    """Ends and resumes subscriptions."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def end(self, subscription_id: str, at: datetime | None = None) -> int:
-        """End a subscription, now or at an instant; again to move it. Return how many licenses it has."""
-        at = (at or self._context.now()).astimezone(UTC)
-        return self._set_end(subscription_id, at, "subscription.end")
-
-    def resume(self, subscription_id: str) -> int:
-        """Undo the end of a subscription; return how many licenses are linked to it."""
-        return self._set_end(subscription_id, None, "subscription.resume")
-
-    def get(self, subscription_id: str) -> Subscription:
-        """Return one subscription."""
-        check_subscription(subscription_id)
-        found = self._context.repositories.subscriptions.find(subscription_id)
-        if found is None:
-            raise _unknown(subscription_id)
-        return found
-
-    def list_page(self, cursor: str | None = None, limit: int = 50) -> Page[Subscription]:
-        """Return a page of all subscriptions, by id."""
-        check_limit(limit)
-        place = read_place(cursor, str)
-        found = self._context.repositories.subscriptions.list_page(place[0] if place else None, limit + 1)
-        return cut_page(found, limit, lambda last: [last.id])
-
-    def _set_end(self, subscription_id: str, at: datetime | None, action: str) -> int:
-        check_subscription(subscription_id)
-        with self._context.transaction() as tx:
-            tx.repositories.subscriptions.lock(subscription_id)  # a license issued meanwhile ends as well
-            count = tx.repositories.subscriptions.set_end(subscription_id, at)
-            if count == 0:
-                raise _unknown(subscription_id)
-            tx.write_audit(action, ("subscription", subscription_id), at=at, licenses=count)
-        return count
-
-
-def _unknown(subscription_id: str) -> NotFoundError:
-    return NotFoundError(f"no license is linked to a subscription {subscription_id!r}")

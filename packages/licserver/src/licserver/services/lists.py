@@ -153,6 +153,7 @@ class LicenseFilter(NamedTuple):
         state: As of now.
         expires_from: First day of expiry, included.
         expires_until: Last day of expiry, included.
+        trial: Whether trials are meant.
         order: By the instant of issue, or by the last day, with which only licenses that have one are listed.
     """
 
@@ -163,6 +164,7 @@ class LicenseFilter(NamedTuple):
     expires_from: date | None = None
     expires_until: date | None = None
     order: Order = Order.NEWEST
+    trial: bool | None = None
 
 
 def search(context: Context, which: LicenseFilter, cursor: str | None, limit: int) -> Page[IssuedLicense]:
@@ -195,6 +197,10 @@ def _plan(
         filters.append(found.in_product(product.id))
     if which.state is not None:
         filters.append(license_search.in_state(which.state, now))
+    if which.trial is not None:
+        filters.append(license_search.is_trial(which.trial))
+    if which.trial:  # trials have a short index of their own: no other one may be preferred
+        filters = [one._replace(indexed=one.condition) for one in filters]
     return scans, filters
 
 
@@ -233,6 +239,8 @@ def _choose_scans(which: LicenseFilter, product: Product | None, now: datetime) 
     has_days = which.expires_from is not None or which.expires_until is not None
     if has_days or which.order is Order.ENDING:
         return [license_search.by_expiry(which.expires_from, which.expires_until)]
+    if which.trial:
+        return [license_search.by_issue(oldest_first=oldest_first)]
     if which.state is LicenseState.EXPIRED and which.subscription is None and not oldest_first:
         return license_search.by_end(now)
     if which.state is LicenseState.REVOKED:

@@ -3,16 +3,27 @@
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from licserver.domain.decisions import is_slug, parse_version, version_key
-from licserver.domain.records import Artifact, EnvironmentPolicy, Product, Release
+from licserver.domain.decisions import (
+    describe_audience,
+    is_platform,
+    is_slug,
+    parse_version,
+    version_key,
+)
+from licserver.domain.records import CUSTOMER_MOVES, STABLE, Artifact, EnvironmentPolicy, Product, Release
+from licserver.domain.rollout import TO_ALL, Reach
 from licserver.domain.text import sanitize
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
+from licserver.protocol.webhooks import EventType
 from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Context
-from licserver.services.license_terms import MAX_INDEXED, check_line, is_text
+from licserver.services.license_terms import MAX_INDEXED, check_channel, check_line, is_text
 
+PATCHES: Final = "patches"  # the queue of releases whose patches are to be made
 MAX_PRODUCT_NAME: Final = 200  # characters of a product's name
+MAX_MOVES: Final = 1_000  # of a license in 30 days, by the customer
+MAX_TRIAL_DAYS: Final = 366
 MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
 
 
@@ -30,6 +41,8 @@ class ProductService:
         *,
         has_support_policy: bool = False,
         accepts_imported_keys: bool = False,
+        customer_moves: int = CUSTOMER_MOVES,
+        trial_days: int = 0,
     ) -> Product:
         """Add a product."""
         if not is_slug(slug):
@@ -37,6 +50,8 @@ class ProductService:
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
             )
         name = _check_name(name)
+        _check_moves(customer_moves)
+        _check_trial_days(trial_days)
         with self._context.transaction() as tx:
             if not tx.repositories.products.add(
                 slug,
@@ -45,6 +60,8 @@ class ProductService:
                 tx.now(),
                 has_support_policy=has_support_policy,
                 accepts_imported_keys=accepts_imported_keys,
+                customer_moves=customer_moves,
+                trial_days=trial_days,
             ):
                 raise ConflictError(f"there is a product {slug!r} already")
             tx.write_audit(
@@ -54,6 +71,8 @@ class ProductService:
                 environment=policy.value,
                 support_policy=has_support_policy,
                 accept_imported_keys=accepts_imported_keys,
+                customer_moves=customer_moves,
+                trial_days=trial_days,
             )
         return self.get(slug)
 
@@ -69,13 +88,19 @@ class ProductService:
         policy: EnvironmentPolicy | None = None,
         has_support_policy: bool | None = None,
         accepts_imported_keys: bool | None = None,
+        customer_moves: int | None = None,
+        trial_days: int | None = None,
+        minimum_version: str | None = None,
     ) -> Product:
-        """Change a product; what is None stays."""
+        """Change a product; what is None stays, and an empty `minimum_version` removes it."""
         wanted: dict[str, Any] = {
             "name": None if name is None else _check_name(name),
             "environment": None if policy is None else policy.value,
             "support_policy": has_support_policy,
             "accept_imported_keys": accepts_imported_keys,
+            "customer_moves": None if customer_moves is None else _check_moves(customer_moves),
+            "trial_days": None if trial_days is None else _check_trial_days(trial_days),
+            "minimum_version": minimum_version and _check_version(minimum_version),
         }
         columns = {
             "environment": "environment_policy",
@@ -89,11 +114,20 @@ class ProductService:
                 "environment": before.policy.value,
                 "support_policy": before.has_support_policy,
                 "accept_imported_keys": before.accepts_imported_keys,
+                "customer_moves": before.customer_moves,
+                "trial_days": before.trial_days,
+                "minimum_version": before.minimum_version or "",
             }
-            new = {label: value for label, value in wanted.items() if value not in (None, old[label])}
+            new = {
+                label: value for label, value in wanted.items() if value is not None and value != old[label]
+            }
             if new:
                 tx.repositories.products.change(
-                    slug, **{columns.get(label, label): value for label, value in new.items()}
+                    slug,
+                    **{
+                        columns.get(label, label): None if value == "" else value
+                        for label, value in new.items()
+                    },
                 )
                 changes = {label: [old[label], value] for label, value in new.items()}
                 tx.write_audit("product.change", ("product", slug), **changes)
@@ -114,6 +148,18 @@ class ProductService:
         return product
 
 
+def _check_moves(moves: int) -> int:
+    if not 0 <= moves <= MAX_MOVES:
+        raise InvalidInputError(f"moves by customers must be between 0 (none) and {MAX_MOVES} in 30 days")
+    return moves
+
+
+def _check_trial_days(days: int) -> int:
+    if not 0 <= days <= MAX_TRIAL_DAYS:
+        raise InvalidInputError(f"trials must last between 0 (no trials) and {MAX_TRIAL_DAYS} days")
+    return days
+
+
 def _check_name(name: str) -> str:
     return check_line("a product's name", name, MAX_PRODUCT_NAME)
 
@@ -126,6 +172,9 @@ class StagedRelease(NamedTuple):
     changelog: str
     artifact: Artifact
     document: str | None
+    platform: str
+    channel: str
+    reach: Reach
 
 
 class ReleaseService:
@@ -144,14 +193,30 @@ class ReleaseService:
         sign: ManifestSigner | None = None,
         *,
         file_name: str | None = None,
+        platform: str = "",
+        channel: str = "",
+        reach: Reach = TO_ALL,
     ) -> Release:
         """Publish a file as a version (PEP 440) of a product; its changelog is sanitized.
 
         The file is stored first and the database written last, together with the manifest: a crash between
         the two leaves no release. Without `sign` there is no manifest; `file_name` is what customers see, if
-        not the file's own.
+        not the file's own. With `platform` the file is for that platform alone, also of a version that is
+        published already (D-187). An empty channel is that of the version, or else `stable`. `reach` is for
+        the first file of a version (D-230).
         """
-        return self.add(self.stage(slug, version, file, changelog, sign, file_name=file_name))
+        staged = self.stage(
+            slug,
+            version,
+            file,
+            changelog,
+            sign,
+            file_name=file_name,
+            platform=platform,
+            channel=channel,
+            reach=reach,
+        )
+        return self.add(staged)
 
     def stage(
         self,
@@ -162,9 +227,13 @@ class ReleaseService:
         sign: ManifestSigner | None = None,
         *,
         file_name: str | None = None,
+        platform: str = "",
+        channel: str = "",
+        reach: Reach = TO_ALL,
     ) -> StagedRelease:
         """Do the slow part of `publish`, outside of any transaction: check everything and store the file."""
-        product, version, changelog = self.check(slug, version, changelog)
+        reach.check(version)
+        product, version, changelog, channel = self._check(slug, version, changelog, platform, channel)
         document = None
         if sign is not None:  # before anything is stored: it may be a manifest of another file
             size, sha256 = digest_file(validate_file(file))
@@ -173,29 +242,57 @@ class ReleaseService:
             artifact = self._context.artifacts.store(source, file_name or file.name)
         if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
-        return StagedRelease(product, version, changelog, artifact, document)
+        return StagedRelease(product, version, changelog, artifact, document, platform, channel, reach)
 
-    def check(self, slug: str, version: str, changelog: str = "") -> tuple[Product, str, str]:
-        """Check product, version and changelog before the file arrives; return them as published."""
+    def _check(
+        self, slug: str, version: str, changelog: str, platform: str, channel: str
+    ) -> tuple[Product, str, str, str]:
+        """Check all but the file; return product, version, changelog and channel as published.
+
+        A further file of a version has its spelling, its changelog and its channel.
+        """
         product = self._products.get(slug)
         version = version.strip()
-        if self._context.repositories.releases.find(product.id, _version_key(version)) is not None:
-            raise _published_already(slug, version)
-        changelog = sanitize(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
-        if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
-            raise InvalidInputError(f"the changelog is longer than {MAX_CHANGELOG} characters")
-        if not is_text(changelog):
-            raise InvalidInputError("the changelog must not contain control characters")
-        return product, version, changelog
+        if platform and not is_platform(platform):
+            raise InvalidInputError(
+                f"{platform!r} is no platform: use up to 40 lower-case letters, digits and _ . -, "
+                "like windows-x86_64"
+            )
+        if channel:
+            check_channel(channel)
+        changelog = _check_changelog(changelog)
+        files = self._context.repositories.releases.list_files(product.id, _version_key(version))
+        if not files:
+            return product, version, changelog, channel or STABLE
+        version = files[0].version
+        if any(one.platform == platform for one in files):
+            raise _published_already(slug, version, platform)
+        if files[0].withdrawn_at is not None:
+            raise ConflictError(f"{slug} {version} is withdrawn; publish a higher version")
+        if changelog not in ("", files[0].changelog):
+            raise InvalidInputError(
+                f"{slug} {version} has another changelog already; leave it out for a further file"
+            )
+        if channel not in ("", files[0].channel):
+            raise InvalidInputError(
+                f"{slug} {version} is in the channel {files[0].channel} already; to move it: "
+                f"licserver release promote {slug} {version} --channel {channel}"
+            )
+        return product, version, files[0].changelog, files[0].channel
 
     def add(self, staged: StagedRelease) -> Release:
-        """Do the last step of `publish`."""
-        product, version, changelog, artifact, document = staged
+        """Do the last step of `publish`; a further file of a version has its rollout."""
+        product, version, changelog, artifact, document, platform, channel, reach = staged
+        key = _version_key(version)
         with self._context.transaction() as tx:
+            releases = tx.repositories.releases.list_all(product.id)
+            reached = reach.begin(version, releases, tx.now())
             if not tx.repositories.releases.add(
-                product.id, version, _version_key(version), changelog, artifact, tx.now(), document
+                product.id, version, key, changelog, artifact, tx.now(), document, platform, channel, *reached
             ):
-                raise _published_already(product.slug, version)
+                raise _published_already(product.slug, version, platform)
+            details = {"platform": platform} if platform else {}
+            details |= {"channel": channel} if channel != STABLE else {}
             tx.write_audit(
                 "release.publish",
                 _object(product.slug, version),
@@ -203,23 +300,47 @@ class ReleaseService:
                 size=artifact.size,
                 sha256=artifact.sha256,
                 signed=document is not None,
+                **details,
+                **({"rollout": reached[0].plan} if reached[0] else {}),
             )
-        return self.get(product.slug, version)
+            published = {"product": product.slug, "version": version, **details}
+            tx.add_events(EventType.RELEASE_PUBLISHED, published)
+            job = {"slug": product.slug, "version": version, "platform": platform}
+            tx.repositories.queue.add(PATCHES, "/".join(job.values()), job, tx.now())
+        return self.get(product.slug, version, platform)
 
-    def renew_manifest(self, slug: str, version: str, sign: ManifestSigner) -> Release:
+    def renew_manifest(self, slug: str, version: str, sign: ManifestSigner, platform: str = "") -> Release:
         """Give a release another manifest, which running servers return at once; its file stays as it is."""
-        release = self.get(slug, version)
+        release = self.get(slug, version, platform)
         if release.withdrawn_at is not None:
             raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
         artifact = release.artifact
         signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
+        details = {"platform": release.platform} if release.platform else {}
         with self._context.transaction() as tx:
             tx.repositories.releases.renew_manifest(release, signed.document, tx.now())
-            tx.write_audit("release.renew", _object(slug, release.version), signed_by=signed.key_ids)
+            tx.write_audit(
+                "release.renew", _object(slug, release.version), signed_by=signed.key_ids, **details
+            )
+        return self.get(slug, version, release.platform)
+
+    def promote(self, slug: str, version: str, channel: str = STABLE) -> Release:
+        """Move a version with all its files to another channel; nothing else about it changes."""
+        check_channel(channel)
+        release = self.get(slug, version)
+        if release.withdrawn_at is not None:
+            raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
+        if release.channel != channel:
+            with self._context.transaction() as tx:
+                tx.repositories.releases.promote(release, channel)
+                old_and_new = [release.channel, channel]
+                tx.write_audit("release.promote", _object(slug, release.version), channel=old_and_new)
+                promoted = {"product": slug, "version": release.version, "channel": channel}
+                tx.add_events(EventType.RELEASE_PROMOTED, promoted)
         return self.get(slug, version)
 
     def withdraw(self, slug: str, version: str) -> Release:
-        """Withdraw a release: it is not offered any more, and links to it stop working."""
+        """Withdraw a version: it is not offered any more, and links to its files stop working."""
         release = self.get(slug, version)
         if release.withdrawn_at is None:
             with self._context.transaction() as tx:
@@ -228,16 +349,28 @@ class ReleaseService:
         return self.get(slug, version)
 
     def list_all(self, slug: str) -> list[Release]:
-        """Return a product's releases, in the order of publication."""
+        """Return a product's releases, a file each, in the order of publication."""
         return self._context.repositories.releases.list_all(self._products.get(slug).id)
 
-    def get(self, slug: str, version: str) -> Release:
-        """Return one release."""
+    def get(self, slug: str, version: str, platform: str = "") -> Release:
+        """Return a platform's file of a version; without a platform the default, or else the first file."""
+        files = self.list_files(slug, version)
+        found = [one for one in files if one.platform == platform]
+        if not found and platform:
+            raise NotFoundError(f"{slug} {files[0].version} has no file for {platform!r}")
+        return (found or files)[0]
+
+    def list_files(self, slug: str, version: str) -> list[Release]:
+        """Return the files of a version by platform, the default first."""
         product = self._products.get(slug)
-        release = self._context.repositories.releases.find(product.id, _version_key(version))
-        if release is None:
+        files = self._context.repositories.releases.list_files(product.id, _version_key(version))
+        if not files:
             raise NotFoundError(f"{slug} has no version {version!r}")
-        return release
+        return files
+
+    def describe_audience(self, slug: str, release: Release) -> str | None:
+        """Return to whom a pre-release is offered, as a sentence; None if it is stable."""
+        return describe_audience(release, self.list_all(slug))
 
     def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
         now = self._context.now()
@@ -248,6 +381,11 @@ def _object(slug: str, version: str) -> tuple[str, str]:
     return "release", f"{slug}/{version}"
 
 
+def _check_version(text: str) -> str:
+    _version_key(text.strip())
+    return text.strip()
+
+
 def _version_key(text: str) -> str:
     version = parse_version(text) if len(text) <= MAX_INDEXED else None
     if version is None:
@@ -255,7 +393,18 @@ def _version_key(text: str) -> str:
     return version_key(version)
 
 
-def _published_already(slug: str, version: str) -> ConflictError:
+def _check_changelog(changelog: str) -> str:
+    changelog = sanitize(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
+    if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
+        raise InvalidInputError(f"the changelog is longer than {MAX_CHANGELOG} characters")
+    if not is_text(changelog):
+        raise InvalidInputError("the changelog must not contain control characters")
+    return changelog
+
+
+def _published_already(slug: str, version: str, platform: str) -> ConflictError:
+    for_platform = f" for {platform}" if platform else ""
     return ConflictError(
-        f"{slug} has a version {version} already; a published version never changes, choose a higher one"
+        f"{slug} has a version {version} already{for_platform}; a published version never changes, "
+        "choose a higher one"
     )

@@ -21,11 +21,14 @@ from urllib.parse import urlsplit
 from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
 from licserver.database.repositories import Repositories
+from licserver.domain.channels import latest_by_channel
 from licserver.domain.records import Release
 from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
+from licserver.services.sources import missing_variables
+from licserver.services.sources import read_secrets as read_source_secrets
 from licserver.settings import Settings
 
 TIMEOUT: Final = 5.0  # seconds for all of it: a name, a connection, an answer
@@ -69,8 +72,15 @@ def _bad(about: str, said: str, advice: str) -> Finding:
     return Finding(about, Level.FAILED, said, advice)
 
 
-def check_installation(settings: Settings, now: datetime, *, reach: bool) -> Iterator[Finding]:
-    """Look at everything that has to be right for an installation to serve; `reach` asks the base URL."""
+def check_installation(
+    settings: Settings, now: datetime, *, reach: bool, reads_file: bool = True
+) -> Iterator[Finding]:
+    """Look at everything that has to be right for an installation to serve.
+
+    Args:
+        reach: Ask the base URL.
+        reads_file: Read all of a SQLite file, which takes five seconds a million licenses.
+    """
     yield from check_settings(settings)
     yield from _check_folder(settings)
     vault = None
@@ -86,7 +96,7 @@ def check_installation(settings: Settings, now: datetime, *, reach: bool) -> Ite
         yield _bad("clock", said, "set the clock, and keep it right with NTP")
     else:
         yield _ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC")
-    yield from _check_database(settings, vault, now)
+    yield from _check_database(settings, vault, now, reads_file=reads_file)
     if not reach:
         yield _ok("base URL", "was not asked; --reach does")
     elif settings.base_url:
@@ -178,7 +188,9 @@ def _check_keys(vault: KeyVault, settings: Settings) -> Finding:
     return _ok("signing keys", f"{len(live)} sign answers; the newest is {live[-1].id}")
 
 
-def _check_database(settings: Settings, vault: KeyVault | None, now: datetime) -> Iterator[Finding]:
+def _check_database(
+    settings: Settings, vault: KeyVault | None, now: datetime, *, reads_file: bool
+) -> Iterator[Finding]:
     try:
         database = engine.connect(settings.database)
     except LicserverError as problem:
@@ -197,7 +209,8 @@ def _check_database(settings: Settings, vault: KeyVault | None, now: datetime) -
             yield _bad("database", f"there is no database in {database.file} yet", advice)
             return
         schema.check_version(version)
-        schema.check_pages(database)
+        if reads_file:
+            schema.check_pages(database)
         is_owner = vault is not None and schema.check_owner(database, vault.fingerprint, expected=expected)
         if is_owner and not expected:
             yield _odd(
@@ -205,9 +218,13 @@ def _check_database(settings: Settings, vault: KeyVault | None, now: datetime) -
                 f"{SECRETS_FILE} does not note its database: if that is lost, a new one is created silently",
                 "run any command as the user to whom the file belongs: licserver product list",
             )
-        yield _ok("database", f"{database.engine.dialect.name}, schema {schema.HEAD}")
+        unread = database.file is not None and not reads_file
+        more = "; `licserver check` also reads all of its file" if unread else ""
+        yield _ok("database", f"{database.engine.dialect.name}, schema {schema.HEAD}{more}")
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
-        yield from _check_releases(settings, Repositories(database), now)
+        repositories = Repositories(database)
+        yield from _check_releases(settings, repositories, now)
+        yield from _check_sources(repositories)
     except LicserverError as problem:
         advice = "do what it says, as the server's user; else restore a backup"
         if database.is_remote:
@@ -228,6 +245,20 @@ def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Itera
         yield _odd("clock", said, "keep both right with NTP")
 
 
+def _check_sources(repositories: Repositories) -> Iterator[Finding]:
+    """Look whether the secrets of sources are set, in the environment of this command."""
+    for source in repositories.sales.list_sources():
+        about = f"source {source.name}"
+        if not read_source_secrets(source):
+            said = f"{source.secret_env} is not set here: its deliveries are refused with 503"
+            yield _bad(about, said, "set it to the signing secret that the shop shows, at least 6 characters")
+        elif missing := missing_variables(source):
+            advice = f"remove it from the source if the rotation is over: {source.secret_env}"
+            yield _odd(about, f"{', '.join(missing)} is not set here", advice)
+        else:
+            yield _ok(about, "its secret is set")
+
+
 def _check_releases(settings: Settings, repositories: Repositories, now: datetime) -> Iterator[Finding]:
     """Check that what is offered can be had: its file is there, and its manifest does not run out soon."""
     products = repositories.products.list_all()
@@ -236,8 +267,8 @@ def _check_releases(settings: Settings, repositories: Repositories, now: datetim
     offered = [
         (product.slug, release)
         for product in products
-        for release in repositories.releases.list_all(product.id)
-        if product.latest is not None and release.id == product.latest.id
+        for files in latest_by_channel(repositories.releases.list_all(product.id)).values()
+        for release in files.values()
     ]
     yield _check_files(settings, offered)
     for slug, release in offered:
@@ -248,9 +279,7 @@ def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Find
     try:
         artifacts = open_artifacts(settings)
         artifacts.probe()  # of a bucket that is not there, all files would seem to be missing, or none
-        lacking = [
-            f"{slug} {release.version}" for slug, release in offered if not artifacts.holds(release.artifact)
-        ]
+        lacking = [_name(slug, release) for slug, release in offered if not artifacts.holds(release.artifact)]
     except LicserverError as problem:
         return _bad("files", str(problem), "mend what it says; downloads are refused until then")
     where = settings.artifacts_url or "the artifacts folder"
@@ -261,15 +290,20 @@ def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Find
     return _ok("files", f"{where} has the file of {releases}")
 
 
+def _name(slug: str, release: Release) -> str:
+    return f"{slug} {release.version}" + (f" for {release.platform}" if release.platform else "")
+
+
 def _check_manifest(slug: str, release: Release, now: datetime) -> Iterator[Finding]:
     if release.manifest is None:
         return
     until = release_manifests.read(release.manifest).manifest.expires_at
-    advice = f"licserver release renew {slug} {release.version}"
+    for_platform = f" --platform {release.platform}" if release.platform else ""
+    advice = f"licserver release renew {slug} {release.version}{for_platform}"
     if until <= now:
-        yield _bad("manifests", f"that of {slug} {release.version} ran out on {until:%Y-%m-%d}", advice)
+        yield _bad("manifests", f"that of {_name(slug, release)} ran out on {until:%Y-%m-%d}", advice)
     elif until - now < RENEW_WITHIN:
-        yield _odd("manifests", f"that of {slug} {release.version} runs out on {until:%Y-%m-%d}", advice)
+        yield _odd("manifests", f"that of {_name(slug, release)} runs out on {until:%Y-%m-%d}", advice)
 
 
 def _check_reach(base_url: str, now: datetime) -> Iterator[Finding]:

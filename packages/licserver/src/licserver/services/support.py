@@ -37,9 +37,12 @@ class SupportService:
         refusals = self._context.repositories.refusals
         return refusals.list_recent(self._context.now(), KEPT_PER_LICENSE, license_.id)
 
-    def list_latest_refusals(self, limit: int) -> list[tuple[Refusal, IssuedLicense]]:
-        """Return the latest refusals of all licenses."""
-        found = self._context.repositories.refusals.list_recent(self._context.now(), limit)
+    def list_latest_refusals(
+        self, limit: int, product_id: int | None = None
+    ) -> list[tuple[Refusal, IssuedLicense]]:
+        """Return the latest refusals of all licenses, or of those of a product."""
+        refusals = self._context.repositories.refusals
+        found = refusals.list_recent(self._context.now(), limit, product_id=product_id)
         ids = list({one.license_id for one in found})
         by_id = {one.id: one for one in self._context.repositories.licenses.find_all(ids)} if ids else {}
         return [(one, by_id[one.license_id]) for one in found]
@@ -93,6 +96,7 @@ class SupportService:
             licenses, product = LicenseService(tx), ProductService(tx).get(old.product_slug)
             new = licenses.prepare(product, old, key, product_name=old.product_name)
             add_licenses(tx, [new], product.slug)
+            tx.repositories.sales.replace_license(old.id, new.id)
             licenses.revoke(old.id.hex(), f"replaced by {mask_key(key)}")
             tx.write_audit("license.reissue", ("license", old.id.hex()), new=mask_key(key))
             return licenses.get(new.id.hex()), key

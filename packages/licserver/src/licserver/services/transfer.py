@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import date, datetime
 from operator import itemgetter
+from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories import Repositories
@@ -20,6 +21,7 @@ from licserver.domain.decisions import (
     is_license_key,
     mask_key,
 )
+from licserver.domain.entitlements import load
 from licserver.domain.environments import (
     InvalidDomainError,
     is_printable,
@@ -27,14 +29,24 @@ from licserver.domain.environments import (
     normalise_ip,
     parse_ip,
 )
-from licserver.domain.records import TERMS, IssuedLicense, Product
-from licserver.domain.text import extract_words, plural
+from licserver.domain.records import LISTS, TERMS, IssuedLicense, Machine, Product
+from licserver.domain.text import extract_words, plural, read_machine
 from licserver.errors import InvalidInputError, NotFoundError
-from licserver.protocol.license_files import ActivationRow, LicenseRow, Line, Problem, Skipped
-from licserver.security.redaction import mask
+from licserver.protocol.foreign_exports import PRESETS, Conversion
+from licserver.protocol.license_files import (
+    FIELDS,
+    FORMATS,
+    ActivationRow,
+    LicenseRow,
+    Line,
+    Problem,
+    Skipped,
+)
+from licserver.security.redaction import mask, mask_machine
 from licserver.services import license_terms
 from licserver.services.context import Context
 from licserver.services.licenses import MAX_REASON, LicenseService
+from licserver.services.plans import check_plans
 from licserver.services.products import ProductService
 
 
@@ -61,7 +73,7 @@ class Action(enum.StrEnum):
 
 
 class PlannedLine(NamedTuple):
-    """A line of a file, and what an import does with it; the key is masked."""
+    """A line of a file, and what an import does with it; the key is masked, and empty if it is not known."""
 
     line: int
     action: Action
@@ -105,10 +117,12 @@ class LicenseImport:
         self._context, self._staged, self._now = context, staged, context.now()
         self._licenses = LicenseService(context)
         self._products: dict[str, Product | None] = {}
+        self._plans: dict[str, set[str]] = {}  # those that the file names, by product
         self.problems: list[Problem] = []
         self.skipped: list[Skipped] = []
         self.unchanged: list[int] = []
         self.changes: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._masked: dict[int, str] = {}  # keys of lines that bring no new license
         self.count = 0
         self.wrong = 0
 
@@ -118,7 +132,7 @@ class LicenseImport:
         A license that is in the database already with the same terms is in `unchanged`; with other terms
         `existing` decides. `count` licenses are new.
         """
-        for line, row in rows:
+        for line, row in _decoded(rows):
             if isinstance(row, Problem):
                 self._add_problem(row)
                 continue
@@ -128,9 +142,10 @@ class LicenseImport:
             try:
                 self._stage(line, row)
             except InvalidInputError as problem:
-                self._add_problem(Problem(line, str(problem)))
+                self._add_problem(Problem(line, str(problem)), row.license_key)
             self.count += 1
-        for line, first in self._staged.duplicates():
+        for line, first, masked in self._staged.duplicates():
+            self._masked[line] = masked
             self._add_problem(Problem(line, f"license_key: is also in line {first}"))
         self._read_existing(existing)
         self._staged.drop([*self.unchanged, *self.changes])
@@ -138,7 +153,8 @@ class LicenseImport:
         self.problems.sort(key=lambda problem: problem.line)
 
     def _read_existing(self, existing: Existing) -> None:
-        for line, license_id, different in self._staged.existing():
+        for line, license_id, masked, different in self._staged.existing():
+            self._masked[line] = masked
             if not different or existing is Existing.KEEP:
                 self.unchanged.append(line)
                 continue
@@ -160,26 +176,31 @@ class LicenseImport:
     def plan(self) -> Iterator[PlannedLine]:
         """Return what will be done with each line, in their order; of those with problems up to a hundred."""
         wrong = {problem.line: problem.message for problem in self.problems}
+
+        def plan(line: int, action: Action, detail: str) -> PlannedLine:
+            return PlannedLine(line, action, self._masked.get(line, ""), detail)
+
         return heapq.merge(
-            (PlannedLine(line, Action.REFUSE, "", message) for line, message in sorted(wrong.items())),
-            (PlannedLine(line, Action.SKIP, "", reason) for line, reason in self.skipped),
-            (PlannedLine(line, Action.UNCHANGED, "", "is in the database") for line in self.unchanged),
-            (PlannedLine(line, Action.CHANGE, "", ", ".join(new)) for line, (_, new) in self.changes.items()),
+            (plan(line, Action.REFUSE, message) for line, message in sorted(wrong.items())),
+            (plan(line, Action.SKIP, reason) for line, reason in self.skipped),
+            (plan(line, Action.UNCHANGED, "is in the database") for line in self.unchanged),
+            (plan(line, Action.CHANGE, ", ".join(new)) for line, (_, new) in self.changes.items()),
             self._plan_new(wrong),
         )
 
     def _plan_new(self, wrong: Container[int]) -> Iterator[PlannedLine]:
         slugs = {product.id: slug for slug, product in self._products.items() if product is not None}
-        for line, license_id, encrypted, generated, product_id, *terms in self._staged.rows():
-            if line in wrong:
-                continue
-            key = "" if generated else mask_key(self._context.vault.decrypt_key(encrypted, license_id))
-            yield PlannedLine(line, Action.CREATE, key or "a new key", _describe(slugs[product_id], *terms))
+        for line, masked, generated, product_id, *terms in self._staged.rows():
+            if line not in wrong:
+                key = "a new key" if generated else masked
+                yield PlannedLine(line, Action.CREATE, key, _describe(slugs[product_id], *terms))
 
-    def _add_problem(self, problem: Problem) -> None:
+    def _add_problem(self, problem: Problem, key: str | None = None) -> None:
         self.wrong += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
+            if key:
+                self._masked[problem.line] = mask_key(key)
 
     def _stage(self, line: int, row: LicenseRow) -> None:
         key = row.license_key or generate_license_key()
@@ -187,11 +208,13 @@ class LicenseImport:
         _check_key(key, product)
         _check_row(row)
         terms = license_terms.validate_terms(row, ipv6_prefix)
+        if terms.plan is not None:
+            self._use_plan(product, terms.plan)
         if terms.note is not None:
             terms = replace(terms, note=mask(terms.note, key))
         kept = {name: value for name in _KEPT if (value := getattr(row, name)) is not None}
         license_ = replace(self._licenses.prepare(product, terms, key), **kept)
-        activations = _read_activations(row.activations, license_.issued_at, self._now, ipv6_prefix)
+        activations = _read_activations(row, key, license_.issued_at, self._now, ipv6_prefix)
         words = extract_words(license_.customer_email, license_.revoked_reason, license_.note)
         self._staged.add(line, license_, activations, words, generated=row.license_key is None)
 
@@ -206,6 +229,12 @@ class LicenseImport:
             raise InvalidInputError(f"product: there is no {slug!r}; add it first")
         return product
 
+    def _use_plan(self, product: Product, name: str) -> None:
+        known = self._plans.setdefault(product.slug, set())
+        if name not in known:
+            check_plans(self._context, product.id, product.slug, {name})
+            known.add(name)
+
     def prepare(self) -> None:
         """Do the slow part of `commit` that blocks no other writer; nothing is visible yet."""
         self._staged.prepare()
@@ -214,6 +243,8 @@ class LicenseImport:
         """Write all licenses in one transaction, or none if a key was added meanwhile."""
         with self._staged.committing() as connection:
             tx = replace(self._context, repositories=Repositories(self._context.database, connection))
+            for slug, names in sorted(self._plans.items()):  # again: one may have been removed meanwhile
+                check_plans(tx, self._product(slug).id, slug, names)
             for reference, different in sorted(
                 self.changes.values(), key=itemgetter(0)
             ):  # the order of all locks
@@ -225,6 +256,60 @@ class LicenseImport:
         """Return line and key of the licenses whose keys were drawn; they are stored after `commit`."""
         for line, license_id, encrypted in self._staged.generated():
             yield line, self._context.vault.decrypt_key(encrypted, license_id)
+
+
+def _decoded(rows: Iterable[Line]) -> Iterator[Line]:
+    try:
+        yield from rows
+    except UnicodeDecodeError:
+        raise InvalidInputError("the file is not UTF-8 text; spreadsheets can save as “CSV UTF-8”") from None
+
+
+def make_conversion(
+    now: datetime,
+    preset: str | None,
+    columns: Iterable[str],
+    products: Iterable[str],
+    slots: str | None,
+) -> Conversion:
+    """Return what a file's lines are in our fields.
+
+    Args:
+        preset: A name of `PRESETS`.
+        columns: ``COLUMN=FIELD`` each; without a field the column is ignored.
+        products: ``NAME=SLUG`` each, or a slug for all other names.
+        slots: Of lines that name none.
+    """
+    chosen = {}
+    for text in columns:
+        column, equals, name = text.rpartition("=")
+        if not equals or name not in ("", *FIELDS):
+            raise InvalidInputError(
+                f"--map {text!r}: write COLUMN=FIELD with one of these fields: {', '.join(FIELDS)}"
+            )
+        chosen[column] = name
+    return Conversion(
+        now=now,
+        preset=None if preset is None else PRESETS[preset],
+        columns=chosen,
+        products={name: slug for name, _, slug in (one.rpartition("=") for one in products)},
+        slots=slots,
+    )
+
+
+def choose_format(file_name: str, form: str | None, conversion: Conversion | None = None) -> str:
+    """Return the format of a file: that of its preset, the one that is named, or that of its ending."""
+    preset = None if conversion is None else conversion.preset
+    if preset is not None:
+        if not preset.has_slots and conversion is not None and conversion.slots is None:
+            raise InvalidInputError(
+                f"an export of {preset.title} has no activation limits; add --slots N, or --slots unlimited"
+            )
+        return preset.form
+    chosen = form or PurePath(file_name).suffix.removeprefix(".").lower()
+    if chosen not in FORMATS:
+        raise InvalidInputError("the format of the file is not known; add --format csv or --format jsonl")
+    return chosen
 
 
 class TransferService:
@@ -254,7 +339,8 @@ class TransferService:
                 license_key=self._context.vault.decrypt_key(license_.encrypted_key, license_.id),
                 product=license_.product_slug,
                 activations=tuple(
-                    ActivationRow(*one.environment, one.activated_at, one.last_seen_at) for one in activations
+                    ActivationRow(*where, first, last, label, version, offline_until)
+                    for where, first, last, label, version, offline_until in activations
                 ),
                 **{name: getattr(license_, name) for name in (*TERMS, *_KEPT)},
             )
@@ -266,8 +352,9 @@ def _change(licenses: LicenseService, reference: str, different: Mapping[str, An
         licenses.reinstate(reference)
     elif "revoked_at" in different:
         licenses.revoke(reference, "in the imported file")
-    if "allowed" in terms:
-        terms["allowed"] = tuple(terms["allowed"].splitlines())
+    terms |= {name: tuple(terms[name].splitlines()) for name in LISTS if name in terms}
+    if "overrides" in terms:
+        terms["overrides"] = load(terms["overrides"])
     if terms:
         licenses.change(reference, **terms)
 
@@ -307,10 +394,10 @@ def _check_row(row: LicenseRow) -> None:
 
 
 def _read_activations(
-    rows: tuple[ActivationRow, ...], issued_at: datetime, now: datetime, ipv6_prefix: int
+    license_row: LicenseRow, key: str, issued_at: datetime, now: datetime, ipv6_prefix: int
 ) -> list[tuple[Any, ...]]:
     taken = {}
-    for row in rows:
+    for row in license_row.activations:
         try:
             domain = normalise_domain(row.domain)
         except InvalidDomainError as problem:
@@ -320,5 +407,7 @@ def _read_activations(
             raise InvalidInputError("activations: an ip must be an address")
         ip = normalise_ip(address, ipv6_prefix)
         # Never without an instant: a sweep would free the slot, and no search by domain would find it.
-        taken[domain, ip] = (domain, ip, row.activated_at or issued_at, row.last_seen_at or now)
+        dates = row.activated_at or issued_at, row.last_seen_at or now
+        machine = mask_machine(read_machine(row.label, row.app_version) or Machine(), key)
+        taken[domain, ip] = (domain, ip, *dates, *machine, row.offline_until)
     return list(taken.values())

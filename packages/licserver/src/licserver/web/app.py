@@ -7,13 +7,24 @@ from aiohttp import hdrs, web
 from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
+from licserver.database.repositories.webhooks import WantedEvents
 from licserver.protocol import public_api
+from licserver.protocol.consumption import CONSUME_PATH
+from licserver.protocol.rollbacks import ROLLED_BACK_PATH
+from licserver.protocol.seats import SEAT_PATH
+from licserver.protocol.trials import TRIAL_PATH
+from licserver.protocol.webhooks import EventType
 from licserver.security.link_secrets import watch_link_secrets
 from licserver.services import Services
 from licserver.settings import Settings
+from licserver.web.account.app import create_account
 from licserver.web.admin.app import create_admin_api
+from licserver.web.background import BACKGROUND, BackgroundWorker
 from licserver.web.console.app import create_console
+from licserver.web.consumption import create_consumption
+from licserver.web.deactivation import create_deactivation
 from licserver.web.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
+from licserver.web.mail import register_mail
 from licserver.web.metrics import METER, STATISTICS, Meter, StatisticsCounter
 from licserver.web.middlewares import (
     ADMIN_ROOT,
@@ -29,9 +40,16 @@ from licserver.web.middlewares import (
     create_hot_routes,
     get,
 )
+from licserver.web.patches import FileFinder, register_patches
 from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
 from licserver.web.rate_limits import LIMITS, ClientAddresses, Limits
 from licserver.web.responses import HSTS
+from licserver.web.rollbacks import create_rollbacks
+from licserver.web.sales import PATH as SALES_PATH
+from licserver.web.sales import SaleDeliveries, add_sale_jobs
+from licserver.web.seats import create_seats
+from licserver.web.trials import create_trials
+from licserver.web.webhooks import register_webhooks
 from licserver.web.worker_threads import WorkerThreads
 
 
@@ -50,16 +68,28 @@ def create_app(
         long a connection is held.
 
     Raises:
-        SettingsError: when the settings name a Redis that cannot be used.
+        SettingsError: when the settings name a Redis or a logo that cannot be used.
     """
     app = _create_root(services.settings, meter)
-    app[QUERIES] = queries = PublicQueries(BatchStore(services.database))
-    app[STATISTICS] = statistics = StatisticsCounter(services.database, clock)
+    is_mailed = services.mail.is_on and services.settings.mail_activations
+    always = [EventType.ACTIVATION_CREATED] if is_mailed else []  # for mail to customers
+    wanted = WantedEvents(services.repositories.webhooks, always)
+    app[QUERIES] = queries = PublicQueries(BatchStore(services.database, wanted))
+    app[STATISTICS] = statistics = StatisticsCounter(services.database, clock, wanted)
     app.cleanup_ctx.append(statistics.running)
     app.cleanup_ctx.append(_close_queries)
+    app[BACKGROUND] = background = BackgroundWorker(services.repositories, clock)
+    register_webhooks(background, services, wanted)
+    register_mail(background, services)
+    register_patches(background, services)
+    app.cleanup_ctx.append(background.running)
+    threads = WorkerThreads()
+    app.on_cleanup.append(threads.close)
+    deliveries = SaleDeliveries(services, background, app[LIMITS], threads)
+    add_sale_jobs(background, services)
     public = PublicEndpoints(
         queries=queries,
-        artifacts=services.artifacts,
+        files=FileFinder(services),
         vault=services.vault,
         links=watch_link_secrets(services.settings, services.vault),
         settings=services.settings,
@@ -73,11 +103,26 @@ def create_app(
     hot = {("POST", public_api.VERIFY_PATH): verify, ("GET", public_api.UPDATE_CHECK_PATH): update_check}
     app[HOT_ROUTES] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
+    add_route(
+        app,
+        public_api.DEACTIVATE_PATH,
+        {"POST": create_deactivation(services, app[LIMITS], public.read_body)},
+    )
+    start_trial = create_trials(services, app[LIMITS], public.keep_body)
+    add_route(app, TRIAL_PATH, {"POST": signer.signing(start_trial)})
+    seats = signer.signing(create_seats(services, app[LIMITS], public.read_body))
+    add_route(app, SEAT_PATH, {"POST": seats})
+    add_route(app, CONSUME_PATH, {"POST": signer.signing(create_consumption(services, public))})
+    rolled_back = signer.signing(create_rollbacks(services, app[LIMITS], public.read_body))
+    add_route(app, ROLLED_BACK_PATH, {"POST": rolled_back})
     add_route(app, public_api.UPDATE_CHECK_PATH, get(update_check))
     add_route(app, public_api.DOWNLOAD_PATH, get(public.update_download))
     add_route(app, public_api.MANIFEST_PATH, get(public.update_manifest))
+    add_route(app, SALES_PATH, {"POST": deliveries.receive})
     add_route(app, "/healthz", get(healthz))
     add_route(app, "/readyz", get(readyz))
+    if services.settings.account:
+        app.add_subapp("/account", create_account(services, clock, public))
     if services.settings.admin_listen is None:
         _add_vendors_side(app, services, clock)
     add_not_found(app, "/{anything:.*}")

@@ -37,9 +37,11 @@ from licserver.database.repositories.statistics import (
     CountKey,
     Seen,
     add_counts,
+    load_slugs,
     note_seen,
     published_versions,
 )
+from licserver.database.repositories.webhooks import WantedEvents
 from licserver.domain.decisions import (
     Offer,
     UpdateVerdict,
@@ -49,7 +51,7 @@ from licserver.domain.decisions import (
     parse_version,
     version_key,
 )
-from licserver.domain.records import EnvironmentPolicy
+from licserver.domain.records import EnvironmentPolicy, Machine
 from licserver.errors import LicserverError
 from licserver.protocol import public_api
 
@@ -60,7 +62,11 @@ if TYPE_CHECKING:
 OTHER: Final = "other"
 ADMIN: Final = "admin"
 CONSOLE: Final = "console"
-ENDPOINTS: Final = ("verify", "update_check", "download", "manifest", "health", ADMIN, CONSOLE, OTHER)
+ACCOUNT: Final = "account"
+ENDPOINTS: Final = (
+    *("verify", "update_check", "download", "manifest", "health"),
+    *(ADMIN, CONSOLE, ACCOUNT, OTHER),
+)
 STATUSES: Final = (
     *(200, 201, 204, 206, 302, 303, 304),
     *(400, 401, 403, 404, 405, 408, 409, 413, 415, 416, 417, 422, 429, 499),
@@ -84,6 +90,7 @@ _PATHS: Final[Mapping[str, str]] = MappingProxyType(
         "/readyz": "health",
         ADMIN: ADMIN,
         CONSOLE: CONSOLE,
+        ACCOUNT: ACCOUNT,
     }
 )
 _COUNTERS: Final = [
@@ -258,9 +265,7 @@ class Snapshot:
             durations.add_metric([endpoint], list(zip(BUCKETS, counts, strict=True)), seconds)
         yield from (requests, verifies, durations)
         yield GaugeMetricFamily("licserver_workers", "Processes that answer.", self._live)
-        yield GaugeMetricFamily(
-            "licserver_database_up", "1 when the database answers.", float(self._is_ready)
-        )
+        yield GaugeMetricFamily("licserver_database_up", "1 when the database answers.", self._is_ready)
         yield GaugeMetricFamily("licserver_uptime_seconds", "Since the server was started.", self._age)
         version = GaugeMetricFamily("licserver_build_info", "1, with the version.", labels=["version"])
         version.add_metric([__version__], 1)
@@ -269,7 +274,6 @@ class Snapshot:
 
 # --- statistics: counted in memory, and written every few seconds -----------------------------
 # No request waits for it; a killed process loses its last seconds.
-
 FLUSH_SECONDS: Final = 10.0  # the greatest age of a number in a chart
 MAX_SEEN: Final = 20_000  # environments between two flushes; more are written the next day
 MAX_REFUSED: Final = 2_000  # environments that were refused between two flushes; more are only counted
@@ -286,9 +290,9 @@ _LABELS: Final = {
 """By refusal; a valid verdict by whether it took a slot."""
 
 _NOTED: Final = {VerifyRefusal.REVOKED, VerifyRefusal.EXPIRED, VerifyRefusal.ENVIRONMENT}
-_Verdicts = Counter[VerifyRefusal | bool]
+_Verdicts = Counter[tuple[int | None, VerifyRefusal | bool]]  # by the id of the license's product
 _Versions = dict[tuple[str, str], int]
-_Seen = dict[Lookup, EnvironmentPolicy]
+_Seen = dict[Lookup, tuple[EnvironmentPolicy, Machine | None]]
 _Refused = Counter[tuple[Lookup, VerifyRefusal]]
 _Pending = tuple[_Verdicts, _Versions, _Seen, _Refused]
 _log = logging.getLogger("licserver.web")
@@ -297,27 +301,30 @@ _log = logging.getLogger("licserver.web")
 class StatisticsCounter:
     """The counts of one process; `clock` gives the day that they are added to."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database, self._clock = database, clock
+    def __init__(self, database: Database, clock: Clock, wanted: WantedEvents | None = None) -> None:
+        self._database, self._clock, self._wanted = database, clock, wanted
         self._verdicts: _Verdicts = Counter()
         self._seen: _Seen = {}
         self._versions: _Versions = {}
         self._refused: _Refused = Counter()
         self._thread = ThreadPoolExecutor(1, "statistics")
 
-    def count_verify(self, verdict: VerifyVerdict, lookup: Lookup | None, today: date) -> None:
-        """Count a final verdict: `takes_slot` means that a slot was taken.
-
-        If it is valid, mark its environment as seen, once a day. There is no lookup for text that is no
-        license key.
-        """
+    def count_verify(
+        self,
+        verdict: VerifyVerdict,
+        lookup: Lookup | None,
+        product_id: int | None,
+        today: date,
+        machine: Machine | None = None,
+    ) -> None:
+        """Count a final verdict; mark the environment of a valid one as seen. Invalid keys have no lookup."""
         if type(verdict) is Valid:
-            self._verdicts[verdict.takes_slot] += 1
-            license_ = verdict.license
-            if lookup is not None and license_.seen_on != today and len(self._seen) < MAX_SEEN:
-                self._seen[lookup] = license_.policy
+            self._verdicts[product_id, verdict.takes_slot] += 1
+            if lookup is not None and verdict.license.seen_on != today and len(self._seen) < MAX_SEEN:
+                _, told = self._seen.get(lookup, (None, None))
+                self._seen[lookup] = verdict.license.policy, machine or told
         else:
-            self._verdicts[verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
+            self._verdicts[product_id, verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
             if lookup is not None and verdict in _NOTED and len(self._refused) < MAX_REFUSED:
                 self._refused[lookup, verdict] += 1
 
@@ -325,10 +332,9 @@ class StatisticsCounter:
         """Count the installed version of an update check with a valid license."""
         if type(verdict) is Offer:
             counted = verdict.product.slug, version
-            if counted in self._versions:
-                self._versions[counted] += 1
-            elif len(self._versions) < MAX_VERSIONS and len(version) <= 64:  # noqa: PLR2004 - a version's length
-                self._versions[counted] = 1
+            may_add = len(self._versions) < MAX_VERSIONS and len(version) <= 64  # noqa: PLR2004 - a version's length
+            if may_add or counted in self._versions:
+                self._versions[counted] = self._versions.get(counted, 0) + 1
 
     async def flush(self) -> None:
         """Write the counts; keep them while the database is away."""
@@ -351,9 +357,9 @@ class StatisticsCounter:
         for version, count in versions.items():
             if version in self._versions or len(self._versions) < MAX_VERSIONS:
                 self._versions[version] = self._versions.get(version, 0) + count
-        for lookup, policy in seen.items():
+        for lookup, told in seen.items():
             if len(self._seen) < MAX_SEEN:
-                self._seen.setdefault(lookup, policy)
+                self._seen.setdefault(lookup, told)
         if len(self._refused) + len(refused) <= MAX_REFUSED:
             self._refused.update(refused)
 
@@ -363,21 +369,24 @@ class StatisticsCounter:
         add_counts(self._database, now.date(), self._named(counts, versions))
         counts.clear()
         versions.clear()
-        note_refusals(self._database, {(*one, _LABELS[why]): n for (one, why), n in refused.items()}, now)
+        full = (one for one, why in refused if why is VerifyRefusal.ENVIRONMENT)
+        events = () if self._wanted is None else self._wanted.describe_refusals(full, now)
+        counted = {(*one, _LABELS[why]): count for (one, why), count in refused.items()}
+        note_refusals(self._database, counted, now, events)
         refused.clear()
-        note_seen(self._database, [Seen(*lookup, now, policy) for lookup, policy in seen.items()])
+        note_seen(self._database, [Seen(*lookup, now, *told) for lookup, told in seen.items()])
 
     def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:
         """Name the counts as the database does; versions that were never published are `OTHER`."""
         named = Counter[CountKey]()
-        for verdict, count in counts.items():
-            named[CountKey("verify", "", _LABELS[verdict])] += count
+        slugs = load_slugs(self._database, {product_id for product_id, _ in counts})
+        for (product_id, verdict), count in counts.items():
+            named[CountKey("verify", slugs[product_id], _LABELS[verdict])] += count
             if verdict is True:
-                named[CountKey("activation", "", "")] += count
+                named[CountKey("activation", slugs[product_id], "")] += count
         published = published_versions(self._database, {slug for slug, _ in versions})
         for (slug, version), count in versions.items():
-            parsed = parse_version(version)
-            key = None if parsed is None else version_key(parsed)
+            key = None if (parsed := parse_version(version)) is None else version_key(parsed)
             named[CountKey("update", slug, published.get((slug, key), OTHER))] += count
         return named
 

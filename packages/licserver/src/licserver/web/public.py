@@ -11,30 +11,36 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 from typing import BinaryIO, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from licserver.artifacts import ArtifactRedirect, Artifacts, Pieces
+from licserver.artifacts import ArtifactRedirect, Pieces
 from licserver.clock import Clock
 from licserver.database.hot_path.batcher import PublicQueries
-from licserver.database.hot_path.store import ActivationRequest, Lookup, UpdateQuery
+from licserver.database.hot_path.store import ActivationRequest, Lookup
+from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain import decisions
 from licserver.domain.decisions import (
     DownloadRefusal,
     DownloadVerdict,
     Offer,
     UpdateRefusal,
+    UpdateVerdict,
     Valid,
     VerifyRefusal,
     VerifyVerdict,
 )
 from licserver.domain.records import Environment, LicenseSnapshot, Release
+from licserver.domain.rollout import Installation, apply_rollout
 from licserver.errors import ArtifactsError, StoreUnavailableError
 from licserver.protocol import public_api
+from licserver.protocol.download_headers import download_headers, etag, redirect_headers
 from licserver.protocol.downloads import LinkSubject, Span, parse_range, sign_link
 from licserver.protocol.ed25519_keys import SigningKey
+from licserver.protocol.patches import patch_headers
 from licserver.protocol.release_manifests import to_header
 from licserver.protocol.response_signatures import (
     MAX_FIELD,
@@ -46,9 +52,11 @@ from licserver.protocol.response_signatures import (
 )
 from licserver.security.key_vault import KeyVault
 from licserver.security.link_secrets import LinkSecrets
+from licserver.security.redaction import mask_machine
 from licserver.settings import Settings
 from licserver.web.metrics import StatisticsCounter
 from licserver.web.middlewares import DRAIN
+from licserver.web.patches import FileFinder
 from licserver.web.rate_limits import ClientAddresses, Limits
 from licserver.web.responses import (
     CONTENT_TYPE,
@@ -137,7 +145,7 @@ class PublicEndpoints:
     """Verify, update check and downloads."""
 
     queries: PublicQueries
-    artifacts: Artifacts
+    files: FileFinder
     vault: KeyVault
     links: LinkSecrets
     settings: Settings
@@ -158,16 +166,19 @@ class PublicEndpoints:
         def decide(license_: LicenseSnapshot | None) -> VerifyVerdict:
             return decisions.evaluate_verify(key, license_, environment, now)
 
-        lookup = None
+        lookup = license_ = None
+        machine = call.machine and mask_machine(call.machine, key)
         if decisions.is_license_key(key) or decisions.is_imported_key(key):
             lookup = Lookup(self.vault.license_id(key), environment)
-            verdict = decide(await self.queries.find_license(lookup))
+            license_ = await self.queries.find_license(lookup)
+            verdict = decide(license_)
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
                 self.callers.look_for_a_proxy(request)
-                verdict = await self.queries.activate(ActivationRequest(lookup, decide, now))
+                verdict = await self.queries.activate(ActivationRequest(lookup, decide, now, machine))
         else:
             verdict = decide(None)  # no lookup; the same rule decides
-        self.statistics.count_verify(verdict, lookup, now.date())
+        product_id = None if license_ is None else license_.product_id
+        self.statistics.count_verify(verdict, lookup, product_id, now.date(), machine)
         response = public_api.verify_response(verdict)
         if not isinstance(verdict, VerifyRefusal):
             self.limits.note_valid(caller.counted, call.domain)
@@ -185,21 +196,27 @@ class PublicEndpoints:
         imported = not decisions.is_license_key(key)
         is_key = not imported or decisions.is_imported_key(key)
         license_id = self.vault.license_id(key) if is_key else None
-        license_, product = await self.queries.find_update(UpdateQuery(license_id, call.slug))
+        license_, product = await self.queries.find_update(
+            UpdateQuery(license_id, call.slug, call.platform, call.channels)
+        )
         verdict = decisions.evaluate_update(license_, product, now, imported=imported)
+        verdict = apply_rollout(verdict, Installation(call.domain, call.current_version, call.is_manual), now)
         self.statistics.count_update_check(verdict, call.current_version)
-        link = None
-        if isinstance(verdict, Offer) and verdict.downloadable:
-            subject = LinkSubject(verdict.license.id, verdict.release.id)
-            base = self.base_url(request) + public_api.DOWNLOAD_PATH
-            link = sign_link(base, subject, self.links.current(now), now)
-        response = public_api.update_response(verdict, link)
+        response = public_api.update_response(verdict, self.sign_link(request, verdict, now))
         if isinstance(verdict, UpdateRefusal):
             if verdict in decisions.MISSES:
                 return await self.limits.answer_miss(request, response, call.domain)
         elif verdict.release.manifest is not None:
             return send(response, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
         return send(response)
+
+    def sign_link(self, request: web.Request, verdict: UpdateVerdict, now: datetime) -> str | None:
+        """Return the link to download what is offered; None if it may not be downloaded."""
+        if not isinstance(verdict, Offer) or not verdict.downloadable:
+            return None
+        subject = LinkSubject(verdict.license.id, verdict.release.id)
+        base = self.base_url(request) + public_api.DOWNLOAD_PATH
+        return sign_link(base, subject, self.links.current(now), now)
 
     async def read_body(self, request: web.Request) -> bytes:
         """Read the body, which can be read once; `keep_body` lets others read it again."""
@@ -234,10 +251,12 @@ class PublicEndpoints:
         if isinstance(verdict, DownloadRefusal):
             return await self._refuse(request, verdict)
         try:
-            source = await self.artifacts.find(verdict.artifact, request.method)
+            sent, source = await self.files.find(request, verdict)
+            extra = {} if sent is verdict else patch_headers(verdict.artifact)
             if isinstance(source, ArtifactRedirect):
-                return web.Response(status=307, headers=public_api.redirect_headers(verdict, source.address))
-            return await self._send(request, verdict, source)
+                headers = redirect_headers(sent, source.address) | extra
+                return web.Response(status=307, headers=headers)
+            return await self._send(request, sent, source, extra)
         except ArtifactsError as problem:
             _log.error("%s", problem)
             return send_unavailable("file")
@@ -264,10 +283,10 @@ class PublicEndpoints:
         return send(response)
 
     async def _send(
-        self, request: web.Request, release: Release, source: BinaryIO | Pieces
+        self, request: web.Request, release: Release, source: BinaryIO | Pieces, extra: dict[str, str]
     ) -> web.StreamResponse:
         try:
-            response, span = _begin(request, release)
+            response, span = _begin(request, release, extra)
             if span.length == 0 or request.method == "HEAD":
                 await response.prepare(request)
             elif isinstance(source, Pieces):
@@ -282,12 +301,12 @@ class PublicEndpoints:
         return response
 
 
-def _begin(request: web.Request, release: Release) -> tuple[web.StreamResponse, Span]:
+def _begin(request: web.Request, release: Release, extra: dict[str, str]) -> tuple[web.StreamResponse, Span]:
     """Create the response without its content, and find which bytes belong to it."""
     size = release.artifact.size
-    headers = public_api.download_headers(release)
+    headers = download_headers(release) | extra
     wanted = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
-    span = parse_range(wanted, request.headers.get("If-Range"), public_api.etag(release), size)
+    span = parse_range(wanted, request.headers.get("If-Range"), etag(release), size)
     if span is None:
         response, span = web.StreamResponse(headers=headers), Span(0, size)
     elif span.length == 0:

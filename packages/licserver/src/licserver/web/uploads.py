@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import io
 import os
 import shutil
 import tempfile
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from aiohttp import hdrs, web
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
@@ -20,6 +21,7 @@ from licserver.settings import Settings
 from licserver.web.responses import ApiError, TooLargeError, send_continue
 from licserver.web.worker_threads import WorkerThreads
 
+MAX_TEXT: Final = 32 << 20  # bytes of a file that is kept in memory
 MAX_FIELDS: Final = 1 << 20  # bytes of all fields together, without the file
 _MAX_OVERHEAD: Final = 64 << 10  # bytes outside of parts and in their headers
 _MAX_BOUNDARY: Final = 70  # characters (RFC 2046, 5.1.1)
@@ -41,6 +43,34 @@ class Upload:
     sha256: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class TextUpload:
+    """As `Upload`, of a file with secrets: it was never on the disk."""
+
+    fields: Mapping[str, str]
+    file_name: str
+    content: bytes
+
+
+@asynccontextmanager
+async def received_in_memory(
+    request: web.Request,
+    settings: Settings,
+    threads: WorkerThreads,
+    fields: frozenset[str],
+    admit: Callable[[Mapping[str, str]], None],
+) -> AsyncIterator[TextUpload]:
+    """Receive a form as `received` does, with a file of at most `MAX_TEXT` bytes."""
+    boundary = _find_boundary(request.headers.get(hdrs.CONTENT_TYPE, ""))
+    too_large = f"a file may have at most {MAX_TEXT >> 20} MiB here; use licserver import"
+    if (request.content_length or 0) > MAX_TEXT + 2 * MAX_FIELDS:
+        raise TooLargeError(too_large)
+    target = io.BytesIO()
+    form = _Form(settings, threads, fields, admit, _Target(target, None, MAX_TEXT, too_large))
+    await form.read(request, boundary)
+    yield TextUpload(form.fields, form.file_name or "", target.getvalue())
+
+
 @asynccontextmanager
 async def received(
     request: web.Request,
@@ -60,10 +90,22 @@ async def received(
     folder = settings.data_dir / "uploads"
     path = await threads.run(_create_file, folder)
     try:
-        with path.open("wb") as target:
-            yield await _Form(settings, threads, fields, admit, target, path).read(request, boundary)
+        with path.open("wb") as file:
+            target = _Target(file, folder, settings.upload_limit, _limit(settings))
+            form = _Form(settings, threads, fields, admit, target)
+            digest = await form.read(request, boundary)
+            yield Upload(form.fields, path, form.file_name or "", digest)
     finally:
         await threads.run(path.unlink, missing_ok=True)
+
+
+class _Target(NamedTuple):
+    """Where a file goes: at most `limit` bytes, as long as the disk of `folder` has space."""
+
+    file: BinaryIO
+    folder: Path | None
+    limit: int
+    too_large: str
 
 
 class _Form:
@@ -75,21 +117,20 @@ class _Form:
         threads: WorkerThreads,
         fields: frozenset[str],
         admit: Callable[[Mapping[str, str]], None],
-        target: BinaryIO,
-        path: Path,
+        target: _Target,
     ) -> None:
         self._settings, self._threads, self._wanted, self._admit = settings, threads, fields, admit
-        self._target, self._path = target, path
-        self._fields: dict[str, str] = {}
+        self._target = target
+        self.fields: dict[str, str] = {}
         self._digest = hashlib.sha256()
-        self._file_name: str | None = None
+        self.file_name: str | None = None
         self._size = 0
         self._part = ""
         self._buffer = bytearray()
         self._fields_left = MAX_FIELDS
 
-    async def read(self, request: web.Request, boundary: str) -> Upload:
-        """Read all parts, in any order."""
+    async def read(self, request: web.Request, boundary: str) -> bytes:
+        """Read all parts, in any order; return the file's SHA-256."""
         parser = PushMultipartParser(boundary)
         overhead = 0
         await send_continue(request)
@@ -110,20 +151,20 @@ class _Form:
             parser.close()
         except MultipartError:
             raise InvalidInputError("the form is not valid multipart/form-data") from None
-        if self._file_name is None:
+        if self.file_name is None:
             raise InvalidInputError("the form has no part named file")
-        await self._threads.run(self._target.flush)
-        return Upload(self._fields, self._path, self._file_name, self._digest.digest())
+        await self._threads.run(self._target.file.flush)
+        return self._digest.digest()
 
     def _begin_part(self, part: MultipartSegment) -> None:
         if not part.name:
             raise InvalidInputError("each part of the form must have a name")
         if part.name == "file":
-            if self._file_name is not None:
+            if self.file_name is not None:
                 raise InvalidInputError("the form has more than one file")
-            self._admit(self._fields)
-            self._file_name = validate_file_name(part.filename or "")
-        elif part.name not in self._wanted or part.name in self._fields:
+            self._admit(self.fields)
+            self.file_name = validate_file_name(part.filename or "")
+        elif part.name not in self._wanted or part.name in self.fields:
             raise InvalidInputError(f"the form may have file, {', '.join(sorted(self._wanted))}, each once")
         self._part = part.name
 
@@ -135,8 +176,8 @@ class _Form:
                 raise TooLargeError(f"the form's fields may have at most {MAX_FIELDS} bytes together")
             return
         self._size += len(piece)
-        if self._size > self._settings.upload_limit:
-            raise TooLargeError(_limit(self._settings))
+        if self._size > self._target.limit:
+            raise TooLargeError(self._target.too_large)
         if len(self._buffer) >= _WRITE_SIZE:
             await self._write()
 
@@ -145,7 +186,7 @@ class _Form:
             await self._write()
             return
         try:
-            self._fields[self._part] = self._buffer.decode("utf-8-sig")
+            self.fields[self._part] = self._buffer.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise InvalidInputError(f"{self._part} is not UTF-8 text") from None
         self._buffer.clear()
@@ -155,10 +196,11 @@ class _Form:
         self._buffer.clear()
 
     def _append_to_file(self, piece: bytes) -> None:
-        if shutil.disk_usage(self._path.parent).free < len(piece) + _RESERVED:
+        folder = self._target.folder
+        if folder is not None and shutil.disk_usage(folder).free < len(piece) + _RESERVED:
             raise TooLargeError("the disk has no space for this file")
         self._digest.update(piece)
-        self._target.write(piece)
+        self._target.file.write(piece)
 
     async def _read_piece(self, request: web.Request) -> bytes:
         """Read the next bytes within `send_timeout`."""

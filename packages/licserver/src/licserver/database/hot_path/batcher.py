@@ -13,7 +13,8 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from licserver.database.hot_path.driver import LOCK_LIMIT, run_in_loop
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup, UpdateQuery
+from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import VerifyVerdict
 from licserver.domain.records import LicenseSnapshot, Product, Release
 from licserver.errors import LicenseLockedError

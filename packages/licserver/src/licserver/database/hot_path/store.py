@@ -29,33 +29,22 @@ from sqlalchemy import (
 
 from licserver.database.engine import Database
 from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, RowWriter
+from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
+from licserver.database.hot_path.updates import CHANNELS, UPDATES, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
-from licserver.database.tables import activations, licenses, manifests, products, releases
+from licserver.database.repositories.webhooks import WantedEvents
+from licserver.database.tables import activations, licenses, plans, products, releases
 from licserver.domain.decisions import Valid, VerifyVerdict
 from licserver.domain.records import (
     Environment,
     EnvironmentMatch,
     EnvironmentPolicy,
     LicenseSnapshot,
+    Machine,
     Product,
     Release,
 )
 from licserver.errors import LicenseLockedError
-
-_LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
-    licenses.c.id,
-    licenses.c.product_id,
-    licenses.c.product_name,
-    products.c.environment_policy,
-    licenses.c.expires_on,
-    licenses.c.lifetime,
-    licenses.c.revoked_at,
-    licenses.c.slots,
-    licenses.c.allowed,
-    licenses.c.subscription_ended_at,
-    licenses.c.support_until,
-    products.c.accepts_imported_keys,
-]
 
 
 def _number(value: int) -> ColumnElement[int]:
@@ -96,7 +85,9 @@ def _lookups(requested: CTE) -> Select[Any]:
     return (
         select(
             requested.c.n,
-            *_LICENSE_COLUMNS,
+            *LICENSE_COLUMNS,
+            plans.c.entitlements,
+            licenses.c.overrides,
             seen_on,
             case((pair.c.license_id.is_not(None), _number(3)), else_=count + match),
         )
@@ -111,6 +102,7 @@ def _lookups(requested: CTE) -> Select[Any]:
                 pair.c.ip == requested.c.ip,
             ),
         )
+        .outerjoin(plans, and_(plans.c.product_id == licenses.c.product_id, plans.c.name == licenses.c.plan))
     )
 
 
@@ -124,31 +116,10 @@ def _locks(requested: CTE) -> Select[Any]:
     )
 
 
-def _updates(requested: CTE) -> Select[Any]:
-    """Each license, and the product of the slug beside it."""
-    named = products.alias("named")
-    return (
-        select(
-            requested.c.n,
-            *_LICENSE_COLUMNS,
-            named.c.id,
-            named.c.name,
-            named.c.environment_policy,
-            named.c.has_support_policy,
-            named.c.latest_release_id,
-            named.c.latest_manifest_id,
-        )
-        .select_from(requested)
-        .join(licenses, licenses.c.id == requested.c.id)
-        .join(products, products.c.id == licenses.c.product_id)
-        .outerjoin(named, named.c.slug == requested.c.slug)
-    )
-
-
 def _licenses(requested: CTE) -> Select[Any]:
     """Each license alone."""
     return (
-        select(requested.c.n, *_LICENSE_COLUMNS)
+        select(requested.c.n, *LICENSE_COLUMNS)
         .select_from(requested)
         .join(licenses, licenses.c.id == requested.c.id)
         .join(products, products.c.id == licenses.c.product_id)
@@ -158,9 +129,8 @@ def _licenses(requested: CTE) -> Select[Any]:
 _ID: Final = column("id", LargeBinary)
 LOOKUPS: Final = BatchedQuery([_ID, column("domain", Text), column("ip", Text)], _lookups)
 LOCKS: Final = BatchedQuery([_ID], _locks)
-UPDATES: Final = BatchedQuery([_ID, column("slug", Text)], _updates)
 LICENSES: Final = BatchedQuery([_ID], _licenses)
-ACTIVATIONS: Final = RowWriter(activations, leaving={"last_seen_at"})
+ACTIVATIONS: Final = RowWriter(activations, leaving={"last_seen_at", "offline_until"})
 
 
 class Lookup(NamedTuple):
@@ -176,34 +146,30 @@ class ActivationRequest(NamedTuple):
     Args:
         lookup: The license and the environment.
         decide: Called with the locked license, or None; its verdict is final.
-        now: The instant of the activation.
     """
 
     lookup: Lookup
     decide: Callable[[LicenseSnapshot | None], VerifyVerdict]
     now: datetime
-
-
-class UpdateQuery(NamedTuple):
-    """An update check; None stands for a text that is not a license key."""
-
-    license_id: bytes | None
-    slug: str
+    machine: Machine | None = None
 
 
 Result = TypeVar("Result")
-_LatestIds = tuple[int, int | None]  # ids of a product's latest release, and of its manifest if it has one
 
 
 class BatchStore:
-    """Reads and activates licenses, a batch at a time; its methods raise `StoreUnavailableError`."""
+    """Reads and activates licenses, a batch at a time; its methods raise `StoreUnavailableError`.
 
-    def __init__(self, database: Database) -> None:
-        for query in (LOOKUPS, UPDATES, LOCKS):
+    `wanted` are the events that somebody wants; without it none is written.
+    """
+
+    def __init__(self, database: Database, wanted: WantedEvents | None = None) -> None:
+        self._wanted = wanted
+        for query in (LOOKUPS, UPDATES, CHANNELS, LOCKS):
             query.compile(database.engine.dialect)
         self.is_remote: Final = database.is_remote
-        self._releases: dict[_LatestIds, Release] = {}
         self._lookup_reader, self._update_reader, self._other_reader = (database.reader() for _ in range(3))
+        self._updates = UpdateReader(partial(self._read, self._update_reader), self._update_reader)
         self._sqlite_writer = None if database.is_remote else database.sqlite_writer()
         self._writer = self._sqlite_writer or database.writer()
 
@@ -259,26 +225,15 @@ class BatchStore:
                 granted.add(request)
         if granted.rows:
             ACTIVATIONS.write(connection, granted.rows)
+            if self._wanted is not None:
+                self._wanted.add_activations(connection, granted.rows)
         return verdicts
 
     def find_updates(
         self, queries: Sequence[UpdateQuery]
     ) -> list[tuple[LicenseSnapshot | None, Product | None]]:
         """Load licenses and products, in the order of the queries; a product only with a license."""
-        found: list[tuple[LicenseSnapshot | None, Product | None]] = [(None, None)] * len(queries)
-        numbered = [(at, query) for at, query in enumerate(queries) if query.license_id is not None]
-        if not numbered:
-            return found
-
-        def load(connection: Connection) -> list[Row]:
-            return UPDATES.rows(connection, [(one.license_id, one.slug) for _, one in numbered])
-
-        rows = self._read(self._update_reader, load)
-        latest = self._load_releases({row[-2:] for row in rows if row[-2] is not None})
-        for row in rows:
-            at, query = numbered[row[0]]
-            found[at] = (_read_license(row), _read_product(row, query.slug, latest))
-        return found
+        return self._updates.find(queries)
 
     def find_download(
         self, license_id: bytes, release_id: int
@@ -292,34 +247,25 @@ class BatchStore:
             return rows, None if found is None else read_release(found)
 
         rows, release = self._other_reader.run(load)
-        return _read_license(rows[0]) if rows else None, release
+        return read_license(rows[0]) if rows else None, release
 
     def ping(self) -> None:
         """Run an empty statement."""
         self._other_reader.run(lambda connection: connection.execute(select(literal_column("1"))).close())
-
-    def _load_releases(self, wanted: set[_LatestIds]) -> dict[_LatestIds, Release]:
-        """Load the latest releases, each once: neither a release nor a manifest ever changes.
-
-        A withdrawn release is no product's latest any more, and a renewed manifest has another id.
-        """
-        for ids in wanted - self._releases.keys():
-            self._releases[ids] = self._update_reader.run(partial(_load_release, ids))
-        return self._releases
 
 
 class _GrantedActivations:
     """The activations of one transaction so far."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[bytes, str, str, datetime]] = []
+        self.rows: list[Row] = []
         self._environments: dict[bytes, list[Environment]] = {}
 
     def add(self, request: ActivationRequest) -> None:
         """Add the activation of a granted request."""
         license_id, environment = request.lookup
         self._environments.setdefault(license_id, []).append(environment)
-        self.rows.append((license_id, environment.domain, environment.ip, request.now))
+        self.rows.append((license_id, *environment, request.now, *(request.machine or Machine())))
 
     def apply_to(self, license_: LicenseSnapshot | None, lookup: Lookup) -> LicenseSnapshot | None:
         """Return a license as the next request must see it."""
@@ -341,59 +287,13 @@ def find_licenses(connection: Connection, lookups: Sequence[Lookup]) -> list[Lic
     found: list[LicenseSnapshot | None] = [None] * len(lookups)
     requests = [(license_id, *environment) for license_id, environment in lookups]
     for row in LOOKUPS.rows(connection, requests):
-        day, count_and_match = row[-2:]
+        plan, overrides, day, count_and_match = row[-4:]
         seen_on = None if day is None else date.fromisoformat(day)
-        found[row[0]] = _read_license(row, count_and_match >> 2, _MATCHES[count_and_match & 3], seen_on)
+        license_ = read_license(row, count_and_match >> 2, _MATCHES[count_and_match & 3], seen_on)
+        if plan is not None or overrides is not None:
+            license_ = license_._replace(plan=plan, overrides=overrides)
+        found[row[0]] = license_
     return found
 
 
-def _load_release(ids: _LatestIds, connection: Connection) -> Release:
-    release_id, manifest_id = ids
-    query = select(releases, manifests.c.document.label("manifest")).where(releases.c.id == release_id)
-    row = connection.execute(query.outerjoin(manifests, manifests.c.id == manifest_id)).one()
-    return read_release(row)
-
-
-_POLICIES: Final = {policy.value: policy for policy in EnvironmentPolicy}
 _MATCHES: Final = [EnvironmentMatch(domain, ip) for domain in (False, True) for ip in (False, True)]
-_NO_MATCH: Final = EnvironmentMatch()
-
-
-def _read_license(
-    row: Row, slots_used: int = 0, activated: EnvironmentMatch = _NO_MATCH, seen_on: date | None = None
-) -> LicenseSnapshot:
-    """Read the license from a row that begins with a number and `_LICENSE_COLUMNS`."""
-    license_id, product_id, product_name, policy, expires_on, lifetime = row[1:7]
-    revoked_at, slots, allowed, subscription_ended_at, support_until, accepts_imported_keys = row[7:13]
-    return LicenseSnapshot(
-        license_id,
-        product_id,
-        product_name,
-        _POLICIES[policy],
-        expires_on,
-        bool(lifetime),
-        revoked_at,
-        slots,
-        slots_used,
-        tuple(allowed.split("\n")) if allowed else (),
-        activated,
-        subscription_ended_at,
-        support_until,
-        seen_on,
-        bool(accepts_imported_keys),
-    )
-
-
-def _read_product(row: Row, slug: str, latest: dict[_LatestIds, Release]) -> Product | None:
-    """Read the product from the end of a row of `UPDATES`."""
-    product_id, name, policy, has_support_policy, release_id, _ = row[-6:]
-    if product_id is None:
-        return None
-    return Product(
-        id=product_id,
-        slug=slug,
-        name=name,
-        policy=_POLICIES[policy],
-        has_support_policy=bool(has_support_policy),
-        latest=None if release_id is None else latest[row[-2:]],
-    )

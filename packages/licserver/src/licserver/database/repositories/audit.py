@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, tuple_
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
@@ -20,9 +20,12 @@ from licserver.database.tables import (
     failed_logins,
     idempotency_keys,
     known_addresses,
+    moves,
     refusals,
+    seats,
     sessions,
 )
+from licserver.domain.moves import MOVES_COUNT_FOR
 from licserver.domain.records import Actor, ActorKind
 
 
@@ -144,6 +147,11 @@ ADDRESS_KEPT: Final = timedelta(days=90)
 _seen: Final = func.coalesce(activations.c.last_seen_at, activations.c.activated_at)
 
 
+def _is_stale(before: datetime) -> ColumnElement[bool]:
+    file_ended = func.coalesce(activations.c.offline_until, _seen) < before
+    return (_seen < before) & file_ended
+
+
 class Retention:
     """Removes rows; what was removed before a `StoreUnavailableError` stays removed."""
 
@@ -166,7 +174,7 @@ class Retention:
         """
         if watched_since >= before:
             return
-        is_stale = _seen < before
+        is_stale = _is_stale(before)
         key = tuple_(*activations.primary_key)
         place: tuple[Any, ...] | None = None
         while True:
@@ -207,6 +215,8 @@ class Retention:
             ended = connection.execute(delete(sessions).where(has_ended)).rowcount
             delete_old_attempts(connection, now)
             connection.execute(delete(known_addresses).where(known_addresses.c.last_used_at < unused))
+            connection.execute(delete(moves).where(moves.c.freed_at < now - MOVES_COUNT_FOR))
+            connection.execute(delete(seats).where(seats.c.expires_at <= now))
             connection.execute(delete(refusals).where(refusals.c.last_at < now - REFUSALS_KEPT))
             connection.execute(delete(failed_logins).where(failed_logins.c.day < yesterday))
             forgotten = connection.execute(
@@ -219,7 +229,7 @@ class Retention:
         if watched_since >= before:
             return 0
         with self._database.snapshot() as connection:
-            statement = select(func.count()).select_from(activations).where(_seen < before)
+            statement = select(func.count()).select_from(activations).where(_is_stale(before))
             return connection.scalar(statement) or 0
 
     def count_lines(self, before: datetime) -> int:

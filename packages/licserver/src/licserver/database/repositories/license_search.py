@@ -17,12 +17,14 @@ from sqlalchemy import (
     Select,
     and_,
     exists,
+    false,
     func,
     literal,
     literal_column,
     not_,
     or_,
     select,
+    true,
     tuple_,
 )
 
@@ -139,13 +141,16 @@ class LicenseSearchRepository(Repository):
     def find_masked(self, head: str, tail: str) -> list[tuple[bytes, bytes]]:
         """Load id and encrypted key of at most `MAX_COLLECTED` licenses by their masked keys.
 
+        A key that was sold elsewhere may have small letters: both ends are tried as typed, and in capitals.
         Without the head, the index is probed for each that a key of ours can have.
         """
         masked = licenses.c.masked_key
         if head and not tail:
-            condition = _begins(masked, f"{head}…")
+            condition = or_(*(_begins(masked, f"{one}…") for one in {head, head.upper()}))
+        elif head:
+            condition = masked.in_({f"{head}…{tail}", f"{head}…{tail}".upper()})
         else:
-            heads = [head] if head else map("".join, product(["CP-"], KEY_ALPHABET, KEY_ALPHABET))
+            heads = map("".join, product(["CP-"], KEY_ALPHABET, KEY_ALPHABET))
             condition = masked.in_([f"{one}…{tail}" for one in heads])
         statement = select(licenses.c.id, licenses.c.encrypted_key).where(condition).limit(MAX_COLLECTED)
         return [(row.id, row.encrypted_key) for row in self._all(statement)]
@@ -340,6 +345,11 @@ def in_state(state: LicenseState, now: datetime) -> Filter:
     runs = or_(columns.subscription_ended_at.is_(None), columns.subscription_ended_at > now)
     lasts = or_(columns.expires_on.is_(None), columns.expires_on >= today)
     return _filter(and_(columns.revoked_at.is_(None), or_(columns.lifetime, and_(runs, lasts))))
+
+
+def is_trial(wanted: bool) -> Filter:
+    """Return the filter by whether a license is a trial; these have an index of their own."""
+    return _filter(licenses.c.trial.is_(true() if wanted else false()))
 
 
 def supported(now: datetime) -> Filter:

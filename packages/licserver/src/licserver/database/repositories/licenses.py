@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,8 @@ from sqlalchemy import (
 from licserver.database.hot_path.driver import RowWriter
 from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.tables import activations, license_words, licenses, products
-from licserver.domain.records import Environment, IssuedLicense
+from licserver.domain.entitlements import dump, load
+from licserver.domain.records import LISTS, Environment, IssuedLicense, LicenseSnapshot, Machine
 from licserver.domain.text import extract_words
 
 IMPORT_LOCK: Final = (0x6C696373, 1)
@@ -33,11 +34,14 @@ ends, exclusive while an import is moved in."""
 
 
 class Activation(NamedTuple):
-    """A slot that is taken; `last_seen_at` is stored once a day."""
+    """A slot that is taken; `last_seen_at` is stored once a day, with what the machine's app tells then."""
 
     environment: Environment
     activated_at: datetime
     last_seen_at: datetime | None
+    label: str | None = None
+    app_version: str | None = None
+    offline_until: datetime | None = None
 
 
 class Subscription(NamedTuple):
@@ -124,15 +128,15 @@ class LicenseRepository(Repository):
                 for row in page:
                     yield _read_license(row), taken.get(row.id, [])
 
-    def list_activations(self, license_id: bytes) -> list[tuple[Environment, datetime]]:
-        """Load a license's activations with the instants at which they took their slots."""
+    def list_activations(self, license_id: bytes) -> list[Activation]:
+        """Load a license's activations, in the order in which they took their slots."""
         with self._reading() as connection:
             rows = connection.execute(
                 select(activations)
                 .where(activations.c.license_id == license_id)
                 .order_by(activations.c.activated_at, activations.c.domain, activations.c.ip)
             )
-            return [(Environment(row.domain, row.ip), row.activated_at) for row in rows]
+            return list(map(_read_activation, rows))
 
     def list_activations_page(
         self, license_id: bytes, after: tuple[str, str] | None, limit: int
@@ -178,10 +182,33 @@ class LicenseRepository(Repository):
             )
             return result.rowcount > 0
 
+    def find_snapshot(self, license_id: bytes, environment: Environment) -> LicenseSnapshot | None:
+        """Load a license as an environment sees it, by the statement of a verify."""
+        from licserver.database.hot_path.store import Lookup, find_licenses  # noqa: PLC0415 - imports this package
+
+        with self._reading() as connection:
+            return find_licenses(connection, [Lookup(license_id, environment)])[0]
+
+    def add_activation(
+        self, license_id: bytes, environment: Environment, now: datetime, machine: Machine
+    ) -> None:
+        """Insert an activation of a license, which must be locked."""
+        row = (license_id, *environment, now, now, *machine, None)
+        with self._writing() as connection:
+            connection.execute(activations.insert().values(row))
+
+    def hold_offline(self, license_id: bytes, domain: str, until: datetime) -> None:
+        """Store until when a license file holds the slots of a domain; an earlier file may end later."""
+        held = activations.c.offline_until
+        its = (activations.c.license_id == license_id) & (activations.c.domain == domain)
+        is_earlier = held.is_(None) | (held < until)
+        self._execute(update(activations).where(its, is_earlier).values(offline_until=until))
+
     def change(self, before: IssuedLicense, **changes: Any) -> None:
         """Change fields of a license, which must be locked."""
-        if "allowed" in changes:
-            changes["allowed"] = "\n".join(changes["allowed"])
+        changes |= {name: "\n".join(changes[name]) for name in LISTS if name in changes}
+        if "overrides" in changes:
+            changes["overrides"] = dump(changes["overrides"])
         with self._writing() as connection:
             connection.execute(update(licenses).where(licenses.c.id == before.id).values(**changes))
             old, new = {*_word_rows(before)}, {*_word_rows(replace(before, **changes))}
@@ -190,6 +217,14 @@ class LicenseRepository(Repository):
                 connection.execute(license_words.delete().where(license_words.c.word.in_(gone), of_it))
             if added := sorted(new - old):
                 _WORDS.write(connection, added)
+
+    def list_ending(self, first: date, last: date, after: bytes, limit: int) -> Sequence[Row[Any]]:
+        """Load licenses with an address whose last day is within some days, by id: `id` and `expires_on`."""
+        columns = licenses.c
+        is_ending = columns.expires_on.between(first, last) & columns.customer_email.is_not(None)
+        is_valid = ~columns.lifetime & columns.revoked_at.is_(None)
+        wanted = select(columns.id, columns.expires_on).where(is_ending, is_valid, columns.id > after)
+        return self._all(wanted.order_by(columns.id).limit(limit))
 
     def complete_index(self, mask: Callable[[IssuedLicense], str | None]) -> int:
         """Store masked keys, and words of revocations, that an earlier version did not; return how many."""
@@ -272,7 +307,9 @@ def lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
 
 
 def _read_activation(row: Row[Any]) -> Activation:
-    return Activation(Environment(row.domain, row.ip), row.activated_at, row.last_seen_at)
+    environment = Environment(row.domain, row.ip)
+    told = row.label, row.app_version, row.offline_until
+    return Activation(environment, row.activated_at, row.last_seen_at, *told)
 
 
 def _word_rows(license_: IssuedLicense) -> list[tuple[str, bytes]]:
@@ -281,17 +318,21 @@ def _word_rows(license_: IssuedLicense) -> list[tuple[str, bytes]]:
 
 
 _ROW: Final = attrgetter(*licenses.columns.keys())
-_ALLOWED: Final = licenses.columns.keys().index("allowed")
+_LISTS: Final = [(licenses.columns.keys().index(name), name) for name in LISTS]
+_OVERRIDES: Final = licenses.columns.keys().index("overrides")
 
 
 def license_row(license_: IssuedLicense) -> tuple[Any, ...]:
     """Return the row of a license, in the order of the table's columns."""
     row = list(_ROW(license_))
-    row[_ALLOWED] = "\n".join(license_.allowed)
+    for at, name in _LISTS:
+        row[at] = "\n".join(getattr(license_, name))
+    row[_OVERRIDES] = dump(license_.overrides)
     return tuple(row)
 
 
 def _read_license(row: Row[Any]) -> IssuedLicense:
     values = row._asdict()
-    values["allowed"] = tuple(filter(None, values["allowed"].split("\n")))
+    values |= {name: tuple(filter(None, values[name].split("\n"))) for name in LISTS}
+    values["overrides"] = load(values["overrides"])
     return IssuedLicense(**values)

@@ -1,17 +1,47 @@
 """Products and releases. What is missing or already there is a return value; services raise the error."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, ScalarSelect, Select, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    ScalarSelect,
+    Select,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import manifests, products, releases
-from licserver.domain.decisions import latest
-from licserver.domain.records import Artifact, EnvironmentPolicy, Product, Release
+from licserver.database.tables import channel_releases, latest_releases, manifests, products, releases
+from licserver.domain.channels import latest_by_channel
+from licserver.domain.records import (
+    CUSTOMER_MOVES,
+    STABLE,
+    Artifact,
+    EnvironmentPolicy,
+    Product,
+    Release,
+    Rollout,
+)
 
-_PRODUCTS: Final = select(products, releases).outerjoin(
-    releases, releases.c.id == products.c.latest_release_id
+_NEWEST_OWN: Final = (
+    select(func.max(latest_releases.c.release_id))
+    .where(latest_releases.c.product_id == products.c.id)
+    .correlate(products)
+)
+# A product without default files is shown with the newest file of a platform.
+_PRODUCTS: Final = (
+    select(products, releases)
+    .select_from(products)
+    .outerjoin(
+        releases,
+        releases.c.id == func.coalesce(products.c.latest_release_id, _NEWEST_OWN.scalar_subquery()),
+    )
 )
 
 
@@ -27,6 +57,8 @@ class ProductRepository(Repository):
         *,
         has_support_policy: bool,
         accepts_imported_keys: bool = False,
+        customer_moves: int = CUSTOMER_MOVES,
+        trial_days: int = 0,
     ) -> bool:
         """Add a product; return False when the slug is taken."""
         row = {
@@ -35,6 +67,8 @@ class ProductRepository(Repository):
             "environment_policy": policy.value,
             "has_support_policy": has_support_policy,
             "accepts_imported_keys": accepts_imported_keys,
+            "customer_moves": customer_moves,
+            "trial_days": trial_days,
             "created_at": now,
         }
         return self._insert_unless_taken(products.insert().values(row))
@@ -65,12 +99,20 @@ class ReleaseRepository(Repository):
         artifact: Artifact,
         now: datetime,
         manifest: str | None = None,
+        platform: str = "",
+        channel: str = STABLE,
+        rollout: Rollout | None = None,
+        critical_below: str | None = None,
     ) -> bool:
-        """Add a release with its stored file; return False when the version exists, in any spelling."""
+        """Add a release with its stored file.
+
+        Return False when the version has a file for this platform, in any spelling, or is withdrawn.
+        """
         with self._writing() as connection:
-            _lock_product(connection, product_id)
+            lock_product(connection, product_id)
             same = (releases.c.product_id == product_id) & (releases.c.version_key == version_key)
-            if connection.scalar(select(releases.c.id).where(same)) is not None:
+            taken = (releases.c.platform == platform) | releases.c.withdrawn_at.is_not(None)
+            if connection.scalar(select(func.count()).select_from(releases).where(same, taken)):
                 return False
             added = connection.scalar(
                 insert(releases)
@@ -83,6 +125,10 @@ class ReleaseRepository(Repository):
                     file_name=artifact.file_name,
                     size=artifact.size,
                     sha256=artifact.sha256,
+                    platform=platform,
+                    channel=channel,
+                    critical_below=critical_below,
+                    **_rollout_columns(rollout),
                 )
                 .returning(releases.c.id)
             )
@@ -92,42 +138,61 @@ class ReleaseRepository(Repository):
             return True
 
     def withdraw(self, release: Release, now: datetime) -> None:
-        """Withdraw a release; one that is withdrawn already keeps its first date."""
+        """Withdraw all files of a release's version; one that is withdrawn already keeps its first date."""
+        self._change(release, withdrawn_at=now)
+
+    def promote(self, release: Release, channel: str) -> None:
+        """Move all files of a release's version to another channel, unless they are withdrawn."""
+        self._change(release, channel=channel)
+
+    def set_rollout(self, release: Release, rollout: Rollout | None) -> None:
+        """Replace or end the rollout of a release's version."""
+        self._change(release, **_rollout_columns(rollout))
+
+    def _change(self, release: Release, **changes: Any) -> None:
         with self._writing() as connection:
-            _lock_product(connection, release.product_id)
-            same = (releases.c.id == release.id, releases.c.withdrawn_at.is_(None))
-            connection.execute(update(releases).where(*same).values(withdrawn_at=now))
+            lock_product(connection, release.product_id)
+            key = select(releases.c.version_key).where(releases.c.id == release.id).scalar_subquery()
+            same = (releases.c.product_id == release.product_id, releases.c.version_key == key)
+            offered = releases.c.withdrawn_at.is_(None)
+            connection.execute(update(releases).where(*same, offered).values(changes))
             _choose_latest(connection, release.product_id)
 
     def renew_manifest(self, release: Release, manifest: str, now: datetime) -> None:
         """Replace a release's manifest; the very next update check returns the new one."""
         with self._writing() as connection:
-            _lock_product(connection, release.product_id)
+            lock_product(connection, release.product_id)
             _add_manifest(connection, release.id, manifest, now)
             _choose_latest(connection, release.product_id)
 
-    def find(self, product_id: int, version_key: str) -> Release | None:
-        """Load one release."""
-        row = self._first(_releases_of(product_id).where(releases.c.version_key == version_key))
-        return None if row is None else read_release(row)
+    def list_files(self, product_id: int, version_key: str) -> list[Release]:
+        """Load the files of one version by platform, so that the default is the first."""
+        of_version = releases_of(product_id).where(releases.c.version_key == version_key)
+        return [read_release(row) for row in self._all(of_version.order_by(releases.c.platform))]
 
     def list_all(self, product_id: int) -> list[Release]:
         """Load a product's releases, in the order of publication."""
         with self._reading() as connection:
             rows = connection.execute(
-                _releases_of(product_id).order_by(releases.c.published_at, releases.c.id)
+                releases_of(product_id).order_by(releases.c.published_at, releases.c.id)
             )
             return [read_release(row) for row in rows]
 
 
-def _lock_product(connection: Connection, product_id: int) -> None:
-    """Block other publications for this product until the transaction ends."""
+def _rollout_columns(rollout: Rollout | None) -> dict[str, Any]:
+    plan, started_at, paused_at = rollout or (None, None, None)
+    return {"rollout": plan, "rollout_started_at": started_at, "rollout_paused_at": paused_at}
+
+
+def lock_product(connection: Connection, product_id: int) -> None:
+    """Block other publications and new trials of this product until the transaction ends."""
     # With key_share: otherwise an import of its licenses, which may take minutes, would block this.
     lock = select(products.c.id).where(products.c.id == product_id).with_for_update(key_share=True)
     connection.execute(lock).all()
 
 
-def _releases_of(product_id: int) -> Select[Any]:
+def releases_of(product_id: int) -> Select[Any]:
+    """All releases of a product, for `read_release`."""
     return select(releases, newest_manifest().label("manifest")).where(releases.c.product_id == product_id)
 
 
@@ -137,16 +202,36 @@ def _add_manifest(connection: Connection, release_id: int | None, document: str,
 
 
 def _choose_latest(connection: Connection, product_id: int) -> None:
-    chosen = latest(read_release(row) for row in connection.execute(_releases_of(product_id)))
-    manifest_id = None
-    if chosen is not None:
-        of_it = manifests.c.release_id == chosen.id
-        manifest_id = connection.scalar(select(func.max(manifests.c.id)).where(of_it))
+    chosen = latest_by_channel([read_release(row) for row in connection.execute(releases_of(product_id))])
+    ids = {
+        (channel, platform): (one.id, _manifest_id(connection, one.id))
+        for channel, files in chosen.items()
+        for platform, one in files.items()
+    }
+    release_id, manifest_id = ids.pop((STABLE, ""), (None, None))
     connection.execute(
         update(products)
         .where(products.c.id == product_id)
-        .values(latest_release_id=None if chosen is None else chosen.id, latest_manifest_id=manifest_id)
+        .values(
+            latest_release_id=release_id,
+            latest_manifest_id=manifest_id,
+            release_changes=products.c.release_changes + 1,
+        )
     )
+    for table in (latest_releases, channel_releases):
+        connection.execute(delete(table).where(table.c.product_id == product_id))
+    for (channel, platform), (own_id, own_manifest_id) in ids.items():
+        row = (platform, own_id, own_manifest_id)
+        if channel == STABLE:
+            connection.execute(insert(latest_releases).values((product_id, *row)))
+        else:
+            connection.execute(insert(channel_releases).values((product_id, channel, *row)))
+
+
+def _manifest_id(connection: Connection, release_id: int) -> int | None:
+    of_it = manifests.c.release_id == release_id
+    newest: int | None = connection.scalar(select(func.max(manifests.c.id)).where(of_it))
+    return newest
 
 
 def newest_manifest() -> ScalarSelect[Any]:
@@ -171,7 +256,16 @@ def read_release(row: Row[Any]) -> Release:
         ),
         withdrawn_at=columns[releases.c.withdrawn_at],
         manifest=columns.get("manifest"),  # only where it was asked for
+        platform=columns[releases.c.platform],
+        channel=columns[releases.c.channel],
+        rollout=_read_rollout(columns),
+        critical_below=columns[releases.c.critical_below],
     )
+
+
+def _read_rollout(columns: Mapping[Any, Any]) -> Rollout | None:
+    plan, started_at = columns[releases.c.rollout], columns[releases.c.rollout_started_at]
+    return None if plan is None else Rollout(plan, started_at, columns[releases.c.rollout_paused_at])
 
 
 def read_product(row: Row[Any]) -> Product:
@@ -185,4 +279,7 @@ def read_product(row: Row[Any]) -> Product:
         has_support_policy=columns[products.c.has_support_policy],
         latest=None if columns[releases.c.id] is None else read_release(row),
         accepts_imported_keys=columns[products.c.accepts_imported_keys],
+        customer_moves=columns[products.c.customer_moves],
+        trial_days=columns[products.c.trial_days],
+        minimum_version=columns[products.c.minimum_version],
     )

@@ -9,7 +9,8 @@ from sqlalchemy import Row, bindparam, delete, false, or_, select, tuple_
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
-from licserver.database.tables import refusals
+from licserver.database.repositories.webhooks import NewEvent, add_events
+from licserver.database.tables import licenses, refusals
 from licserver.domain.records import Environment
 
 KEPT: Final = timedelta(days=30)
@@ -44,9 +45,15 @@ _TRIM: Final = delete(refusals).where(
 
 
 def note_refusals(
-    database: Database, refused: Mapping[tuple[bytes, Environment, str], int], now: datetime
+    database: Database,
+    refused: Mapping[tuple[bytes, Environment, str], int],
+    now: datetime,
+    events: Sequence[NewEvent] = (),
 ) -> None:
-    """Store refusals by license, environment and reason, with their numbers; drop the oldest; all or none."""
+    """Store refusals by license, environment and reason, with their numbers; drop the oldest; all or none.
+
+    `events` are written with them.
+    """
     if not refused:
         return
     rows, of_license = [], Counter[bytes]()
@@ -64,6 +71,7 @@ def note_refusals(
             ),
             rows,
         )
+        add_events(connection, events)
         connection.execute(_TRIM, [{"of": license_id} for license_id in of_license])
         expired = select(*refusals.primary_key).where(_columns.last_at < now - KEPT)
         old = connection.execute(expired.order_by(_columns.last_at).limit(_MAX_EXPIRED)).all()
@@ -74,11 +82,17 @@ def note_refusals(
 class RefusalRepository(Repository):
     """Refusals of the last 30 days."""
 
-    def list_recent(self, now: datetime, limit: int, license_id: bytes | None = None) -> list[Refusal]:
-        """Load refusals, the latest first: of one license, or of all."""
+    def list_recent(
+        self, now: datetime, limit: int, license_id: bytes | None = None, product_id: int | None = None
+    ) -> list[Refusal]:
+        """Load refusals, the latest first: of one license, of the licenses of a product, or of all."""
         statement = select(refusals).where(_columns.last_at >= now - KEPT)
         if license_id is not None:
             statement = statement.where(_columns.license_id == license_id)
+        if product_id is not None:
+            statement = statement.join(licenses, licenses.c.id == _columns.license_id).where(
+                licenses.c.product_id == product_id
+            )
         rows = self._all(statement.order_by(_columns.last_at.desc(), *refusals.primary_key).limit(limit))
         return list(map(_read, rows))
 

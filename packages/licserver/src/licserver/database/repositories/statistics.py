@@ -4,16 +4,31 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import (
+    Case,
+    Column,
+    ColumnElement,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.tables import activations, licenses, products, releases, totals
-from licserver.domain.records import Environment, EnvironmentPolicy
+from licserver.domain.records import Environment, EnvironmentPolicy, Machine
 
 
 class CountKey(NamedTuple):
-    """A verdict of ``verify``, an ``activation``, or the version of a product's ``update`` check."""
+    """A verdict of ``verify``, an ``activation``, or the version of a product's ``update`` check.
+
+    Of calls whose key is unknown or mistyped, and of those counted by earlier versions, the product is empty.
+    """
 
     name: str
     product: str
@@ -44,6 +59,16 @@ def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) ->
         )
 
 
+def load_slugs(database: Database, product_ids: Collection[int | None]) -> Mapping[int | None, str]:
+    """Load the slugs of some products, by id; of no product it is empty."""
+    slugs = dict.fromkeys(product_ids, "")
+    if ids := [one for one in product_ids if one is not None]:
+        with database.reading() as connection:
+            rows = connection.execute(select(products.c.id, products.c.slug).where(products.c.id.in_(ids)))
+            slugs.update((row.id, row.slug) for row in rows)
+    return slugs
+
+
 def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple[str, str | None], str]:
     """Load how the versions of some products are written, by slug and version key."""
     if not slugs:
@@ -59,15 +84,28 @@ def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple
 class StatisticsRepository(Repository):
     """Figures for the overview, each from daily counts or from the end of an index: never from a scan."""
 
-    def load_totals(self, since: date) -> list[Total]:
-        """Load the daily counts from a day on."""
+    def sum_totals(self, since: date, slug: str | None = None) -> list[Total]:
+        """Load the daily counts from a day on, of one product or the sums of all; without versions."""
+        label = case((totals.c.name == "update", ""), else_=totals.c.label).label("shown")
+        summed = select(totals.c.day, totals.c.name, label, func.sum(totals.c.count).label("times"))
+        which = summed.where(totals.c.day >= since, *_of_product(slug))
         with self._reading() as connection:
-            rows = connection.execute(select(totals).where(totals.c.day >= since).order_by(totals.c.day))
-            return [Total(day, CountKey(*counted), times) for day, *counted, times in rows]
+            rows = connection.execute(which.group_by(totals.c.day, totals.c.name, "shown"))
+            return [Total(day, CountKey(name, slug or "", text), int(n)) for day, name, text, n in rows]
 
-    def count_expiring(self, first: date, last: date) -> int:
+    def sum_versions(self, since: date, slug: str | None = None) -> list[tuple[str, str, int]]:
+        """Load the update checks from a day on: slug, version and number, the most frequent first."""
+        count = func.sum(totals.c.count)
+        summed = select(totals.c.product, totals.c.label, count).where(
+            totals.c.day >= since, totals.c.name == "update", *_of_product(slug)
+        )
+        rows = self._all(summed.group_by(totals.c.product, totals.c.label).order_by(count.desc()))
+        return [(product, version, int(n)) for product, version, n in rows]
+
+    def count_expiring(self, first: date, last: date, product_id: int | None = None) -> int:
         """Count the licenses whose last day is within some days, both included; revoked ones do not count."""
         meant = (
+            *(() if product_id is None else (licenses.c.product_id == product_id,)),
             licenses.c.expires_on.between(first, last),
             licenses.c.revoked_at.is_(None),
             licenses.c.lifetime.is_(False),
@@ -79,16 +117,24 @@ class StatisticsRepository(Repository):
         return self._first(select(licenses.c.id).limit(1)) is not None
 
 
+def _of_product(slug: str | None) -> tuple[ColumnElement[bool], ...]:
+    return () if slug is None else (totals.c.product == slug,)
+
+
 _BATCH: Final = 500  # activations updated in one transaction; new activations wait for it
 
 
 class Seen(NamedTuple):
-    """An activation was used; the policy decides which half of the environment must be its own."""
+    """An activation was used; the policy decides which half of the environment must be its own.
+
+    `machine` is that of the domain: an address may be shared by a whole office.
+    """
 
     license_id: bytes
     environment: Environment
     at: datetime
     policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
+    machine: Machine | None = None
 
 
 _DOMAIN: Final = activations.c.domain == bindparam("in_domain")
@@ -105,6 +151,14 @@ _SAME: Final = {
     EnvironmentPolicy.DOMAIN: _DOMAIN,
     EnvironmentPolicy.EITHER: or_(_DOMAIN, _IP),
 }
+
+
+def _newer(column: Column[str], name: str) -> Case[str | None]:
+    """Return what the machine of this domain tells now, or else what it has told before."""
+    told = func.coalesce(bindparam(name, type_=column.type), column)
+    return case((_DOMAIN, told), else_=column)
+
+
 _NOTES: Final = {
     policy: update(activations)
     .where(
@@ -112,7 +166,11 @@ _NOTES: Final = {
         same,
         or_(activations.c.last_seen_at.is_(None), activations.c.last_seen_at < bindparam("since")),
     )
-    .values(last_seen_at=bindparam("seen_at"))
+    .values(
+        last_seen_at=bindparam("seen_at"),
+        label=_newer(activations.c.label, "new_label"),
+        app_version=_newer(activations.c.app_version, "new_version"),
+    )
     for policy, same in _SAME.items()
 }
 
@@ -128,22 +186,22 @@ def note_seen(database: Database, batch: Sequence[Seen]) -> None:
 
 
 def _note_some_seen(database: Database, batch: Sequence[Seen]) -> None:
-    latest = {one[:2] + one[3:]: one.at for one in sorted(batch, key=lambda one: one.at)}
+    latest = {one[:2] + one[3:4]: one for one in sorted(batch, key=lambda one: one.at)}
     with database.writing() as connection:
         for policy, note in _NOTES.items():
-            rows = [
-                {"of": license_id, **_halves(policy, environment), "seen_at": at, "since": _morning(at)}
-                # in one order, so that no two of them deadlock
-                for (license_id, environment, meant), at in sorted(latest.items())
-                if meant is policy
-            ]
+            # in one order, so that no two of them deadlock
+            rows = [_to_row(latest[key]) for key in sorted(latest) if latest[key].policy is policy]
             if rows:
                 connection.execute(note, rows)
 
 
-def _halves(policy: EnvironmentPolicy, environment: Environment) -> dict[str, str]:
-    halves = {"in_domain": environment.domain}
-    return halves if policy is EnvironmentPolicy.DOMAIN else {**halves, "in_ip": environment.ip}
+def _to_row(seen: Seen) -> dict[str, object]:
+    domain, ip = seen.environment
+    label, version = seen.machine or Machine()
+    row = {"of": seen.license_id, "in_domain": domain, "new_label": label, "new_version": version}
+    if seen.policy is not EnvironmentPolicy.DOMAIN:
+        row["in_ip"] = ip
+    return {**row, "seen_at": seen.at, "since": _morning(seen.at)}
 
 
 def _morning(at: datetime) -> datetime:

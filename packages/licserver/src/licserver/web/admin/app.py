@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Scope
+from licserver.domain.rollout import TO_ALL, Reach
 from licserver.protocol import release_manifests
 from licserver.services import Services
 from licserver.services.products import StagedRelease
@@ -39,7 +40,9 @@ RELEASES: Final = "/products/{slug}/releases"
 _MAX_IDEMPOTENCY_KEY: Final = 255
 _BEARER: Final = {"WWW-Authenticate": 'Bearer realm="licserver"'}
 _INSUFFICIENT: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="insufficient_scope"'}
-_UPLOAD_FIELDS: Final = frozenset({"version", "changelog", "manifest"})
+_UPLOAD_FIELDS: Final = frozenset(
+    {"version", "changelog", "manifest", "platform", "channel", "rollout", "critical_below"}
+)
 
 Authenticated = Callable[[web.Request, Token], Awaitable[web.StreamResponse]]
 Prepared = TypeVar("Prepared")
@@ -132,18 +135,36 @@ class _AdminApi:
         async with received(request, self._services.settings, self._threads, _UPLOAD_FIELDS) as form:
             version, changelog = form.fields.get("version", ""), form.fields.get("changelog", "")
             signed = form.fields.get("manifest", "").strip()
-            content = f"{version}\n{changelog}\n{signed}\n{form.file_name}\n{form.sha256.hex()}"
+            platform = form.fields.get("platform", "").strip()
+            channel = form.fields.get("channel", "").strip()
+            content = f"{version}\n{changelog}\n{signed}\n{form.file_name}\n{form.sha256.hex()}\n{platform}"
+            content += f"\n{channel}" if channel else ""
+            reach = Reach(
+                *(form.fields.get(name, "").strip() or None for name in ("rollout", "critical_below"))
+            )
+            content += f"\n{reach}" if reach != TO_ALL else ""
             key = _idempotency_key(request, token, content.encode())
             manifest = release_manifests.use_signed(signed) if signed else None
             services = self._acting(token)
 
             def stage() -> StagedRelease:
                 return services.releases.stage(
-                    slug, version, form.path, changelog, manifest, file_name=form.file_name
+                    slug,
+                    version,
+                    form.path,
+                    changelog,
+                    manifest,
+                    file_name=form.file_name,
+                    platform=platform,
+                    channel=channel,
+                    reach=reach,
                 )
 
             def add(tx: Services, staged: StagedRelease) -> BaseModel:
-                return schemas.Release.model_validate(tx.releases.add(staged))
+                release = tx.releases.add(staged)
+                audience = tx.releases.describe_audience(slug, release)
+                published = schemas.PublishedRelease.model_validate(release)
+                return published.model_copy(update={"audience": audience})
 
             response = await self._threads.run_with_file(_run, services, key, 201, stage, add)
         return send_content(response.status, response.body)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
+from licserver.protocol.webhook_schemas import PARAMETERS, describe_webhooks
 from licserver.web.admin import schemas
 from licserver.web.admin.app import RELEASES
 from licserver.web.admin.operations import OPERATIONS, Operation
@@ -47,6 +48,22 @@ _FORM: Final = {
         "version": {"type": "string", "description": "A version as in PEP 440."},
         "changelog": {"type": "string", "description": "Plain text or basic HTML."},
         "manifest": {"type": "string", "description": "The output of `licserver release sign`."},
+        "platform": {
+            "type": "string",
+            "description": "Offer the file to this platform only, such as `windows-x86_64`.",
+        },
+        "channel": {
+            "type": "string",
+            "description": "Offer it to apps and licenses with this channel only, such as `beta`.",
+        },
+        "rollout": {
+            "type": "string",
+            "description": "Reach a growing share of installations: `7d`, or `10%,50%@2d,100%@5d`.",
+        },
+        "critical_below": {
+            "type": "string",
+            "description": "Offer it to installations below this version at once, as important.",
+        },
         "file": {"type": "string", "contentMediaType": "application/octet-stream", "format": "binary"},
     },
 }
@@ -58,8 +75,13 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "environment": "domain",
     "support_policy": False,
     "accept_imported_keys": False,
+    "customer_moves": 3,
+    "trial_days": 14,
+    "minimum_version": "1.2",
     "latest": "1.4.0",
     "version": "1.4.0",
+    "platform": "windows-x86_64",
+    "channel": "stable",
     "id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5",
     "license_key": "CP-AAAAA-BBBBB-CCCCC-DDDDD",
     "masked_key": "CP-AA…DDDD",
@@ -67,7 +89,9 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "slots": 3,
     "slots_used": 1,
     "lifetime": False,
+    "trial": False,
     "allowed": ["*.staging.example"],
+    "channels": ["beta"],
     "subscription": "sub_1024",
     "licenses": 1,
     "freed": 1,
@@ -76,6 +100,13 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "support_until": "2027-12-31",
     "customer_email": "anna@example.com",
     "note": "Order 1024",
+    "plan": "pro",
+    "entitlements": {"export": True, "exports": {"limit": 100, "per": "month"}, "projects": 50},
+    "overrides": {"projects": 80},
+    "Plan.name": "pro",
+    "NewPlan.name": "pro",
+    "limit": 100,
+    "per": "month",
     "reason": "refund",
     "issued_at": "2026-11-20T12:00:00Z",
     "revoked_at": None,
@@ -88,12 +119,31 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "sha256": "ab" * 32,
     "signed": True,
     "changelog": "Faster export.",
+    "audience": None,
+    "percent": 50.0,
+    "paused": True,
+    "rollout": {"plan": "7d", "started_at": "2026-11-20T12:00:00Z", "paused_at": None},
+    "RolloutPlan.plan": "7d",
+    "started_at": "2026-11-20T12:00:00Z",
+    "paused_at": None,
+    "critical_below": "1.3.2",
+    "update_checks": 812,
+    "update_checks_of_all": 2310,
+    "rolled_back": 3,
     "domain": "laptop.example",
     "ip": "192.0.2.7",
     "at": "2026-11-20T12:00:00Z",
     "next": None,
     "activated_at": "2026-11-20T12:00:00Z",
     "last_seen_at": "2026-11-21T08:30:00Z",
+    "label": "Anna's MacBook, Berlin office",
+    "app_version": "1.4.0",
+    "offline_until": None,
+    "machine": "REQ-AGVS6Z-KM2NCZ-…",
+    "days": 365,
+    "ends_at": "2027-11-20T12:00:00Z",
+    "LicenseFile.name": "photo-lab-2026-11-20.lic",
+    "text": "-----BEGIN LICENSE FILE-----\neyJhbGciOiJFZERTQSIs…\n-----END LICENSE FILE-----\n",
     "actor_kind": "token",
     "actor_name": "shop",
     "action": "license.revoke",
@@ -127,7 +177,9 @@ def describe_api() -> dict[str, Any]:
         "security": [{"token": []}],
         "tags": [{"name": tag} for tag in sorted({_tag(operation.path) for operation in OPERATIONS})],
         "paths": dict(sorted(paths.items())),
+        "webhooks": describe_webhooks(),
         "components": {
+            "parameters": PARAMETERS,
             "responses": {"Problem": _PROBLEM},
             "schemas": {**components, "Problem": _PROBLEM_SHAPE},
             "securitySchemes": {
@@ -141,6 +193,7 @@ def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
     """Return all models' schemas, and the models' names in the document."""
     modes: dict[Any, Any] = {one.response: "serialization" for one in OPERATIONS}
     modes |= {one.body: "validation" for one in OPERATIONS if one.body is not None}
+    modes[schemas.PublishedRelease] = "serialization"
     made, whole = models_json_schema(list(modes.items()), ref_template=_REF)
     names = {model: _rename_pages(ref["$ref"].rpartition("/")[2]) for (model, _), ref in made.items()}
     described: dict[str, Any] = json.loads(_rename_pages(json.dumps(whole["$defs"])))
@@ -190,7 +243,7 @@ def _describe_publishing(names: dict[Any, str]) -> dict[str, Any]:
     described["description"] = "Requires a token with the scope `write`. The file is streamed to the disk."
     described["parameters"].append(_IDEMPOTENCY_KEY)
     described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
-    _add_responses(described, "201", names[schemas.Release])
+    _add_responses(described, "201", names[schemas.PublishedRelease])
     return described
 
 

@@ -10,11 +10,13 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from licserver.domain.decisions import is_license_key, license_state
+from licserver.domain.entitlements import Plan
 from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product, Release, Scope
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
 from licserver.services.license_terms import has_id_shape
-from licserver.web.admin import schemas
+from licserver.services.rollouts import RolloutStatus
+from licserver.web.admin import rollout_schemas, schemas
 
 READ, WRITE = Scope.READ, Scope.WRITE
 
@@ -89,6 +91,8 @@ def add_product(call: Call) -> Product:
         new.environment,
         has_support_policy=new.support_policy,
         accepts_imported_keys=new.accept_imported_keys,
+        customer_moves=new.customer_moves,
+        trial_days=new.trial_days,
     )
 
 
@@ -108,26 +112,95 @@ def change_product(call: Call) -> Product:
         policy=wanted.get("environment"),
         has_support_policy=wanted.get("support_policy"),
         accepts_imported_keys=wanted.get("accept_imported_keys"),
+        customer_moves=wanted.get("customer_moves"),
+        trial_days=wanted.get("trial_days"),
+        minimum_version=(wanted["minimum_version"] or "") if "minimum_version" in wanted else None,
     )
 
 
 @Operation("GET", "/products/{slug}/releases", READ, schemas.Page[schemas.Release], query=schemas.Paging)
 def list_releases(call: Call) -> Page[Release]:
-    """A product's releases, the latest first."""
+    """The files of a product's versions, the latest first."""
     releases = call.services.releases.list_all(call.path["slug"])[::-1]
-    return page_of(releases, lambda one: one.version, call.query.cursor, call.query.limit)
+    return page_of(releases, lambda one: f"{one.version} {one.platform}", call.query.cursor, call.query.limit)
 
 
-@Operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release)
+@Operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release, query=schemas.OfPlatform)
 def get_release(call: Call) -> Release:
-    """One release."""
-    return call.services.releases.get(call.path["slug"], call.path["version"])
+    """A platform's file of a version; without a platform the default, or else the first file."""
+    return call.services.releases.get(call.path["slug"], call.path["version"], call.query.platform or "")
+
+
+@Operation(
+    "POST", "/products/{slug}/releases/{version}/promote", WRITE, schemas.Release, body=schemas.Channel
+)
+def promote_release(call: Call) -> Release:
+    """Move a version with all its files to another channel, `stable` by default."""
+    return call.services.releases.promote(call.path["slug"], call.path["version"], call.body.channel)
 
 
 @Operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE, schemas.Release)
 def withdraw_release(call: Call) -> Release:
-    """Withdraw a release; download links to it stop working."""
+    """Withdraw a version with all its files; download links to them stop working."""
     return call.services.releases.withdraw(call.path["slug"], call.path["version"])
+
+
+@Operation("GET", "/products/{slug}/releases/{version}/rollout", READ, rollout_schemas.Rollout)
+def get_rollout(call: Call) -> RolloutStatus:
+    """How a version is doing: its share of all installations, adoption, and installations that went back."""
+    return call.services.rollouts.get(call.path["slug"], call.path["version"])
+
+
+@Operation(
+    "PATCH",
+    "/products/{slug}/releases/{version}/rollout",
+    WRITE,
+    rollout_schemas.Rollout,
+    body=rollout_schemas.RolloutChange,
+)
+def change_rollout(call: Call) -> RolloutStatus:
+    """Pause or resume the rollout of a version, or set its share."""
+    wanted = _sent(call.body)
+    return call.services.rollouts.change(
+        call.path["slug"], call.path["version"], percent=wanted.get("percent"), paused=wanted.get("paused")
+    )
+
+
+# --- plans ------------------------------------------------------------------------------------
+
+
+@Operation("GET", "/products/{slug}/plans", READ, schemas.Page[schemas.Plan], query=schemas.Paging)
+def list_plans(call: Call) -> Page[Plan]:
+    """The plans of a product, by name."""
+    plans = call.services.plans.list_all(call.path["slug"])
+    return page_of(plans, lambda one: one.name, call.query.cursor, call.query.limit)
+
+
+@Operation("POST", "/products/{slug}/plans", WRITE, schemas.Plan, body=schemas.NewPlan, creates=True)
+def add_plan(call: Call) -> Plan:
+    """Add a plan to a product."""
+    return call.services.plans.add(call.path["slug"], call.body.name, call.body.entitlements)
+
+
+@Operation("GET", "/products/{slug}/plans/{name}", READ, schemas.Plan)
+def get_plan(call: Call) -> Plan:
+    """One plan."""
+    return call.services.plans.get(call.path["slug"], call.path["name"])
+
+
+@Operation("PATCH", "/products/{slug}/plans/{name}", WRITE, schemas.Plan, body=schemas.Entitlements)
+def change_plan(call: Call) -> Plan:
+    """Replace what a plan grants; its licenses get it with the next answer."""
+    slug, name, entitlements = call.path["slug"], call.path["name"], call.body.entitlements
+    return call.services.plans.change(slug, name, entitlements, replaces=True)
+
+
+@Operation("POST", "/products/{slug}/plans/{name}/remove", WRITE, schemas.Plan)
+def remove_plan(call: Call) -> Plan:
+    """Remove a plan that no license has."""
+    plan = call.services.plans.get(call.path["slug"], call.path["name"])
+    call.services.plans.remove(call.path["slug"], call.path["name"])
+    return plan
 
 
 # --- licenses and activations -----------------------------------------------------------------
@@ -142,7 +215,13 @@ def list_licenses(call: Call) -> Page[Any]:
     if is_license_key((query.q or "").strip().upper()):
         raise InvalidInputError("send a whole key to licenses/lookup, because proxies log addresses")
     which = LicenseFilter(
-        query.q, query.product, query.subscription, query.state, query.expires_from, query.expires_until
+        query.q,
+        query.product,
+        query.subscription,
+        query.state,
+        query.expires_from,
+        query.expires_until,
+        trial=query.trial,
     )
     return _shown_page(call, call.services.licenses.search(which, query.cursor, query.limit))
 
@@ -211,6 +290,12 @@ def free_slots(call: Call) -> dict[str, Any]:
     return {"freed": call.services.licenses.deactivate(call.license_id, call.body.environment)}
 
 
+@Operation("POST", "/licenses/{id}/file", WRITE, schemas.LicenseFile, body=schemas.FileRequest)
+def issue_license_file(call: Call) -> Any:
+    """Issue a license file for a machine without a network; it takes a slot, as a verify does."""
+    return call.services.offline_files.issue(call.license_id, call.body.machine, call.body.days)
+
+
 @Operation("GET", "/products/{slug}/releases/{version}/licenses", READ, Licenses, query=schemas.Paging)
 def list_downloaders(call: Call) -> Page[Any]:
     """Who may still download a release."""
@@ -220,13 +305,23 @@ def list_downloaders(call: Call) -> Page[Any]:
 
 
 def _shown(call: Call, license_: IssuedLicense) -> dict[str, Any]:
-    """Return the record's fields, the masked key and the state."""
-    masked, state = call.services.licenses.mask_key(license_), license_state(license_, call.services.now())
-    return {**asdict(license_), "masked_key": masked, "state": state}
+    shown: dict[str, Any] = _shown_page(call, Page([license_], None)).items[0]
+    return shown
 
 
 def _shown_page(call: Call, found: Page[IssuedLicense]) -> Page[Any]:
-    return Page([_shown(call, one) for one in found.items], found.cursor)
+    """Return the fields of the records, with the masked key, the state and the entitlements."""
+    services, now = call.services, call.services.now()
+    shown = [
+        {
+            **asdict(one),
+            "masked_key": services.licenses.mask_key(one),
+            "state": license_state(one, now),
+            "entitlements": entitlements,
+        }
+        for one, entitlements in zip(found.items, services.plans.resolve_all(found.items), strict=True)
+    ]
+    return Page(shown, found.cursor)
 
 
 # --- subscriptions and audit log --------------------------------------------------------------

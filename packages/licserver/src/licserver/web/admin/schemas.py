@@ -2,12 +2,18 @@
 
 import re
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from typing_extensions import TypedDict
 
-from licserver.domain.records import ActorKind, EnvironmentPolicy, LicenseState
+from licserver.domain.entitlements import MAX_NUMBER
+from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
+from licserver.domain.records import CUSTOMER_MOVES, STABLE, ActorKind, EnvironmentPolicy, LicenseState
+from licserver.protocol.offline_files import MAX_REQUEST
 from licserver.services import MAX_PAGE
+from licserver.services.license_terms import MAX_SEATS
+from licserver.services.products import MAX_MOVES, MAX_TRIAL_DAYS
 
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INSTANT: Final = re.compile(
@@ -37,8 +43,22 @@ Day = Annotated[date, BeforeValidator(_parse_day)]
 Instant = Annotated[AwareDatetime, BeforeValidator(_parse_instant)]
 """An instant in full with its time zone (RFC 3339), converted to UTC."""
 
+
+class Quota(TypedDict):
+    """A number per calendar day, month or year, in UTC."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    limit: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+    per: Literal["day", "month", "year"]
+
+
+_Entitlement = bool | Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str | Quota
 _Hex = Annotated[str, BeforeValidator(bytes.hex)]
+_Moves = Annotated[int, Field(ge=0, le=MAX_MOVES)]
+_TrialDays = Annotated[int, Field(ge=0, le=MAX_TRIAL_DAYS)]
 _Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
+_Seats = Annotated[int, Field(ge=1, le=MAX_SEATS)]
 Item = TypeVar("Item")
 
 
@@ -83,6 +103,12 @@ class Paging(RequestModel):
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Items a page, at most.")] = 50
 
 
+class OfPlatform(RequestModel):
+    """Which file of a version."""
+
+    platform: Annotated[str | None, Field(max_length=40, description="Such as `windows-x86_64`.")] = None
+
+
 class LicenseQuery(Paging):
     """Filters of licenses; all that are given must match."""
 
@@ -100,6 +126,7 @@ class LicenseQuery(Paging):
     state: Annotated[LicenseState | None, Field(description="As of now.")] = None
     expires_from: Annotated[Day | None, Field(description="First day of expiry, included.")] = None
     expires_until: Annotated[Day | None, Field(description="Last day of expiry, included.")] = None
+    trial: Annotated[bool | None, Field(description="Only trials, or none of them.")] = None
 
 
 class AuditQuery(Paging):
@@ -121,6 +148,8 @@ class NewProduct(RequestModel):
     environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
     support_policy: bool = False
     accept_imported_keys: bool = False
+    customer_moves: _Moves = CUSTOMER_MOVES
+    trial_days: _TrialDays = 0
 
 
 class ProductChange(Change):
@@ -130,6 +159,21 @@ class ProductChange(Change):
     environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
     support_policy: bool = False
     accept_imported_keys: bool = False
+    customer_moves: _Moves = CUSTOMER_MOVES
+    trial_days: _TrialDays = 0
+    minimum_version: Annotated[str | None, Field(description="Null removes it.")] = None
+
+
+class Entitlements(RequestModel):
+    """All that a plan grants."""
+
+    entitlements: dict[str, _Entitlement]
+
+
+class NewPlan(Entitlements):
+    """A new plan."""
+
+    name: str
 
 
 class LicenseTerms(RequestModel):
@@ -142,6 +186,14 @@ class LicenseTerms(RequestModel):
     allowed: tuple[str, ...] = ()
     customer_email: str | None = None
     note: str | None = None
+    plan: Annotated[str | None, Field(description="The name of a plan of the product.")] = None
+    overrides: Annotated[
+        dict[str, _Entitlement | None] | None,
+        Field(description="Entitlements that count instead of the plan's; null takes one away."),
+    ] = None
+    trial: bool = False
+    floating_seats: _Seats | None = None
+    channels: tuple[str, ...] = ()
 
 
 class NewLicense(LicenseTerms):
@@ -161,6 +213,12 @@ class LicenseKey(RequestModel):
     license_key: str
 
 
+class Channel(RequestModel):
+    """A channel of releases."""
+
+    channel: str = STABLE
+
+
 class Reason(RequestModel):
     """A reason, for the vendor's own records."""
 
@@ -171,6 +229,13 @@ class EnvironmentRequest(RequestModel):
     """An activated domain or IP address."""
 
     environment: str
+
+
+class FileRequest(RequestModel):
+    """A request for a license file."""
+
+    machine: Annotated[str, Field(max_length=MAX_REQUEST, description="The code that the app shows.")]
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = DEFAULT_DAYS
 
 
 class InstantRequest(RequestModel):
@@ -203,6 +268,13 @@ class Product(ResponseModel):
             description="Whether keys that were sold elsewhere are valid.",
         ),
     ]
+    customer_moves: Annotated[
+        int, Field(description="How often a customer may free a slot of a license in 30 days.")
+    ]
+    trial_days: Annotated[int, Field(description="How long a trial lasts; 0 for no trials.")]
+    minimum_version: Annotated[
+        str | None, Field(description="Apps below it are told to update to go on being supported.")
+    ]
     latest: Annotated[
         str | None,
         BeforeValidator(lambda release: release and release.version),
@@ -210,10 +282,19 @@ class Product(ResponseModel):
     ]
 
 
+class Plan(ResponseModel):
+    """A plan of a product: what its licenses are entitled to."""
+
+    name: str
+    entitlements: dict[str, _Entitlement]
+
+
 class Release(ResponseModel):
-    """A published version."""
+    """A file of a published version; without a platform it is for all that have no file of their own."""
 
     version: str
+    platform: Annotated[str | None, BeforeValidator(lambda platform: platform or None)]
+    channel: Annotated[str, Field(description="Who is offered it; everybody if `stable`.")]
     published_at: datetime
     withdrawn_at: datetime | None
     file_name: Annotated[str, Field(validation_alias=AliasPath("artifact", "file_name"))]
@@ -223,6 +304,12 @@ class Release(ResponseModel):
         bool, BeforeValidator(lambda manifest: manifest is not None), Field(validation_alias="manifest")
     ]
     changelog: str
+
+
+class PublishedRelease(Release):
+    """A file that was just published; if it is not for everybody, `audience` says who is offered it."""
+
+    audience: str | None = None
 
 
 class License(ResponseModel):
@@ -246,6 +333,16 @@ class License(ResponseModel):
     support_until: date | None
     customer_email: str | None
     note: str | None
+    plan: str | None
+    overrides: dict[str, _Entitlement | None] | None
+    entitlements: Annotated[dict[str, _Entitlement], Field(description="Of plan and overrides.")]
+    trial: bool
+    floating_seats: Annotated[
+        int | None, Field(description="How many may use it at the same time by floating seats; null: none.")
+    ]
+    channels: Annotated[
+        tuple[str, ...], Field(description="Whose releases its holder is offered besides stable ones.")
+    ]
 
 
 class IssuedLicense(License):
@@ -267,6 +364,20 @@ class Activation(ResponseModel):
     ip: Annotated[str, Field(validation_alias=AliasPath("environment", "ip"))]
     activated_at: datetime
     last_seen_at: datetime | None
+    label: Annotated[
+        str | None, Field(description="What its user calls the machine; personal data, if the app sends it.")
+    ]
+    app_version: Annotated[str | None, Field(description="Of the app, if it sends it.")]
+    offline_until: Annotated[datetime | None, Field(description="When the machine's license file ends.")]
+
+
+class LicenseFile(ResponseModel):
+    """A signed license file for one machine."""
+
+    name: Annotated[str, Field(description="For saving it.")]
+    text: str
+    domain: str
+    ends_at: datetime
 
 
 class FreedSlots(ResponseModel):

@@ -6,6 +6,7 @@ is signed in. `signed_in` and `form` take handlers, and check session, origin an
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiohttp import web
@@ -17,19 +18,35 @@ from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console, Show
 from licserver.web.console.login import Login, SecondFactor
-from licserver.web.console.pages import api, audit, bulk, licenses, once, overview, products, team
+from licserver.web.console.pages import (
+    api,
+    audit,
+    backups,
+    bulk,
+    imports,
+    licenses,
+    mail,
+    once,
+    overview,
+    products,
+    sources,
+    team,
+    webhooks,
+)
 from licserver.web.console.responses import SECURITY, Templates, load_assets, redirect
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import CONSOLE
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
 from licserver.web.responses import expect
+from licserver.web.uploads import received, received_in_memory
 from licserver.web.worker_threads import WorkerThreads
 
 
 class Route(NamedTuple):
     """A page, the forms on it by their names below its path, and the roles that see and send them.
 
-    Who sees the page may send `searches`, which change nothing.
+    Who sees the page may send `searches`, which change nothing. Forms of a page that `is_long` do not
+    block other pages.
     """
 
     show: Show
@@ -37,6 +54,7 @@ class Route(NamedTuple):
     searches: Mapping[str, Show] = {}
     sees: Role = Role.READ_ONLY
     sends: Role = Role.OWNER
+    is_long: bool = False
 
 
 ROUTES: Final[Mapping[str, Route]] = {
@@ -52,18 +70,41 @@ ROUTES: Final[Mapping[str, Route]] = {
     "/customers": Route(licenses.show_customer),
     "/products": Route(products.show_all, {"add": once(products.add)}),
     "/products.csv": Route(products.export),
-    "/products/{slug}": Route(products.show, {"rename": products.rename, "rules": products.change_rules}),
+    "/products/{slug}": Route(
+        products.show,
+        {
+            "rename": products.rename,
+            "rules": products.change_rules,
+            "save-plan": products.save_plan,
+            "remove-plan": products.remove_plan,
+        },
+    ),
     "/products/{slug}/releases.csv": Route(products.export_releases),
-    "/products/{slug}/releases/{version}": Route(products.show_release, {"withdraw": products.withdraw}),
+    "/products/{slug}/releases/{version}": Route(
+        products.show_release,
+        {"promote": products.promote, "withdraw": products.withdraw, "rollout": products.change_rollout},
+    ),
     "/products/{slug}/releases/{version}/downloads.csv": Route(products.export_holders),
+    "/sources": Route(sources.show_all, {"add": sources.add}, sees=Role.SUPPORT),
+    "/sources/{name}": Route(
+        sources.show, {"map": sources.map_product, "unmap": sources.unmap}, sees=Role.SUPPORT
+    ),
+    "/sources/{name}/events": Route(
+        sources.show_events, {"replay": sources.replay}, sees=Role.SUPPORT, sends=Role.SUPPORT
+    ),
     "/api": Route(api.show),
     "/audit": Route(audit.show),
     "/audit.csv": Route(audit.export),
+    "/imports": Route(imports.show, imports.ACTIONS, sees=Role.OWNER, is_long=True),
+    "/backups": Route(backups.show, {"make": backups.make, "delete": backups.delete}, sees=Role.OWNER),
+    "/mail": Route(mail.show, mail.ACTIONS, sees=Role.SUPPORT, sends=Role.SUPPORT),
+    "/webhooks": Route(webhooks.show, webhooks.ACTIONS, sees=Role.SUPPORT),
     "/users": Route(team.show_users, team.USER_ACTIONS, sees=Role.OWNER),
     "/tokens": Route(team.show_tokens, team.TOKEN_ACTIONS, sees=Role.OWNER),
     "/health": Route(overview.show_health, sees=Role.OWNER),
 }
 UPLOAD: Final = "/products/{slug}/releases"
+IMPORT: Final = "/imports/preview"
 
 _ENROLLING: Final = (Needs.NOTHING, Needs.ENROLMENT)
 
@@ -83,7 +124,11 @@ def create_console(
     for path, route in ROUTES.items():
         add_route(app, path, get(console.page(route.show, route.sees)))
         for name, act in route.actions.items():
-            add_route(app, f"{path}/{name}", {"POST": console.action(route.show, act, route.sends)})
+            add_route(
+                app,
+                f"{path}/{name}",
+                {"POST": console.action(route.show, act, route.sends, with_file=route.is_long)},
+            )
         for name, search in route.searches.items():
             add_route(app, f"{path}/{name}", {"POST": console.action(route.show, search, route.sees)})
     by_path = {asset.path: asset for asset in assets.values()}
@@ -99,9 +144,12 @@ def create_console(
         document = api.documents()[request.path.rpartition("/")[2]]
         return web.json_response(document, headers=SECURITY)
 
+    release_file = partial(received, fields=products.PUBLISH_FIELDS)
+    import_file = partial(received_in_memory, fields=frozenset(imports.FIELDS))
     code = get(console.signed_in(factor.show_code, Needs.CODE))
     for path, handlers in {
-        UPLOAD: {"POST": console.upload(products.show, products.publish, Role.OWNER)},
+        UPLOAD: {"POST": console.upload(products.show, products.publish, Role.OWNER, release_file)},
+        IMPORT: {"POST": console.upload(imports.show, imports.preview, Role.OWNER, import_file)},
         "/sign-in": {**get(login.show_sign_in), "POST": login.sign_in},
         "/sign-in/code": {**code, "POST": console.form(factor.sign_in, Needs.CODE)},
         "/sign-out": {"POST": console.form(login.sign_out, *Needs)},

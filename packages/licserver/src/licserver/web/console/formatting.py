@@ -6,11 +6,13 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 from licserver.domain.decisions import is_support_over, license_state
+from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import IssuedLicense, LicenseState, LicenseTerms, Product
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 
 DONE: Final[Mapping[str, str]] = {
+    "taken-back": "The seat is taken back. The app that held it is told when it next renews it.",
     "freed": "The slot is free. The customer can activate another machine now.",
     "revoked": "The license is revoked. Verify and update checks are refused, and links do not work.",
     "extended": "The license is extended.",
@@ -20,24 +22,43 @@ DONE: Final[Mapping[str, str]] = {
     "bulk-extended": "The licenses are extended.",
     "reinstated": "The license is reinstated.",
     "changed": "The license is changed, effective immediately.",
+    "converted": "The trial is a purchased license now, with the same key.",
     "allowed": "The entry is on the allow-list. It takes no slot.",
     "disallowed": "The entry is off the allow-list.",
     "similar": "These keys look like it; compare them with the customer’s.",
     "issued": "The license is issued.",
     "product": "The product is added. Upload its first version next.",
     "renamed": "The product is renamed. Licenses keep the name under which they were issued.",
+    "plan": "The plan is saved. Its licenses get the new entitlements with the next answer.",
+    "plan-removed": "The plan is removed.",
     "rules": "The product is changed, effective immediately for all its licenses.",
     "published": "The version is published.",
+    "promoted": "The channel of the version is changed.",
+    "rollout": "The rollout is changed, effective with the next update check.",
     "withdrawn": "The version is withdrawn. It is no longer offered, and links to it do not work.",
     "once": "This form was sent before and done once; see below. To repeat it, open the form again.",
     "password": "Your password is changed, and you are signed out everywhere else.",
     "second-factor-off": "Your second factor is removed, and you are signed out everywhere else.",
+    "backup-started": "The backup is being written. You can leave this page.",
+    "backup-deleted": "The backup is deleted.",
+    "import-cancelled": "The import is cancelled. The file is removed, and nothing was written.",
     "user-added": "The user is added. Hand over the name and the password; the user should change it.",
     "user-role": "The role is changed, effective immediately.",
     "user-password": "The password is changed, and the user is signed out everywhere.",
     "user-factor": "The second factor is removed. The user can set up a new one.",
     "user-removed": "The user is removed and signed out.",
+    "webhook-disabled": "The endpoint is disabled. Nothing more is sent to it.",
+    "webhook-enabled": "The endpoint is enabled. It gets events from now on.",
+    "webhook-removed": "The endpoint is removed.",
+    "mail-tested": "The test is sent in a moment. Load this page again to see what became of it.",
+    "mail-repeated": "It is sent again in a moment. Load this page again to see what became of it.",
+    "webhook-tested": "The test is sent in a moment. Load this page again to see the answer.",
+    "webhook-repeated": "It is sent again in a moment. Load this page again to see the answer.",
     "token-revoked": "The token is revoked. It is refused from now on.",
+    "source-added": "The shop is added. Let it deliver to the address below, and map its products.",
+    "source-mapped": "The product is mapped. Repeat the deliveries that failed for it.",
+    "source-unmapped": "The mapping is removed.",
+    "source-replayed": "The delivery is processed again, in a moment. Nothing is issued twice.",
     "signed-out": "You are signed out.",
 }
 """Messages after an action; the address has the name, never the text."""
@@ -112,6 +133,13 @@ class StatusLabel(NamedTuple):
 
 def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
     """Describe the status of a license at `now`, and what its holder sees."""
+    shown = _describe(license_, now)
+    if not license_.trial:
+        return shown
+    return shown._replace(label=f"trial, {shown.label}", sentence=f"Trial. {shown.sentence}")
+
+
+def _describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
     match license_state(license_, now):
         case LicenseState.REVOKED:
             since = _on(license_.revoked_at)
@@ -212,6 +240,12 @@ def _parse_slots(text: str) -> int | None:
     return int(text)
 
 
+def _parse_seats(text: str) -> int | None:
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
+        raise InvalidInputError("floating seats must be a whole number from 1, or empty for none")
+    return int(text) if text else None
+
+
 # --- the terms of a license -------------------------------------------------------------------
 
 
@@ -222,24 +256,35 @@ class Field(NamedTuple):
         name: Of the input.
         term: The field of `LicenseTerms`.
         kind: Of the input, which the macro `field` in `parts.html` draws, and `_PARSERS` reads: a number of
-            slots, a date, or text (one line for an address, several for a note).
+            slots or floating seats, a date, names, text (one line for an address, several for a note), or
+            entitlements, one a line.
     """
 
     name: str
     term: str
     label: str
-    kind: Literal["slots", "date", "email", "lines"]
+    kind: Literal["slots", "seats", "date", "email", "text", "lines", "grants", "names"]
 
 
 FIELDS: Final = (
     Field("slots", "slots", "Slots", "slots"),
+    Field("seats", "floating_seats", "Floating seats", "seats"),
     Field("expires", "expires_on", "Last day", "date"),
     Field("support", "support_until", "Support until", "date"),
     Field("email", "customer_email", "Customer’s email address", "email"),
     Field("note", "note", "Note", "lines"),
+    Field("plan", "plan", "Plan", "text"),
+    Field("overrides", "overrides", "Entitlements instead of the plan’s", "grants"),
+    Field("channels", "channels", "Release channels besides stable, such as beta", "names"),
 )
 
-_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {"slots": _parse_slots, "date": parse_day}
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "slots": _parse_slots,
+    "date": parse_day,
+    "grants": lambda text: parse_grant_lines(text) or None,
+    "seats": _parse_seats,
+    "names": lambda text: tuple(text.replace(",", " ").split()),
+}
 """By kind; text stays as typed."""
 
 
@@ -249,6 +294,11 @@ def parse_terms(form: Mapping[str, str]) -> LicenseTerms:
     given = {field.term: _parse(field, text) for field, text in typed.items() if text}
     subscription = form.get("subscription", "").strip() or None
     return LicenseTerms(**given, lifetime=bool(form.get("lifetime")), subscription_id=subscription)
+
+
+def parse_grant_lines(text: str) -> dict[str, Any]:
+    """Parse entitlements, one a line."""
+    return parse_grants(line for line in text.splitlines() if line.strip())
 
 
 MAX_ISSUED: Final = 1_000
@@ -283,4 +333,8 @@ def _parse(field: Field, text: str) -> Any:
 def _format(field: Field, value: Any) -> str:
     if value is None:
         return "unlimited" if field.kind == "slots" else ""
+    if field.kind == "grants":
+        return "\n".join(format_grants(value))
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return value.isoformat() if isinstance(value, date) else str(value)

@@ -1,6 +1,7 @@
 """Handlers of the console: sessions, forms and uploads around plain page functions (`pages/`)."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -24,25 +25,30 @@ from licserver.web.console.pages import (
     PageContext,
     Redirect,
     Reply,
+    TextFile,
     draw_form_id,
     read_form_id,
     with_query,
 )
-from licserver.web.console.responses import INTO_UPLOAD_FORM, PAGE, Templates, redirect, send_csv
+from licserver.web.console.responses import (
+    INTO_UPLOAD_FORM,
+    PAGE,
+    Templates,
+    redirect,
+    send_csv,
+    text_file_headers,
+)
 from licserver.web.console.sessions import Form
 from licserver.web.responses import ApiError, read_body, to_sentence
-from licserver.web.uploads import Upload, received
 from licserver.web.worker_threads import WorkerThreads
 
 Show = Callable[[PageContext], Reply]
-Take = Callable[[PageContext, Upload], Reply]
+Receive = Callable[..., AbstractAsyncContextManager[Any]]
+"""`received` or `received_in_memory`, for forms with these fields; the CSRF token is in the query."""
 WithSession = Callable[[web.Request, SignedIn], Awaitable[web.StreamResponse]]
 WithForm = Callable[[web.Request, SignedIn, Form], Awaitable[web.StreamResponse]]
 
 SIGN_IN: Final = f"{sessions.HOME}/sign-in"
-
-_UPLOAD_FIELDS: Final = frozenset({"once", "version", "changelog"})
-"""Of forms with a file. The CSRF token is in the query: it is compared before the form is read."""
 
 _SESSION = web.RequestKey("session", SignedIn)
 _WRONG_SESSION: Final = "This form is not of your session. Load the page again, and send it from there."
@@ -51,10 +57,10 @@ _EARLIER_SESSION: Final = (
 )
 _SIGNED_OUT: Final = "You are signed out, and nothing was done. What you typed is not lost."
 _SIGNED_OUT_UPLOAD: Final = (
-    "You are signed out, and nothing was done. Sign in in another window, then publish again."
+    "You are signed out, and nothing was done. Sign in in another window, then send this form again."
 )
 
-Made = bytes | Redirect | Csv
+Made = bytes | Redirect | Csv | TextFile
 
 
 class Console:
@@ -135,7 +141,7 @@ class Console:
 
         return self.signed_in(handle)
 
-    def action(self, show: Show, act: Show, role: Role) -> Handler:
+    def action(self, show: Show, act: Show, role: Role, *, with_file: bool = False) -> Handler:
         """Make the handler of a form on a page; the page is shown again if the form cannot be carried out.
 
         A form that is not of this session is not carried out, but what was typed into it is kept: the page
@@ -146,11 +152,12 @@ class Console:
             user = await self._find_user(request)
             if user is None and not sessions.is_browser(request.headers, request.host):
                 return _to_sign_in(request)
-            form = await self.read_form(request)
-            if user is not None:  # first, because a form of an earlier session is shown again in its page
+            if user is not None:  # first: a form of an earlier session is shown again in its page
                 _check_role(user, role)
+            form = await self.read_form(request)
             if user is not None and sessions.is_own_form(user.token, form):
-                return await self._act(request, show, act, self.context(request, user)._replace(form=form))
+                context = self.context(request, user)._replace(form=form)
+                return await self._act(request, show, act, context, with_file=with_file)
             has_token = sessions.has_form_token(form)
             if user is not None and has_token:
                 return await self._show_earlier(request, show, user, form)
@@ -163,7 +170,9 @@ class Console:
 
         return handle
 
-    def upload(self, show: Show, take: Take, role: Role) -> Handler:
+    def upload(
+        self, show: Show, take: Callable[[PageContext, Any], Reply], role: Role, receive: Receive
+    ) -> Handler:
         """Make the handler of a form with a file: session and token are checked before it is read."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -175,12 +184,17 @@ class Console:
             if not sessions.is_same_origin(headers, host) or not sessions.has_form_token(request.query):
                 raise ApiError(403, _WRONG_SESSION)
             _check_role(user, role)
-            return await self._receive(request, user, show, take)
+            return await self._receive(request, user, show, take, receive)
 
         return handle
 
     async def _receive(
-        self, request: web.Request, user: SignedIn, show: Show, take: Take
+        self,
+        request: web.Request,
+        user: SignedIn,
+        show: Show,
+        take: Callable[[PageContext, Any], Reply],
+        receive: Receive,
     ) -> web.StreamResponse:
         context = self.context(request, user)
         typed: dict[str, str] = {}
@@ -191,7 +205,7 @@ class Console:
                 raise _EarlierSessionError
 
         try:
-            async with received(request, self.settings, self.threads, _UPLOAD_FIELDS, admit) as upload:
+            async with receive(request, self.settings, self.threads, admit=admit) as upload:
                 context = context._replace(form=upload.fields)
                 return await self._act(request, show, lambda one: take(one, upload), context, with_file=True)
         except _EarlierSessionError:
@@ -259,6 +273,8 @@ class Console:
         match await run(self._make, page, context):
             case Csv() as csv:
                 return await send_csv(request, csv, self.threads, lambda: _audit_export(context, csv))
+            case TextFile(name, text):
+                return web.Response(body=text.encode(), headers=text_file_headers(name))
             case Redirect(to, done):
                 return redirect(request, with_query(to, {"done": done}))
             case content:

@@ -62,6 +62,7 @@ _TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml; charset=utf-8",
+    "png": "image/png",
 }
 _ASSETS: Final = ("vendored/pico.min.css", "console.css", "vendored/htmx.min.js", "console.js", "icon.svg")
 
@@ -79,14 +80,18 @@ class Asset(NamedTuple):
         return web.Response(body=self.content, headers={**SECURITY, **cached})
 
 
+def create_asset(root: str, name: str, content: bytes) -> Asset:
+    """Create an asset below the address of a sub-application."""
+    return Asset(f"{root}/assets/{hashlib.sha256(content).hexdigest()[:16]}/{name}", content)
+
+
 def load_assets() -> Mapping[str, Asset]:
     """Read the styles and scripts, by name."""
     folder = files("licserver.web.console") / "assets"
     found = {}
     for path in _ASSETS:
-        content, name = (folder / path).read_bytes(), path.rpartition("/")[2]
-        digest = hashlib.sha256(content).hexdigest()[:16]
-        found[name] = Asset(f"/console/assets/{digest}/{name}", content)
+        name = path.rpartition("/")[2]
+        found[name] = create_asset("/console", name, (folder / path).read_bytes())
     return found
 
 
@@ -137,6 +142,12 @@ def redirect(request: web.Request, path: str, **headers: str) -> web.StreamRespo
     if "HX-Request" in request.headers:  # htmx follows redirects by itself, and the address would stay
         return web.Response(status=204, headers={**PAGE, **headers, "HX-Redirect": path})
     return web.Response(status=303, headers={**PAGE, **headers, hdrs.LOCATION: path})
+
+
+def text_file_headers(name: str) -> Mapping[str, str]:
+    """Return the headers of a text that the browser saves under a name."""
+    disposition = f'attachment; filename="{name}"'
+    return {**PAGE, hdrs.CONTENT_TYPE: "application/octet-stream", hdrs.CONTENT_DISPOSITION: disposition}
 
 
 async def send_csv(

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 SECURE_COOKIE: Final = "__Host-licserver"
@@ -19,26 +19,39 @@ Form = Mapping[str, str]
 CSRF_FIELD: Final = "csrf"
 HOME: Final = "/console"
 
+
+class SessionCookie(NamedTuple):
+    """The names of a session's cookie, over https and over http, and the path of its pages."""
+
+    secure: str
+    plain: str
+    path: str
+
+
+CONSOLE_COOKIE: Final = SessionCookie(SECURE_COOKIE, PLAIN_COOKIE, HOME)
+
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _OWN_PATH: Final = re.compile(r"/console(/[A-Za-z0-9._~/%-]*)?(\?[A-Za-z0-9._~/%&=+:@,-]*)?")
 
 
-def read_token(cookies: Mapping[str, str], *, is_https: bool = False) -> str | None:
+def read_token(
+    cookies: Mapping[str, str], *, is_https: bool = False, cookie: SessionCookie = CONSOLE_COOKIE
+) -> str | None:
     """Return the session's token from the cookies, or None.
 
     With an https base URL (`is_https`) the plain cookie is ignored: another host of the same domain, or
     somebody between client and server, may have planted it.
     """
-    token = cookies.get(SECURE_COOKIE) or (None if is_https else cookies.get(PLAIN_COOKIE))
+    token = cookies.get(cookie.secure) or (None if is_https else cookies.get(cookie.plain))
     return token if token is not None and _TOKEN.fullmatch(token) else None
 
 
-def write_cookie(token: str, *, is_https: bool, seconds: int) -> str:
+def write_cookie(token: str, *, is_https: bool, seconds: int, cookie: SessionCookie = CONSOLE_COOKIE) -> str:
     """Format the ``Set-Cookie`` of a session; an empty token removes the cookie.
 
     Lax, so that a link in a support ticket opens its page; forms have a CSRF token besides.
     """
-    name, more = (SECURE_COOKIE, "Path=/; Secure") if is_https else (PLAIN_COOKIE, f"Path={HOME}")
+    name, more = (cookie.secure, "Path=/; Secure") if is_https else (cookie.plain, f"Path={cookie.path}")
     return f"{name}={token}; {more}; Max-Age={seconds}; HttpOnly; SameSite=Lax"
 
 

@@ -18,6 +18,7 @@ from licserver.domain.records import ActorKind
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services import IdempotencyConflictError, Services
 from licserver.services import Page as Some
+from licserver.services.licenses import MAX_REASON
 from licserver.services.tokens import Response, run_once
 from licserver.services.users import SignedIn
 from licserver.web.console.sessions import CSRF_FIELD
@@ -68,11 +69,21 @@ def is_confirmed(context: PageContext) -> bool:
     return context.from_form("sure") == "yes"
 
 
-def ask(context: PageContext, question: str, effects: Sequence[str], action: str, button: str) -> Page:
+def ask(
+    context: PageContext,
+    question: str,
+    effects: Sequence[str],
+    action: str,
+    button: str,
+    *,
+    asks_reason: bool = False,
+) -> Page:
     """Return the page that asks before something is destroyed, and sends the same form again."""
-    fields = {name: value for name, value in context.form.items() if name not in {CSRF_FIELD, "sure"}}
+    left_out = {CSRF_FIELD, "sure", "reason"} if asks_reason else {CSRF_FIELD, "sure"}
+    fields = {name: value for name, value in context.form.items() if name not in left_out}
     back = action.rpartition("/")[0]
-    values = {"question": question, "effects": effects, "action": action, "button": button}
+    values: dict[str, Any] = {"question": question, "effects": effects, "action": action, "button": button}
+    values.update(asks_reason=asks_reason, reason=context.from_form("reason"), max_reason=MAX_REASON)
     return Page("confirm.html", {**values, "fields": fields, "back": back})
 
 
@@ -91,7 +102,14 @@ class Csv(NamedTuple):
     pages: Iterable[Sequence[Sequence[Any]]]
 
 
-Reply = Page | Redirect | Csv
+class TextFile(NamedTuple):
+    """A text that the browser saves."""
+
+    name: str
+    text: str
+
+
+Reply = Page | Redirect | Csv | TextFile
 
 
 def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:

@@ -71,4 +71,5 @@ def _preview(context: PageContext, action: str, chosen: list[IssuedLicense]) -> 
         name, who = license_name(one), one.customer_email or "no email address"
         effects.append(f"{name}, {one.product_name}, {who}: {describe(one, context.now).label}")
     path = "/console/licenses/bulk"
-    return ask(context._replace(form=form), question, effects, path, f"{action.capitalize()} {count}")
+    button = f"{action.capitalize()} {count}"
+    return ask(context._replace(form=form), question, effects, path, button, asks_reason=action == "revoke")

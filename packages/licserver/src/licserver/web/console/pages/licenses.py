@@ -5,7 +5,9 @@ from datetime import date, datetime
 from typing import Any, Final
 
 from licserver.domain.decisions import add_year
+from licserver.domain.entitlements import format_grants
 from licserver.domain.key_parts import find_reference, parse_key_part
+from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import Environment, IssuedLicense, LicenseState
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
@@ -31,6 +33,7 @@ from licserver.web.console.pages import (
     PageContext,
     Redirect,
     Reply,
+    TextFile,
     ask,
     do_once,
     in_pages,
@@ -41,7 +44,7 @@ from licserver.web.console.pages import (
 from licserver.web.console.pages.audit import describe_entry
 
 _SHOWN: Final = 50
-_SEARCHED: Final = ("q", "product", "state", "from", "until", "order")
+_SEARCHED: Final = ("q", "product", "state", "trial", "from", "until", "order")
 """Names of the search's fields."""
 
 ORDERS: Final = {
@@ -49,6 +52,9 @@ ORDERS: Final = {
     Order.OLDEST: "Oldest first",
     Order.ENDING: "By last day, those that have one",
 }
+_FORMS: Final = (("slots", "change"), ("machine", "file"))
+"""A field of each form that is folded up, and the name of the form."""
+
 BULK_ACTIONS: Final = {"export": "Export as CSV", "extend": "Extend by a year …", "revoke": "Revoke …"}
 
 _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
@@ -61,9 +67,13 @@ _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
     "issued at": lambda one, _: one.issued_at,
     "last day": lambda one, _: one.expires_on,
     "lifetime": lambda one, _: one.lifetime,
+    "trial": lambda one, _: one.trial,
     "slots": lambda one, _: "unlimited" if one.slots is None else one.slots,
     "slots used": lambda one, _: one.slots_used,
+    "plan": lambda one, _: one.plan,
+    "entitlements instead": lambda one, _: ", ".join(format_grants(one.overrides)),
     "subscription": lambda one, _: one.subscription_id,
+    "channels": lambda one, _: ", ".join(one.channels),
     "support until": lambda one, _: one.support_until,
     "revoked at": lambda one, _: one.revoked_at,
     "revoked reason": lambda one, _: one.revoked_reason,
@@ -138,6 +148,7 @@ def read_filter(fields: Mapping[str, str]) -> LicenseFilter:
         expires_from=parse_day(typed["from"]),
         expires_until=parse_day(typed["until"]),
         order=Order(typed["order"]) if typed["order"] in ORDERS else Order.NEWEST,
+        trial={"yes": True, "no": False}.get(typed["trial"]),
     )
 
 
@@ -161,17 +172,22 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
     here = f"/console/licenses/{license_.id.hex()}"
     about = AuditFilter(object=("license", license_.id.hex()))
     product = services.products.get(license_.product_slug)
-    shown = format_terms(license_)
+    shown, entitlements = format_terms(license_), services.plans.resolve(license_)
     typed = {name: context.form[name] for name in shown if is_touched(context.form, name)}
+    seats = services.seats.list_held(license_)
     return Page(
         "license.html",
         {
+            "seats": seats[:_SHOWN],
+            "seats_used": len(seats),
             "license": license_,
             "id": license_.id.hex(),
             "name": license_name(license_),
             "product": product,
             "state": describe(license_, context.now),
             "updates": describe_updates(license_, product, context.now),
+            "entitlements": format_grants(entitlements),
+            "uses": services.consumption.list_current(license_.id, entitlements),
             "activations": held.items,
             "further": held.cursor and with_query(here, {"after": held.cursor}),
             "history": [describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
@@ -181,7 +197,10 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
             "fields": FIELDS,
             "was": shown,
             "form": {**shown, **typed},
-            "open": "change" if context.problem and "slots" in context.form else "",
+            "machine": context.from_form("machine"),
+            "days": context.from_form("days") or DEFAULT_DAYS,
+            "max_days": MAX_DAYS,
+            "open": context.problem and next((name for field, name in _FORMS if field in context.form), ""),
             "here": here,
         },
     )
@@ -197,8 +216,9 @@ def export_activations(context: PageContext) -> Csv:
     """Export a license's activations."""
     reference = context.parts["id"]
     pages = in_pages(lambda cursor: context.services.licenses.list_activations(reference, cursor, MAX_PAGE))
-    rows = ([(*one.environment, one.activated_at, one.last_seen_at) for one in some] for some in pages)
-    return Csv("activations", ("domain", "ip", "first seen", "last seen"), rows)
+    rows = ([(*one.environment, *one[1:]) for one in some] for some in pages)
+    columns = ("domain", "ip", "first seen", "last seen", "label", "app version", "file until")
+    return Csv("activations", columns, rows)
 
 
 def new(context: PageContext) -> Page:
@@ -268,6 +288,20 @@ def free(context: PageContext) -> Redirect:
     return _back(context, "freed")
 
 
+def take_back(context: PageContext) -> Reply:
+    """Take back a floating seat, once that is confirmed."""
+    if not is_confirmed(context):
+        holder = context.from_form("holder")
+        effects = [
+            "The app that holds it is told when it next renews it; what it does then is its own decision.",
+            "Somebody else can take the seat at once.",
+        ]
+        action = f"/console/licenses/{context.parts['id']}/take-back"
+        return ask(context, f"Take back the seat of {holder}?", effects, action, "Take back")
+    context.services.seats.take_back(context.parts["id"], context.from_form("seat"))
+    return _back(context, "taken-back")
+
+
 def revoke(context: PageContext) -> Reply:
     """Revoke the license, once that is confirmed."""
     license_ = context.services.licenses.get(context.parts["id"])
@@ -321,6 +355,14 @@ def add_slot(context: PageContext) -> Redirect:
     return _back(context, "slot-added")
 
 
+def issue_file(context: PageContext) -> TextFile:
+    """Issue a license file for a machine without a network."""
+    typed = context.from_form("days")
+    days = int(typed) if typed.isascii() and typed.isdecimal() and len(typed) <= len(str(MAX_DAYS)) else 0
+    issued = context.services.offline_files.issue(context.parts["id"], context.from_form("machine"), days)
+    return TextFile(issued.name, issued.text)
+
+
 def reinstate(context: PageContext) -> Redirect:
     """Reinstate the license."""
     context.services.licenses.reinstate(context.parts["id"])
@@ -332,6 +374,13 @@ def change(context: PageContext) -> Redirect:
     changes, was = parse_changes(context.form)
     context.services.licenses.change(context.parts["id"], was=was, **changes)
     return _back(context, "changed")
+
+
+def convert(context: PageContext) -> Redirect:
+    """Make a purchased license of the trial."""
+    last = parse_day(context.from_form("expires"))
+    context.services.trials.convert(context.parts["id"], expires_on=last)
+    return _back(context, "converted")
 
 
 def allow(context: PageContext) -> Redirect:
@@ -353,12 +402,15 @@ def reveal(context: PageContext) -> Page:
 
 ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {
     "free": free,
+    "take-back": take_back,
     "revoke": revoke,
     "extend": once(extend),
     "slot": once(add_slot),
+    "file": issue_file,
     "reissue": reissue,
     "reinstate": reinstate,
     "change": change,
+    "convert": convert,
     "allow": allow,
     "disallow": disallow,
     "reveal": reveal,

@@ -1,13 +1,16 @@
 """Overview: charts beside the days before, and the first steps while one is missing; one's own account."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
+from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.statistics import Total
-from licserver.services import Services
-from licserver.services.self_check import check_installation
+from licserver.domain.records import Product
+from licserver.services import LicenseFilter, Services
+from licserver.services.self_check import Finding, Level, check_installation
+from licserver.web.console.formatting import number
 from licserver.web.console.pages import Page, PageContext, with_query
 
 PERIODS: Final = (7, 30, 90)
@@ -76,20 +79,28 @@ class Plot(NamedTuple):
 
 
 def show(context: PageContext) -> Page:
-    """Show the overview."""
-    today, typed = context.now.date(), context.from_query("days")
+    """Show the overview of all products, or of one."""
+    services, today, typed = context.services, context.now.date(), context.from_query("days")
+    products = services.products.list_all()
+    product = next((one for one in products if one.slug == context.from_query("product")), None)
+    slug, product_id = (None, None) if product is None else (product.slug, product.id)
     count = int(typed) if typed in map(str, PERIODS) else PERIODS[1]
     days = [today - timedelta(days=back) for back in reversed(range(count))]
-    totals = context.services.statistics.load_totals(days[0] - timedelta(days=count))
+    totals = services.statistics.sum_totals(days[0] - timedelta(days=count), slug)
+    links = {one: with_query("/console", {"days": str(one), "product": slug}) for one in PERIODS}
     return Page(
         "overview.html",
         {
-            "periods": PERIODS,
+            "periods": links,
+            "products": products,
+            "product": product,
+            "licenses": None if product is None else _count_licenses(services, product.slug),
             "plots": _plot_totals(totals, days),
-            "versions": _count_versions(total for total in totals if total.day >= days[-7]),
-            "refusals": context.services.support.list_latest_refusals(8),
-            "expiring": _expiring(context.services, today),
-            "steps": _first_steps(context.services),
+            "versions": _count_versions(services.statistics.sum_versions(days[-7], slug)),
+            "refusals": services.support.list_latest_refusals(8, product_id),
+            "expiring": _expiring(services, today, product),
+            "steps": _first_steps(services),
+            "disabled": [one for one in services.webhooks.list_endpoints() if one.disabled_reason],
         },
     )
 
@@ -101,45 +112,68 @@ def show_account(context: PageContext) -> Page:
 
 def show_health(context: PageContext) -> Page:
     """Show what `licserver check` finds."""
-    findings = check_installation(context.services.settings, context.now, reach=False)
-    return Page("health.html", {"findings": list(findings)})
+    findings = check_installation(context.services.settings, context.now, reach=False, reads_file=False)
+    return Page(
+        "health.html",
+        {"findings": [*findings, *_check_webhooks(context.services), *_check_mail(context.services)]},
+    )
+
+
+def _check_mail(services: Services) -> Iterator[Finding]:
+    if services.mail.is_on and services.mail.list_jobs(JobState.DEAD, limit=1):
+        yield Finding("mail", Level.WARNING, "some mails were given up", "see Mail to customers")
+
+
+def _check_webhooks(services: Services) -> Iterator[Finding]:
+    for endpoint in services.webhooks.list_endpoints():
+        about, advice = f"webhook {endpoint.id}", "see Webhooks"
+        if endpoint.disabled_reason is not None:
+            yield Finding(about, Level.FAILED, f"disabled: {endpoint.disabled_reason}", advice)
+        elif endpoint.failing_since is not None and endpoint.disabled_at is None:
+            yield Finding(about, Level.WARNING, "deliveries fail; they are repeated for three days", advice)
 
 
 def _plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
     count, before = Counter[tuple[str, str, date]](), Counter[str]()
     for total in totals:
         name = total.counted.name
-        count[name, total.counted.label if name == "verify" else "", total.day] += total.times
+        count[name, total.counted.label, total.day] += total.times
         if total.day < days[0]:
             before[name] += total.times
     verdicts = [
         Series(label, style, [count["verify", label, day] for day in days]) for label, style in _VERDICTS
     ]
     activations = Series("activations", "two", [count["activation", "", day] for day in days])
+    checks = Series("update checks", "one", [count["update", "", day] for day in days])
     return [
         Plot("Verify calls", days, verdicts, before["verify"]),
         Plot("Activations", days, [activations], before["activation"]),
+        Plot("Update checks", days, [checks], before["update"]),
     ]
 
 
-def _count_versions(totals: Iterable[Total]) -> list[dict[str, Any]]:
-    """Count update checks by version, the most used first; shares are of their product."""
-    counts, products = Counter[tuple[str, str]](), Counter[str]()
-    for total in totals:
-        if total.counted.name == "update":
-            counts[total.counted.product, total.counted.label] += total.times
-            products[total.counted.product] += total.times
+def _count_versions(checks: Sequence[tuple[str, str, int]]) -> list[dict[str, Any]]:
+    """Return the most used versions; shares are of their product."""
+    products = Counter[str]()
+    for slug, _, count in checks:
+        products[slug] += count
     return [
         {"slug": slug, "version": version, "checks": count, "share": count / products[slug]}
-        for (slug, version), count in counts.most_common(12)
+        for slug, version, count in checks[:12]
     ]
 
 
-def _expiring(services: Services, today: date) -> dict[str, Any]:
+def _count_licenses(services: Services, slug: str) -> str:
+    found = services.licenses.count(LicenseFilter(product=slug))
+    return "" if found is None else f"{number(found[0])}{'+' if found[1] else ''}"
+
+
+def _expiring(services: Services, today: date, product: Product | None) -> dict[str, Any]:
     """Count the licenses that expire in the next 30 days."""
-    until = today + timedelta(days=30)
-    link = with_query("/console/licenses", {"from": today.isoformat(), "until": until.isoformat()})
-    return {"licenses": services.statistics.count_expiring(today, until), "until": until, "link": link}
+    until, product_id = today + timedelta(days=30), None if product is None else product.id
+    search = {"from": today.isoformat(), "until": until.isoformat(), "product": product and product.slug}
+    count = services.statistics.count_expiring(today, until, product_id)
+    return {"licenses": count, "until": until, "link": with_query("/console/licenses", search)}
 
 
 def _first_steps(services: Services) -> dict[str, Any] | None:

@@ -1,15 +1,20 @@
 """Products, and their versions: upload, changelog as customers see it, withdrawal."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from licserver.domain.decisions import latest
-from licserver.domain.records import EnvironmentPolicy
+from licserver.domain.channels import latest_by_channel
+from licserver.domain.decisions import latest_by_platform
+from licserver.domain.entitlements import format_grants
+from licserver.domain.records import CUSTOMER_MOVES, STABLE, EnvironmentPolicy, Release
+from licserver.domain.rollout import Reach
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
 from licserver.services.products import StagedRelease
+from licserver.web.console.formatting import parse_grant_lines
 from licserver.web.console.pages import (
     Csv,
     Page,
@@ -24,6 +29,12 @@ from licserver.web.console.pages import (
 from licserver.web.console.pages.licenses import licenses_csv
 from licserver.web.uploads import Upload
 
+_FORM: Final = (
+    *("version", "changelog", "platform", "channel", "rollout", "critical_below"),
+    *("name", "plan", "entitlements", "is_new"),
+)
+_MOST_DIGITS: Final = 9  # the service says how many are too many
+
 POLICIES: Final = {
     EnvironmentPolicy.DOMAIN: "domain (desktop apps)",
     EnvironmentPolicy.STRICT: "domain and IP address",
@@ -31,10 +42,25 @@ POLICIES: Final = {
 }
 """What identifies a machine."""
 
+PLATFORMS: Final = (
+    "windows-x86_64",
+    "windows-arm64",
+    "macos-arm64",
+    "macos-x86_64",
+    "linux-x86_64",
+    "linux-arm64",
+)
+"""What `licclient` sends by default."""
+
 
 def show_all(context: PageContext) -> Page:
     """Show all products, and the form for a new one."""
-    form = {name: context.from_form(name) for name in ("name", "slug", "policy", "support", "imported")}
+    form = {
+        name: context.from_form(name)
+        for name in ("name", "slug", "policy", "support", "imported", "moves", "trial")
+    }
+    form["moves"] = form["moves"] or str(CUSTOMER_MOVES)
+    form["trial"] = form["trial"] or "0"
     form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
     products = context.services.products.list_all()
     return Page("products.html", {"products": products, "policies": POLICIES, "form": form})
@@ -54,11 +80,18 @@ def _rules(context: PageContext) -> dict[str, Any]:
         policy = EnvironmentPolicy(context.from_form("policy"))
     except ValueError:
         raise InvalidInputError("choose what identifies a machine") from None
+    numbers = {
+        "customer_moves": context.from_form("moves"),
+        "trial_days": context.from_form("trial"),
+    }
+    if not all(text.isdecimal() for text in numbers.values() if text):
+        raise InvalidInputError("slots that customers may free, and days of a trial, are numbers; 0 for none")
     # Browsers send nothing for a box that is not ticked.
     return {
         "policy": policy,
         "has_support_policy": bool(context.from_form("support")),
         "accepts_imported_keys": bool(context.from_form("imported")),
+        **{name: int(text[:_MOST_DIGITS]) for name, text in numbers.items() if text},
     }
 
 
@@ -69,21 +102,50 @@ def show(context: PageContext) -> Page:
         "policy": product.policy.value,
         "support": product.has_support_policy,
         "imported": product.accepts_imported_keys,
+        "moves": product.customer_moves,
+        "trial": product.trial_days,
+        "minimum": product.minimum_version or "",
     }
     if "policy" in context.form:
         rules = {name: context.from_form(name) for name in rules}
+    releases = context.services.releases.list_all(product.slug)
+    by_channel = latest_by_channel(releases)
     return Page(
         "product.html",
         {
             "product": product,
+            "platforms": sorted({*PLATFORMS, *(one.platform for one in releases if one.platform)}),
+            "channels": by_channel,
+            "offered": {one.id for files in by_channel.values() for one in files.values()},
             "policy": POLICIES[product.policy],
             "policies": POLICIES,
             "rules": rules,
-            "releases": context.services.releases.list_all(product.slug)[::-1],
+            "releases": releases[::-1],
             "here": f"/console/products/{product.slug}",
-            "form": {name: context.form.get(name, "") for name in ("version", "changelog", "name")},
+            "plans": [
+                (one.name, "\n".join(format_grants(one.entitlements)))
+                for one in context.services.plans.list_all(product.slug)
+            ],
+            "form": {name: context.form.get(name, "") for name in _FORM},
         },
     )
+
+
+def save_plan(context: PageContext) -> Redirect:
+    """Add a plan, or replace what one grants."""
+    plans, slug, name = context.services.plans, context.parts["slug"], context.from_form("plan")
+    entitlements = parse_grant_lines(context.form.get("entitlements", ""))
+    if context.from_form("is_new"):
+        plans.add(slug, name, entitlements)
+    else:
+        plans.change(slug, name, entitlements, replaces=True)
+    return Redirect(f"/console/products/{slug}", "plan")
+
+
+def remove_plan(context: PageContext) -> Redirect:
+    """Remove a plan."""
+    context.services.plans.remove(context.parts["slug"], context.from_form("plan"))
+    return Redirect(f"/console/products/{context.parts['slug']}", "plan-removed")
 
 
 def rename(context: PageContext) -> Redirect:
@@ -93,8 +155,11 @@ def rename(context: PageContext) -> Redirect:
 
 
 def change_rules(context: PageContext) -> Redirect:
-    """Change what identifies a machine, how long updates are available, and which keys are valid."""
-    product = context.services.products.change(context.parts["slug"], **_rules(context))
+    """Change what identifies a machine, how long updates are available, and which keys and versions."""
+    minimum = context.from_form("minimum")
+    product = context.services.products.change(
+        context.parts["slug"], minimum_version=minimum, **_rules(context)
+    )
     return Redirect(f"/console/products/{product.slug}", "rules")
 
 
@@ -110,13 +175,25 @@ def export(context: PageContext) -> Csv:
 # --- releases ---------------------------------------------------------------------------------
 
 
+PUBLISH_FIELDS: Final = frozenset(
+    {"once", "version", "changelog", "platform", "channel", "rollout", "critical_below"}
+)
+
+
 def publish(context: PageContext, upload: Upload) -> Redirect:
     """Publish an uploaded file as a version; the file is stored before the transaction begins."""
     slug, changelog = context.parts["slug"], context.from_form("changelog").replace("\r\n", "\n")
 
     def stage() -> StagedRelease:
         return context.services.releases.stage(
-            slug, context.from_form("version"), upload.path, changelog, file_name=upload.file_name
+            slug,
+            context.from_form("version"),
+            upload.path,
+            changelog,
+            file_name=upload.file_name,
+            platform=context.from_form("platform"),
+            channel=context.from_form("channel"),
+            reach=Reach(context.from_form("rollout") or None, context.from_form("critical_below") or None),
         )
 
     def add_staged(tx: Services, staged: StagedRelease) -> Redirect:
@@ -129,19 +206,33 @@ def show_release(context: PageContext) -> Page:
     """Show a version."""
     slug = context.parts["slug"]
     product = context.services.products.get(slug)
-    release = context.services.releases.get(slug, context.parts["version"])
-    is_latest = product.latest is not None and product.latest.id == release.id
+    files = context.services.releases.list_files(slug, context.parts["version"])
+    release = files[0]
+    by_channel = latest_by_channel(context.services.releases.list_all(slug))
+    offered = by_channel[release.channel].values()
     return Page(
         "release.html",
         {
             "product": product,
             "release": release,
-            "is_latest": is_latest,
+            "files": files,
+            "is_latest": any(one.version == release.version for one in offered),
+            "channels": by_channel,
+            "offered_versions": _list_versions(offered),
+            "status": context.services.rollouts.get(slug, release.version),
+            "audience": context.services.releases.describe_audience(slug, release),
             "holders": context.services.licenses.list_entitled(slug, release.version, limit=10).items,
             "changelog": _render_changelog(release.changelog),
             "here": f"/console/products/{slug}/releases/{release.version}",
         },
     )
+
+
+def promote(context: PageContext) -> Redirect:
+    """Move a version to another channel."""
+    slug, version = context.parts["slug"], context.parts["version"]
+    context.services.releases.promote(slug, version, context.from_form("channel") or STABLE)
+    return Redirect(f"/console/products/{slug}/releases/{version}", "promoted")
 
 
 def withdraw(context: PageContext) -> Reply:
@@ -150,18 +241,36 @@ def withdraw(context: PageContext) -> Reply:
     if not is_confirmed(context):
         product = context.services.products.get(slug)
         action = f"/console/products/{slug}/releases/{version}/withdraw"
-        offered = [one for one in context.services.releases.list_all(slug) if one.withdrawn_at is None]
-        after = latest([one for one in offered if one.version != version])
+        releases = context.services.releases.list_all(slug)
+        others = [one for one in releases if one.version != version]
+        channel = next((one.channel for one in releases if one.version == version), STABLE)
+        after = _list_versions(latest_by_platform(others, channel).values())
         effects = [
-            f"{product.name} {version} is no longer offered, and links to its file stop working at once.",
-            f"Update checks offer {after.version} from then on."
-            if after
-            else "Update checks offer nothing then.",
+            f"{product.name} {version} is no longer offered, and links to its files stop working at once.",
+            f"Update checks offer {after} from then on." if after else "Update checks offer nothing then.",
             "This cannot be undone: this version can never be published again.",
         ]
         return ask(context, f"Withdraw {product.name} {version}?", effects, action, f"Withdraw {version}")
     context.services.releases.withdraw(slug, version)
     return Redirect(f"/console/products/{slug}/releases/{version}", "withdrawn")
+
+
+def change_rollout(context: PageContext) -> Redirect:
+    """Pause, resume or finish the rollout of a version, or set its share."""
+    slug, version, act = context.parts["slug"], context.parts["version"], context.from_form("act")
+    typed = "100" if act == "finish" else context.from_form("percent").removesuffix("%")
+    if act in ("pause", "resume"):
+        context.services.rollouts.change(slug, version, paused=act == "pause")
+    elif typed.isdecimal():
+        context.services.rollouts.change(slug, version, percent=int(typed[:_MOST_DIGITS]))
+    else:
+        raise InvalidInputError("the share is a whole number of percent, such as 50")
+    return Redirect(f"/console/products/{slug}/releases/{version}", "rollout")
+
+
+def _list_versions(releases: Iterable[Release]) -> str:
+    """Return the versions that update checks offer, which may differ by platform."""
+    return " or ".join(dict.fromkeys(one.version for one in releases))
 
 
 def export_releases(context: PageContext) -> Csv:
@@ -170,6 +279,8 @@ def export_releases(context: PageContext) -> Csv:
     rows = [
         (
             release.version,
+            release.platform,
+            release.channel,
             release.artifact.file_name,
             release.artifact.size,
             release.artifact.sha256.hex(),
@@ -179,7 +290,10 @@ def export_releases(context: PageContext) -> Csv:
         )
         for release in context.services.releases.list_all(slug)
     ]
-    columns = ("version", "file", "bytes", "sha256", "published at", "withdrawn at", "signed")
+    columns = (
+        *("version", "platform", "channel", "file", "bytes", "sha256"),
+        *("published at", "withdrawn at", "signed"),
+    )
     return Csv(f"releases-{slug}", columns, [rows])
 
 

@@ -1,0 +1,218 @@
+"""A floating seat: what the service may answer, and how it is held, given up and lost."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+
+from licclient import (
+    InvalidRequestError,
+    LicenseClient,
+    LicenseRefusedError,
+    NoSeatError,
+    NotActivatedError,
+    Seat,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+    explain,
+)
+from licclient._clock import uptime
+from licclient._protocol.responses import Reply
+from licclient._protocol.seats import HeldSeat, read_seat
+from licclient.testing import LicenseService, MemoryStorage
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HELD = {"seat": "0" * 32, "expires_at": "2026-11-20T12:02:00Z", "lease_seconds": 120, "seats": 5, "used": 3}
+FULL = {"error": "no_seat", "message": f"All are in use with {KEY}.", "seats": 5, "retry_after": 70}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (200, HELD, HeldSeat(120, 5, 3)),
+        (200, {**HELD, "lease_seconds": 0}, ServiceUnavailableError),
+        (200, {**HELD, "lease_seconds": True}, ServiceUnavailableError),
+        (200, {**HELD, "lease_seconds": 10**9}, ServiceUnavailableError),
+        (200, {"valid": True}, ServiceUnavailableError),
+        (403, FULL, (5, NOW + timedelta(seconds=70))),
+        (403, {**FULL, "retry_after": -1}, LicenseRefusedError),
+        (403, {"error": "seat_lost", "message": "lost"}, (None, None)),
+        (403, {"error": "not_floating", "message": "none"}, (0, None)),
+        (403, {"error": "license_revoked", "message": "revoked"}, LicenseRefusedError),
+        (401, {"error": "license_expired", "message": "expired"}, LicenseRefusedError),
+        (403, "<html>", ServiceUnavailableError),
+        (404, {"error": "not_found", "message": "no"}, (0, None)),  # a server of somebody else
+        (405, "", (0, None)),
+        (422, {"message": "no", "errors": {"seat": ["no"]}}, InvalidRequestError),
+        (503, "", ServiceUnavailableError),
+    ],
+)
+def test_what_the_service_answers(status, body, expected):
+    """Only the service's own words count; one without this endpoint has no seats, and is no outage."""
+    found = read_seat(Reply(status, json.dumps(body).encode()), KEY, NOW)
+    if isinstance(expected, tuple):
+        assert isinstance(found, NoSeatError)
+        assert (found.seats, found.retry_at) == expected
+        assert KEY not in found.message
+    else:
+        assert found == expected if isinstance(expected, HeldSeat) else isinstance(found, expected)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr", "es", "ja", "zh"])
+def test_people_are_told_what_is_wrong(language):
+    """How many seats there are and when to try again; that it was taken back; that there are none."""
+    full = explain(NoSeatError("", 5, NOW), language)
+    assert "5" in full
+    assert f"{NOW.astimezone():%H:%M}" in full
+    other = {explain(NoSeatError("", seats), language) for seats in (None, 0, 5)}
+    assert len({full, *other}) == 4
+
+
+@pytest.fixture
+def office(license_service: LicenseService):
+    """A service with a license of one seat, and its key."""
+    return license_service, license_service.issue("App", seats=1, activated=True)
+
+
+async def test_a_seat_is_held_for_a_block(office, eventually):
+    """Another computer gets it afterwards, and no sooner; it is renewed without being asked."""
+    service, key = office
+    other = service.client(storage=MemoryStorage())
+    with service.client().seat() as seat:
+        assert (seat.is_held, seat.seats, seat.used) == (True, 1, 1)
+        with pytest.raises(RuntimeError):
+            seat.take()
+        with pytest.raises(NoSeatError) as refused:
+            other.seat(key).take()
+        assert refused.value.retry_at == service.clock() + timedelta(minutes=2)
+        for renewals in (1, 2, 3):
+            service.clock.move(seconds=41)
+            await eventually(lambda count=renewals: service.count("seat") >= 2 + count)
+        assert seat.is_held
+    assert not seat.is_held
+    with other.seat(key) as mine:
+        assert mine.is_held
+    assert {request.fields["domain"] for request in service.requests} != {""}
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (lambda service, key: service.take_back_seats(key), NoSeatError),
+        (lambda service, key: service.revoke(key), LicenseRefusedError),
+    ],
+)
+async def test_an_app_is_told_that_its_seat_is_lost(office, happens, reason, eventually):
+    """At the next renewal, once, with the reason; then it can take another one."""
+    service, key = office
+    told = []
+    seat = service.client().seat(on_lost=told.append, deliver=lambda call: call()).take()
+    happens(service, key)
+    service.clock.move(seconds=41)
+    await eventually(lambda: told)
+    assert not seat.is_held
+    assert [type(one) for one in told] == [reason]
+    service.reinstate(key)
+    service.clock.move(minutes=2)
+    assert seat.take().is_held
+    seat.release()
+
+
+async def test_an_outage_is_reported_at_the_end_of_the_lease_and_no_sooner(office, eventually):
+    """Until then the seat is held; what happens to it afterwards is the app's decision."""
+    service, _ = office
+    told = []
+    with service.client().seat(on_lost=told.append) as seat:
+        service.go_offline()
+        service.clock.move(seconds=119)
+        await eventually(lambda: service.count("seat") > 1)
+        assert (seat.is_held, told) == (True, [])
+        service.clock.move(seconds=1)
+        assert not seat.is_held
+        await eventually(lambda: told)
+    assert [type(one) for one in told] == [ServiceUnavailableError]
+
+
+async def test_a_seat_that_ended_while_the_app_slept_is_taken_again(office, eventually):
+    """If it is free; nobody is told then."""
+    service, _ = office
+    told = []
+    with service.client().seat(on_lost=told.append) as seat:
+        service.clock.move(hours=9)
+        await eventually(lambda: seat.is_held)
+    assert told == []
+
+
+def test_closing_the_client_gives_its_seats_up(office):
+    """A seat that was taken without a block ends with the client; nobody is called back any more."""
+    service, key = office
+    told = []
+    client = service.client()
+    client.seat(on_lost=told.append).take()
+    client.close()
+    service.client(storage=MemoryStorage()).seat(key).take()
+    service.take_back_seats(key)
+    assert told == []
+
+
+def test_a_seat_without_an_answer_is_asked_for_again(office):
+    """By the same id: the service may have granted it."""
+    service, _ = office
+    seat = service.client().seat()
+    with service.offline(), pytest.raises(ServiceUnavailableError):
+        seat.take()
+    with seat:
+        assert len({request.fields["seat"] for request in service.requests}) == 1
+    none = service.client(storage=MemoryStorage()).seat()
+    with pytest.raises(NotActivatedError):
+        none.take()
+
+
+async def test_a_task_holds_a_seat(office, eventually):
+    """The asynchronous client does the same: taken, renewed, lost, given up."""
+    service, key = office
+    told = []
+    client = service.async_client()
+    async with client.seat(on_lost=told.append) as seat:
+        service.clock.move(seconds=41)
+        await eventually(lambda: service.count("seat") >= 2)
+        assert seat.is_held
+        service.take_back_seats(key)
+        service.clock.move(seconds=41)
+        await eventually(lambda: told)
+        assert not seat.is_held
+    await client.seat().take()
+    await client.aclose()
+    assert service.requests[-1].fields["release"] is True
+
+
+def test_a_jump_of_the_real_clock_changes_nothing(tmp_path, monkeypatch):
+    """Leases are counted by a clock that nobody sets, and that goes on while the computer is suspended."""
+    now = [NOW]
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json={**HELD, "released": True}))
+    times = {"clock": lambda: now[0], "transport": transport, "state_dir": tmp_path}
+    with LicenseClient("https://licenses.example", **times) as client, client.seat(KEY) as seat:
+        for years in (-30, 30):
+            now[0] = NOW + timedelta(days=365 * years)
+            assert seat.is_held
+        monkeypatch.setattr(seat._lease, "clock", lambda: uptime() + 121)
+        assert not seat.is_held
+    assert abs(uptime() - uptime()) < 60 < time.time()
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_pinned_keys_are_for_seats_as_well(office, status):
+    """An unsigned seat is not believed; a service that does not know seats is no attack."""
+    service, key = office
+    public_key = service.public_key
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, json=HELD))
+    own = {"public_keys": [public_key], "storage": MemoryStorage()}
+    client = LicenseClient("https://licenses.example", transport=transport, **own)
+    with client, pytest.raises(UntrustedResponseError if status == 200 else NoSeatError):
+        client.seat(key).take()
+    with service.client(**own).seat(key) as seat:
+        assert isinstance(seat, Seat)
+        assert seat.is_held

@@ -1,0 +1,232 @@
+"""An app starts a trial: what the service may answer, what names the computer, and what is remembered."""
+
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from licclient import (
+    AsyncLicenseClient,
+    InvalidRequestError,
+    LicenseClient,
+    LicenseRefusedError,
+    Reason,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+    explain,
+)
+from licclient import _machine as machines
+from licclient._protocol.responses import Reply
+from licclient._protocol.trials import read_trial
+from licclient.dialogs._activation import Activation
+from licclient.dialogs._driver import begin_activation
+from licclient.dialogs._view import Action, Command, Ended, Pressed
+from licclient.testing import LicenseService, MemoryStorage, Misbehaviour
+
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (200, b'{"license_key": "KEY"}', str),
+        (200, b'{"license_key": " KEY"}', ServiceUnavailableError),
+        (200, b'{"license_key": ""}', ServiceUnavailableError),
+        (200, b'{"license_key": 7}', ServiceUnavailableError),
+        (200, b"<html>", ServiceUnavailableError),
+        (403, b"<html>", ServiceUnavailableError),
+        (403, b'{"error": "something_new", "message": "no"}', ServiceUnavailableError),
+        (403, b'{"error": "trial_ended"}', LicenseRefusedError),
+        (422, b'{"message": "no", "errors": {"slug": ["no"]}}', InvalidRequestError),
+        (429, b'{"error": "too_many_requests", "message": "no"}', ServiceUnavailableError),
+        (503, b"", ServiceUnavailableError),
+    ],
+)
+def test_what_the_service_answers(status, body, kind):
+    """Only the service's own words are a key or a refusal."""
+    assert isinstance(read_trial(Reply(status, body.replace(b"KEY", KEY.encode()))), kind)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason"),
+    [
+        (403, "trial_ended", Reason.TRIAL_ENDED),
+        (403, "trials_not_offered", Reason.TRIAL_NOT_OFFERED),
+        (403, "too_many_trials", Reason.TRIAL_LIMIT),
+        (404, "product_not_found", Reason.TRIAL_NOT_OFFERED),
+        (404, "not_found", Reason.TRIAL_NOT_OFFERED),  # a server without trials
+        (405, "", Reason.TRIAL_NOT_OFFERED),
+        (501, "", Reason.TRIAL_NOT_OFFERED),
+    ],
+)
+def test_a_refusal_has_a_reason_and_leaves_everything_as_it_was(tmp_path, status, code, reason):
+    """A key that was there stays, and people are told in their language."""
+    verified = {"valid": True, "product": "App", "expiry": None, "lifetime": False}
+    answers = {"verify": httpx.Response(200, json=verified)}
+    answers["trial"] = httpx.Response(status, json={"error": code, "message": "no"})
+    transport = httpx.MockTransport(lambda request: answers[request.url.path.rpartition("/")[2]])
+    options = {"slug": "app", "state_dir": tmp_path, "transport": transport}
+    with LicenseClient("https://licenses.example", **options) as client:
+        client.activate(KEY)
+        with pytest.raises(LicenseRefusedError) as refused:
+            client.start_trial()
+        assert refused.value.reason is reason
+        assert not client.require().is_trial
+    assert len({explain(refused.value, language) for language in ("en", "de", "fr", "es", "ja", "zh")}) == 6
+
+
+@pytest.fixture
+def shop(license_service: LicenseService) -> LicenseService:
+    """A service with trials."""
+    license_service.offer_trials("App", slug="app", days=14)
+    return license_service
+
+
+def test_a_trial_is_used_until_it_ends_and_then_a_key_is_bought(shop):
+    """It works without the network as a key does, ends with a sentence, and a purchased key replaces it."""
+    with shop.client(product="App", slug="app") as client:
+        trial = client.start_trial()
+        assert (trial.is_trial, (trial.expiry - shop.clock().date()).days) == (True, 14)
+        assert client.start_trial().expiry == trial.expiry
+        with shop.offline():
+            shop.clock.move(days=2)
+            assert client.require().is_trial
+        shop.clock.move(days=13)
+        with pytest.raises(LicenseRefusedError) as ended:
+            client.require()
+        assert ended.value.reason is Reason.EXPIRED
+        with pytest.raises(LicenseRefusedError) as again:
+            client.start_trial()
+        assert "has ended" in explain(again.value, "en")
+        bought = client.activate(shop.issue("App", slug="app"))
+        assert (bought.is_trial, client.require().is_trial) == (False, False)
+        asked = {one.fields["domain"] for one in shop.requests if one.kind == "verify"}
+    assert len(asked) == 1, "the installation keeps its id"
+
+
+def test_a_trial_that_was_bought_goes_on_with_its_key(shop):
+    """The vendor converts it, and the next verify says so."""
+    with shop.client(product="App", slug="app") as client:
+        client.start_trial()
+        shop.convert(shop.requests[-1].license_key or "")
+        assert client.require().is_trial
+        assert not client.verify(force=True).is_trial
+        assert client.require().expiry is None
+
+
+async def test_the_asynchronous_client_has_trials(shop):
+    """Another computer has another one."""
+    async with shop.async_client(slug="app") as client:
+        assert isinstance(client, AsyncLicenseClient)
+        assert (await client.start_trial()).is_trial
+    with shop.client(slug="app", storage=MemoryStorage()) as other:
+        other.start_trial()
+    assert len({one.license_key for one in shop.requests if one.kind == "verify"}) == 2
+
+
+def test_a_trial_is_believed_only_if_it_was_signed(shop):
+    """With pinned keys an unsigned answer is refused, and what is remembered is checked again."""
+    storage = MemoryStorage()
+    options = {"slug": "app", "public_keys": [shop.public_key], "storage": storage}
+    with shop.client(**options) as client:
+        shop.misbehave(Misbehaviour.UNSIGNED)
+        with pytest.raises(UntrustedResponseError):
+            client.start_trial()
+        shop.come_back()
+        assert client.start_trial().authenticated
+    with shop.client(**options) as started, shop.offline():
+        assert (started.require().is_trial, started.require().authenticated) == (True, True)
+
+
+def test_without_a_slug_there_is_no_trial(shop):
+    """It is a mistake of the app."""
+    with shop.client() as client, pytest.raises(ValueError, match="slug"):
+        client.start_trial()
+
+
+# --- what names the computer ------------------------------------------------------------------
+
+
+def test_two_products_cannot_be_linked_by_the_machine():
+    """The hash is another one for each product, and always the same for one."""
+    one, again, other = (machines.hash_machine(slug, "4f8a1c0e") for slug in ("app", "app", "other"))
+    assert one == again != other
+    assert len(one) == 64
+
+
+def test_the_id_of_a_linux_machine(tmp_path, monkeypatch):
+    """The first file with an id counts; an empty one, and one of a system on its first start, do not."""
+    files = [tmp_path / name for name in ("missing", "empty", "new", "id")]
+    for file, content in zip(files[1:], ("", "uninitialized\n", "4F8A\n"), strict=True):
+        file.write_text(content)
+    monkeypatch.setattr(machines, "LINUX_FILES", [str(file) for file in files])
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert machines.read_machine_id() == "4f8a"
+    monkeypatch.setattr(machines, "LINUX_FILES", [str(file) for file in files[:3]])
+    assert machines.read_machine_id() is None
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [(b'  "IOPlatformUUID" = "AB-12"\n', "ab-12"), (b'"IOPlatformUUID" = ""', None), (b"", None)],
+)
+def test_the_id_of_a_mac(monkeypatch, output, expected):
+    """It is what ioreg prints."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=output))
+    assert machines.read_machine_id() == expected
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_id_of_a_windows_machine(monkeypatch, is_there):
+    """It is in the registry, in the half for 64 bits, or cannot be read."""
+
+    def find(_, name):
+        if not is_there:
+            raise FileNotFoundError(name)
+        return "4F8A", 1
+
+    def open_key(root, path, options, access):
+        assert (root, path, options, access) == ("machine", r"SOFTWARE\Microsoft\Cryptography", 0, 3)
+        return nullcontext()
+
+    names = {"KEY_READ": 1, "KEY_WOW64_64KEY": 2, "HKEY_LOCAL_MACHINE": "machine"}
+    registry = SimpleNamespace(**names, OpenKey=open_key, QueryValueEx=find)
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "winreg", registry)
+    assert machines.read_machine_id() == ("4f8a" if is_there else None)
+
+
+def test_a_computer_without_an_id_is_named_by_its_installation(monkeypatch, tmp_path, shop):
+    """So a container has trials as well; a new installation is a new one."""
+    monkeypatch.setattr("licclient._flows.trials.read_machine_id", lambda: None)
+    for folder in ("a", "a", "b"):
+        with LicenseClient(
+            "https://licenses.example.com", slug="app", state_dir=tmp_path / folder, transport=shop.transport
+        ) as client:
+            client._context.now = shop.clock
+            client.start_trial()
+    asked = [one.fields["machine"] for one in shop.requests if one.kind == "trial"]
+    assert asked[0] == asked[1] != asked[2]
+
+
+# --- the dialog -------------------------------------------------------------------------------
+
+
+def test_the_dialog_starts_a_trial():
+    """A button beside the others, if the app wants it; a refusal is shown, and another key can be typed."""
+    assert Activation("en").view().skip is None
+    assert Activation("en").step(Pressed(Action.SKIP)) == (Activation("en"), None)
+    asking, command = Activation("en", offers_trial=True).step(Pressed(Action.SKIP))
+    assert command is Command.START_TRIAL
+    refusal = LicenseRefusedError(Reason.TRIAL_ENDED, "no")
+    shown = asking.step(Ended(refusal))[0].view()
+    assert ("has ended" in shown.message, shown.is_editable, shown.skip is None) == (True, True, False)
+
+
+def test_the_button_needs_a_slug(shop):
+    """A window that cannot work does not open."""
+    with shop.client() as client, pytest.raises(ValueError, match="slug"):
+        begin_activation(client, None, "en", trial=True)

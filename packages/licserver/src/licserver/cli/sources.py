@@ -1,0 +1,232 @@
+"""Commands on sources of sales: shops whose deliveries issue, revoke and end licenses."""
+
+import asyncio
+import os
+from collections import Counter, defaultdict
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import click
+
+from licserver.cli import Commands
+from licserver.cli.common import Printer, services_command
+from licserver.cli.licenses import parse_slots
+from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
+from licserver.errors import InvalidInputError
+from licserver.services import MAX_PAGE, Services
+from licserver.services.sources import missing_variables
+from licserver.sources.kinds import SourceKind
+
+name_argument = click.argument("name")
+external_id_argument = click.argument("external_id")
+
+
+def _parse_days(text: str) -> int:
+    number = text.removesuffix("d")
+    if not (number.isascii() and number.isdecimal() and len(number) < 4):  # noqa: PLR2004 - at most a year
+        raise click.BadParameter(f"{text!r} is not a number of days; write it like 7d")
+    return int(number)
+
+
+@click.group("source", cls=Commands)
+def source_group() -> None:
+    """Take sales from shops: add a source, map its products, and see what it has delivered.
+
+    A shop delivers to `POST /events/in/NAME` of this server.
+    """
+
+
+@source_group.command("add")
+@name_argument
+@click.option(
+    "--kind", type=click.Choice([one.value for one in SourceKind]), required=True, help="The shop's system."
+)
+@click.option(
+    "--secret-env",
+    required=True,
+    metavar="VARIABLE",
+    help="The environment variable with the shop's signing secret; several, for rotation, with commas.",
+)
+@click.option("--test", "is_test", is_flag=True, help="Takes events of the shop's test mode, and no others.")
+@click.option("--tolerance", type=int, default=300, show_default=True, help="Seconds a signature is valid.")
+@click.option(
+    "--grace",
+    "grace_days",
+    type=_parse_days,
+    metavar="DAYS",
+    default="7d",
+    show_default=True,
+    help="How long a subscription goes on after the time that was paid.",
+)
+@click.option(
+    "--refund",
+    type=click.Choice(["full", "any"]),
+    default="full",
+    show_default=True,
+    help="Which refunds revoke the licenses of an order.",
+)
+@services_command
+def add_source(
+    services: Services, printer: Printer, name: str, kind: str, secret_env: str, refund: str, **options: Any
+) -> None:
+    """Add the source NAME; its secret is not stored here."""
+    is_any = refund == "any"
+    source = services.sources.add(
+        name, SourceKind(kind), secret_env, revokes_partial_refunds=is_any, **options
+    )
+    if missing := missing_variables(source):
+        click.echo(f"not set here: {', '.join(missing)}; the server needs it", err=True)
+    record = {"name": source.name, "kind": source.kind.value, "path": f"/events/in/{source.name}"}
+    printer.result(record, f"added {name}: let the shop deliver to {record['path']}, then map its products")
+
+
+@source_group.command("list")
+@services_command
+def list_sources(services: Services, printer: Printer) -> None:
+    """List all sources, and what is mapped."""
+    mappings = defaultdict[str, list[SourceMapping]](list)
+    for mapping in services.sources.list_mappings():
+        mappings[mapping.source].append(mapping)
+    records = (
+        {
+            "name": source.name,
+            "kind": source.kind.value,
+            "mode": "test" if source.is_test else "live",
+            "secret": "missing" if missing_variables(source) else "set",
+            "secret_env": source.secret_env,
+            "mapped": ", ".join(map(describe_mapping, mappings[source.name])) or None,
+        }
+        for source in services.sources.list_all()
+    )
+    printer.table(records, (16, 12, 4, 7, 20, 0), "no sources yet")
+
+
+def describe_mapping(mapping: SourceMapping) -> str:
+    """Describe a mapping in a few words."""
+    if mapping.product is None:
+        return f"{mapping.external_id} -> nothing"
+    slots = "unlimited" if mapping.slots is None else mapping.slots
+    terms = [f"slots {slots}", *(["lifetime"] if mapping.lifetime else [])]
+    terms += [f"expires in {mapping.expires_in}"] if mapping.expires_in else []
+    terms += [f"support {mapping.support}"] if mapping.support else []
+    terms += [f"plan {mapping.plan}"] if mapping.plan else []
+    return f"{mapping.external_id} -> {mapping.product} ({', '.join(terms)})"
+
+
+@source_group.command("map")
+@name_argument
+@external_id_argument
+@click.option("--product", "slug", metavar="SLUG", help="The product whose licenses are issued.")
+@click.option("--ignore", is_flag=True, help="Nothing is issued for it.")
+@click.option(
+    "--slots",
+    type=parse_slots,
+    metavar="N|UNLIMITED",
+    default="1",
+    show_default=True,
+    help="Activations of each key.",
+)
+@click.option("--expires-in", metavar="PERIOD", help="From the purchase, as 30d, 6m or 1y.")
+@click.option("--support", metavar="PERIOD", help="From the purchase to the end of the support period.")
+@click.option("--lifetime", is_flag=True, help="Never expires.")
+@click.option("--plan", metavar="NAME", help="The plan of each license.")
+@services_command
+def map_product(
+    services: Services,
+    printer: Printer,
+    name: str,
+    external_id: str,
+    slug: str | None,
+    *,
+    ignore: bool,
+    **terms: Any,
+) -> None:
+    """Choose what the source NAME issues for EXTERNAL_ID, the shop's id of a product or price."""
+    if ignore is (slug is not None):
+        raise InvalidInputError("give --product or --ignore")
+    mapping = services.sources.map(name, external_id, slug, **terms)
+    record = {field: getattr(mapping, field) for field in SourceMapping.__dataclass_fields__}
+    printer.result(record, f"mapped {describe_mapping(mapping)}")
+
+
+@source_group.command("unmap")
+@name_argument
+@external_id_argument
+@services_command
+def unmap_product(services: Services, printer: Printer, name: str, external_id: str) -> None:
+    """Remove a mapping."""
+    services.sources.unmap(name, external_id)
+    printer.result({"source": name, "external_id": external_id}, f"unmapped {external_id}")
+
+
+@source_group.command("remove")
+@name_argument
+@services_command
+def remove_source(services: Services, printer: Printer, name: str) -> None:
+    """Remove the source NAME with its mappings and deliveries; its licenses stay."""
+    services.sources.remove(name)
+    printer.result({"source": name}, f"removed {name}")
+
+
+@source_group.command("events")
+@name_argument
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state; dead ones need you.")
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True)
+@services_command
+def list_events(services: Services, printer: Printer, name: str, state: str | None, limit: int) -> None:
+    """List what the source NAME has delivered, the latest first."""
+    events = services.sources.list_events(name, state, limit=limit).items
+    printer.table(map(_event_record, events), (6, 23, 32, 7, 0), "no deliveries")
+
+
+def _event_record(event: StoredEvent) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "received_at": event.received_at,
+        "type": event.type,
+        "state": event.state,
+        "reason": event.reason,
+    }
+
+
+@source_group.command("replay")
+@click.argument("event_id", metavar="ID", type=int)
+@services_command
+def replay(services: Services, printer: Printer, event_id: int) -> None:
+    """Process the delivery ID again; `source events` shows ids. Nothing is issued twice."""
+    event = services.sources.replay(event_id)
+    printer.result(_event_record(event), f"the server will process delivery {event_id} again")
+
+
+@source_group.command("sync")
+@name_argument
+@click.option("--since", required=True, metavar="DAY", help="What has happened since then, as 2026-01-31.")
+@click.option(
+    "--key-env", required=True, metavar="VARIABLE", help="The environment variable with the API key."
+)
+@click.option("--url", help="Address of a shop that has an API of its own, such as WooCommerce.")
+@services_command
+def sync(services: Services, printer: Printer, name: str, since: str, key_env: str, url: str | None) -> None:
+    """Ask the API of the shop NAME for what was not delivered; the running server processes it."""
+    source, key = services.sources.get(name), os.environ.get(key_env, "").strip()
+    if not key:
+        raise InvalidInputError(f"the environment variable {key_env} is empty")
+    counts = asyncio.run(_take_all(services, source, key, _parse_day(since), url))
+    record = {state: counts[state] for state in ("accepted", "duplicate", "ignored", "unreadable")}
+    printer.result(record, ", ".join(f"{count} {state}" for state, count in record.items()))
+
+
+async def _take_all(
+    services: Services, source: Source, key: str, since: datetime, url: str | None
+) -> Counter[str]:
+    from licserver.web.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp
+
+    found = fetch_deliveries(source.kind, key, since, url)
+    return Counter([services.sources.take(source.name, body).status async for body in found])
+
+
+def _parse_day(text: str) -> datetime:
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        raise InvalidInputError(f"{text!r} is no day; write it like 2026-01-31") from None

@@ -1,0 +1,250 @@
+"""Sources of sales, what they delivered, and what is known of their orders and subscriptions."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Row, Select, and_, case, delete, insert, select, update
+
+from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.tables import (
+    jobs,
+    products,
+    sale_events,
+    sale_licenses,
+    sale_mappings,
+    sale_orders,
+    sale_sources,
+    sale_subscriptions,
+)
+from licserver.sources.kinds import SourceKind
+from licserver.sources.state import Dispute, OrderState, Refund, SubscriptionState
+
+QUEUE: Final = "sale"
+"""The queue of deliveries that are to be processed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A shop that delivers events; its secrets are in environment variables, here are their names."""
+
+    name: str
+    kind: SourceKind
+    secret_env: str
+    is_test: bool
+    tolerance: int  # seconds
+    grace_days: int
+    revokes_partial_refunds: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceMapping:
+    """What is issued for a product or a price of a shop; without a product nothing is."""
+
+    source: str
+    external_id: str
+    product: str | None
+    slots: int | None
+    lifetime: bool
+    expires_in: str | None
+    support: str | None
+    plan: str | None = None
+
+
+class StoredEvent(NamedTuple):
+    """A delivery; `content` is None if it changes nothing or could not be read."""
+
+    id: int
+    source: str
+    delivery: str
+    type: str
+    content: str | None
+    state: str
+    reason: str | None
+    received_at: datetime
+    finished_at: datetime | None
+
+
+WAITING, DONE, IGNORED, DEAD = STATES = ("waiting", "done", "ignored", "dead")
+
+_of_job: Final = and_(
+    jobs.c.queue == QUEUE, jobs.c.key == sale_events.c.source + ":" + sale_events.c.delivery
+)
+_has_failed: Final = and_(sale_events.c.state == WAITING, jobs.c.state == DEAD)
+_STATE: Final = case((_has_failed, DEAD), else_=sale_events.c.state)
+_EVENTS: Final[Select[Any]] = select(
+    sale_events.c.id,
+    sale_events.c.source,
+    sale_events.c.delivery,
+    sale_events.c.type,
+    sale_events.c.content,
+    _STATE.label("state"),
+    case((sale_events.c.state == WAITING, jobs.c.last_error), else_=sale_events.c.reason).label("reason"),
+    sale_events.c.received_at,
+    sale_events.c.finished_at,
+).select_from(sale_events.outerjoin(jobs, _of_job))
+
+
+class SaleRepository(Repository):
+    """Sources, mappings, deliveries, orders and subscriptions of shops."""
+
+    # --- sources and mappings
+
+    def add_source(self, source: Source) -> bool:
+        """Add a source; return False when its name is taken."""
+        return self._insert_unless_taken(insert(sale_sources).values(**asdict(source)))
+
+    def find_source(self, name: str, *, locked: bool = False) -> Source | None:
+        """Load a source; nobody else processes events of a `locked` one until the transaction ends."""
+        statement = select(sale_sources).where(sale_sources.c.name == name)
+        row = self._first(statement.with_for_update() if locked else statement)
+        return None if row is None else _read_source(row)
+
+    def list_sources(self) -> list[Source]:
+        """Load all sources, by name."""
+        return list(map(_read_source, self._all(select(sale_sources).order_by(sale_sources.c.name))))
+
+    def remove_source(self, name: str) -> None:
+        """Delete a source with its mappings and deliveries; what it has issued stays known."""
+        with self._writing() as connection:
+            for table in (sale_mappings, sale_events):
+                connection.execute(delete(table).where(table.c.source == name))
+            connection.execute(delete(sale_sources).where(sale_sources.c.name == name))
+
+    def set_mapping(self, source: str, external_id: str, product_id: int | None, **terms: Any) -> None:
+        """Store what is issued for a product of a shop."""
+        key = {"source": source, "external_id": external_id}
+        self._set(sale_mappings, key, {"product_id": product_id, **terms})
+
+    def remove_mapping(self, source: str, external_id: str) -> bool:
+        """Delete a mapping; return False when there is none."""
+        columns = sale_mappings.c
+        of_it = columns.source == source, columns.external_id == external_id
+        return self._execute(delete(sale_mappings).where(*of_it)) > 0
+
+    def list_mappings(self, source: str | None = None) -> list[SourceMapping]:
+        """Load mappings, of one source or of all."""
+        columns = [one for one in sale_mappings.c if one.key != "product_id"]
+        statement = select(*columns, products.c.slug.label("product")).outerjoin(
+            products, products.c.id == sale_mappings.c.product_id
+        )
+        if source is not None:
+            statement = statement.where(sale_mappings.c.source == source)
+        ordered = statement.order_by(sale_mappings.c.source, sale_mappings.c.external_id)
+        return [SourceMapping(**row._mapping) for row in self._all(ordered)]  # noqa: SLF001 - SQLAlchemy's public name
+
+    # --- deliveries
+
+    def add_event(self, source: str, delivery: str, now: datetime, **values: Any) -> int | None:
+        """Store a delivery and return its id; None if it is there already.
+
+        One that could not be read then is replaced.
+        """
+        of_it = sale_events.c.source == source, sale_events.c.delivery == delivery
+        with self._writing() as connection:
+            is_unreadable = sale_events.c.state == DEAD, sale_events.c.content.is_(None)
+            connection.execute(delete(sale_events).where(*of_it, *is_unreadable))
+            row = {"source": source, "delivery": delivery, "received_at": now, **values}
+            add = insert_into(connection, sale_events).values(row).on_conflict_do_nothing()
+            id_: int | None = connection.scalar(add.returning(sale_events.c.id))
+            return id_
+
+    def find_event(self, event_id: int) -> StoredEvent | None:
+        """Load one delivery, as it is stored, whatever has become of its job."""
+        row = self._first(select(sale_events).where(sale_events.c.id == event_id))
+        return None if row is None else StoredEvent(**row._mapping)  # noqa: SLF001 - as above
+
+    def set_event(self, event_id: int, state: str, reason: str | None, at: datetime | None) -> None:
+        """Store what has become of a delivery."""
+        values = {"state": state, "reason": reason, "finished_at": at}
+        self._execute(update(sale_events).where(sale_events.c.id == event_id).values(**values))
+
+    def list_events(
+        self, source: str, state: str | None = None, before: int | None = None, limit: int = 50
+    ) -> Sequence[StoredEvent]:
+        """Load deliveries of a source, the latest first; `before` is the id after which a page begins."""
+        statement = _EVENTS.where(sale_events.c.source == source)
+        if state is not None:
+            statement = statement.where(_STATE.in_([state]))
+        if before is not None:
+            statement = statement.where(sale_events.c.id < before)
+        rows = self._all(statement.order_by(sale_events.c.id.desc()).limit(limit))
+        return [StoredEvent(*row) for row in rows]
+
+    def find_job(self, event: StoredEvent) -> int | None:
+        """Return the id of a delivery's job."""
+        key = f"{event.source}:{event.delivery}"
+        job: int | None = self._scalar(select(jobs.c.id).where(jobs.c.queue == QUEUE, jobs.c.key == key))
+        return job
+
+    def sweep(self, before: datetime) -> int:
+        """Delete deliveries that were done with before an instant; those that failed stay."""
+        is_old = sale_events.c.finished_at < before, sale_events.c.state.in_([DONE, IGNORED])
+        return self._execute(delete(sale_events).where(*is_old))
+
+    # --- orders and subscriptions
+
+    def find_order(self, source: str, order_id: str) -> OrderState:
+        """Load what is known of an order."""
+        columns = sale_orders.c
+        of_it = columns.source == source, columns.order_id == order_id
+        row = self._first(select(sale_orders).where(*of_it))
+        if row is None:
+            return OrderState()
+        return OrderState(Refund(row.refund), Dispute(row.dispute), row.subscription_id)
+
+    def set_order(self, source: str, order_id: str, state: OrderState) -> None:
+        """Store what is known of an order."""
+        self._set(sale_orders, {"source": source, "order_id": order_id}, asdict(state))
+
+    def find_subscription(self, source: str, subscription_id: str) -> SubscriptionState:
+        """Load what is known of a subscription."""
+        columns = sale_subscriptions.c
+        of_it = columns.source == source, columns.subscription_id == subscription_id
+        row = self._first(select(sale_subscriptions).where(*of_it))
+        if row is None:
+            return SubscriptionState()
+        return SubscriptionState(row.paid_through, row.end_reported_at, row.ended_at, row.purchased_at)
+
+    def set_subscription(self, source: str, subscription_id: str, state: SubscriptionState) -> None:
+        """Store what is known of a subscription."""
+        self._set(sale_subscriptions, {"source": source, "subscription_id": subscription_id}, asdict(state))
+
+    def _set(self, table: Any, key: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        with self._writing() as connection:
+            add = insert_into(connection, table).values(**key, **values)
+            connection.execute(add.on_conflict_do_update(index_elements=list(key), set_=values))
+
+    def list_licenses(self, source: str, order_id: str) -> dict[str, list[bytes]]:
+        """Load the licenses of an order, by position."""
+        columns = sale_licenses.c
+        found = defaultdict[str, list[bytes]](list)
+        for row in self._all(
+            select(columns.item, columns.license_id)
+            .where(columns.source == source, columns.order_id == order_id)
+            .order_by(columns.item, columns.number)
+        ):
+            found[row.item].append(row.license_id)
+        return found
+
+    def add_licenses(self, source: str, order_id: str, item: str, ids: Sequence[bytes]) -> None:
+        """Store the licenses of a position; no position has them twice."""
+        rows = [
+            {"source": source, "order_id": order_id, "item": item, "number": number, "license_id": one}
+            for number, one in enumerate(ids)
+        ]
+        with self._writing() as connection:
+            connection.execute(insert(sale_licenses), rows)
+
+    def replace_license(self, old: bytes, new: bytes) -> None:
+        """Let a refund find the license that has replaced another one."""
+        of_old = sale_licenses.c.license_id == old
+        self._execute(update(sale_licenses).where(of_old).values(license_id=new))
+
+
+def _read_source(row: Row[Any]) -> Source:
+    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for a row's columns
+    return Source(**values | {"kind": SourceKind(row.kind)})

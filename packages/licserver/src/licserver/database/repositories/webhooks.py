@@ -1,0 +1,280 @@
+"""Webhooks that are sent: endpoints, events and their deliveries, which are jobs of the queue."""
+
+import json
+import secrets
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+
+from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.queue import JobState, add_job
+from licserver.database.tables import (
+    facts,
+    jobs,
+    licenses,
+    webhook_deliveries,
+    webhook_endpoints,
+    webhook_events,
+)
+from licserver.domain.records import Environment
+from licserver.protocol.webhooks import EventType, derive_event_id
+
+EVENTS: Final = "webhook-events"  # queue: find the endpoints of an event
+DELIVERIES: Final = "webhook-deliveries"  # queue: send an event to an endpoint
+_SCANNED: Final = "webhooks_scanned_at"
+
+
+class NewEvent(NamedTuple):
+    """Something that happened; `id` is given only where it may be found several times."""
+
+    type: EventType
+    at: datetime
+    data: Mapping[str, Any]
+    id: str | None = None
+
+
+def add_events(connection: Connection, events: Iterable[NewEvent]) -> None:
+    """Write events in the transaction of what happened; each once by its id."""
+    rows = []
+    for event in events:
+        payload = {"type": event.type.value, "at": event.at.isoformat(), "data": event.data}
+        row = {"queue": EVENTS, "key": event.id or f"msg_{secrets.token_hex(16)}", "state": JobState.WAITING}
+        rows.append(
+            row | {"payload": json.dumps(payload), "attempts": 0, "due_at": event.at, "created_at": event.at}
+        )
+    if rows:
+        connection.execute(insert_into(connection, jobs).on_conflict_do_nothing(), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint; without `types` it gets all events."""
+
+    id: str
+    url: str
+    types: tuple[str, ...]
+    encrypted_secret: bytes
+    encrypted_previous: bytes | None
+    previous_until: datetime | None
+    created_at: datetime
+    disabled_at: datetime | None = None
+    disabled_reason: str | None = None
+    failing_since: datetime | None = None
+
+    def wants(self, type_: str) -> bool:
+        """Return whether events of a type are sent to it."""
+        return self.disabled_at is None and (not self.types or type_ in self.types)
+
+
+class Delivery(NamedTuple):
+    """An event and an endpoint, with the last attempt and the state of the job."""
+
+    id: int
+    endpoint_id: str
+    event_id: str
+    type: str
+    created_at: datetime
+    state: JobState
+    attempts: int
+    due_at: datetime | None
+    sent_at: datetime | None
+    status: int | None
+    answer: str | None
+    body: str
+
+
+_DELIVERY: Final[Select[Any]] = (
+    select(
+        jobs.c.id,
+        webhook_deliveries.c.endpoint_id,
+        webhook_deliveries.c.event_id,
+        webhook_events.c.type,
+        webhook_events.c.created_at,
+        jobs.c.state,
+        jobs.c.attempts,
+        jobs.c.due_at,
+        webhook_deliveries.c.sent_at,
+        webhook_deliveries.c.status,
+        webhook_deliveries.c.answer,
+        webhook_events.c.body,
+    )
+    .join(webhook_deliveries, webhook_deliveries.c.job_id == jobs.c.id)
+    .join(webhook_events, webhook_events.c.id == webhook_deliveries.c.event_id)
+)
+
+
+_ENDS: Final[Select[Any]] = select(
+    licenses.c.id,
+    licenses.c.expires_on,
+    licenses.c.subscription_id,
+    licenses.c.subscription_ended_at,
+    licenses.c.lifetime,
+    licenses.c.revoked_at,
+)
+
+
+class WebhookRepository(Repository):
+    """Endpoints, events and deliveries."""
+
+    def list_endpoints(self) -> list[Endpoint]:
+        """Load all endpoints, the oldest first."""
+        order = webhook_endpoints.c.created_at, webhook_endpoints.c.id
+        return [_read_endpoint(row) for row in self._all(select(webhook_endpoints).order_by(*order))]
+
+    def find_endpoint(self, id_: str) -> Endpoint | None:
+        """Load one endpoint."""
+        row = self._first(select(webhook_endpoints).where(webhook_endpoints.c.id == id_))
+        return None if row is None else _read_endpoint(row)
+
+    def wanted_types(self) -> frozenset[str]:
+        """Return the types of events that any endpoint wants."""
+        enabled = self._all(
+            select(webhook_endpoints.c.types).where(webhook_endpoints.c.disabled_at.is_(None))
+        )
+        return frozenset(one for row in enabled for one in (row.types.split() or map(str, EventType)))
+
+    def add_endpoint(self, endpoint: Endpoint) -> None:
+        """Add an endpoint."""
+        values = {name: getattr(endpoint, name) for name in webhook_endpoints.columns.keys()}  # noqa: SIM118 - no dict
+        values["types"] = " ".join(endpoint.types)
+        self._execute(insert(webhook_endpoints).values(values))
+
+    def change_endpoint(self, id_: str, **values: Any) -> None:
+        """Change columns of an endpoint."""
+        self._execute(update(webhook_endpoints).where(webhook_endpoints.c.id == id_).values(**values))
+
+    def remove_endpoint(self, id_: str) -> None:
+        """Remove an endpoint with its deliveries; jobs that wait for them find nothing to do."""
+        self._execute(delete(webhook_endpoints).where(webhook_endpoints.c.id == id_))
+
+    def add_events(self, events: Iterable[NewEvent]) -> None:
+        """Write events, as `add_events`."""
+        with self._writing() as connection:
+            add_events(connection, events)
+
+    def add_deliveries(
+        self, event_id: str, type_: str, body: str, endpoints: Collection[str], now: datetime
+    ) -> None:
+        """Store the body of an event, and a delivery for each endpoint; what is there already stays."""
+        event = {"id": event_id, "type": type_, "created_at": now, "body": body}
+        with self._writing() as connection:
+            connection.execute(insert_into(connection, webhook_events).values(event).on_conflict_do_nothing())
+            for endpoint_id in sorted(endpoints):
+                job_id = add_job(connection, DELIVERIES, f"{event_id}/{endpoint_id}", {}, now)
+                if job_id is not None:
+                    row = {"job_id": job_id, "endpoint_id": endpoint_id, "event_id": event_id}
+                    connection.execute(insert(webhook_deliveries).values(row))
+
+    def find_delivery(self, id_: int) -> Delivery | None:
+        """Load one delivery."""
+        row = self._first(_DELIVERY.where(jobs.c.id == id_))
+        return None if row is None else _read_delivery(row)
+
+    def list_deliveries(self, endpoint_id: str | None, before: int | None, limit: int) -> Sequence[Delivery]:
+        """Load deliveries, the latest first: to one endpoint or to all."""
+        statement = _DELIVERY.order_by(webhook_deliveries.c.job_id.desc()).limit(limit)
+        if endpoint_id is not None:
+            statement = statement.where(webhook_deliveries.c.endpoint_id == endpoint_id)
+        if before is not None:
+            statement = statement.where(webhook_deliveries.c.job_id < before)
+        return [_read_delivery(row) for row in self._all(statement)]
+
+    def list_ids_since(self, since: datetime, endpoint_id: str | None) -> list[int]:
+        """Return the ids of deliveries of events since an instant."""
+        columns = webhook_deliveries.c
+        statement = (
+            select(columns.job_id)
+            .join(webhook_events, webhook_events.c.id == columns.event_id)
+            .where(webhook_events.c.created_at >= since)
+        )
+        if endpoint_id is not None:
+            statement = statement.where(columns.endpoint_id == endpoint_id)
+        return [row.job_id for row in self._all(statement.order_by(columns.job_id))]
+
+    def note_attempt(self, id_: int, status: int | None, answer: str, now: datetime) -> None:
+        """Store what the last attempt of a delivery came to."""
+        values = {"status": status, "answer": answer, "sent_at": now}
+        self._execute(update(webhook_deliveries).where(webhook_deliveries.c.job_id == id_).values(values))
+
+    def sweep(self, before: datetime) -> int:
+        """Delete events of before an instant, with their deliveries."""
+        return self._execute(delete(webhook_events).where(webhook_events.c.created_at < before))
+
+    # --- what ends by itself, when a day is over or an instant reached ---
+
+    def read_scanned_at(self) -> datetime | None:
+        """Return up to when licenses were scanned."""
+        value = self._scalar(select(facts.c.value).where(facts.c.name == _SCANNED))
+        return None if value is None else datetime.fromisoformat(value.decode())
+
+    def write_scanned_at(self, at: datetime) -> None:
+        """Store up to when licenses were scanned."""
+        value = at.isoformat().encode()
+        with self._writing() as connection:
+            row = insert_into(connection, facts).values(name=_SCANNED, value=value)
+            connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
+
+    def list_expired(self, first: date, last: date, after: bytes, limit: int) -> Sequence[Any]:
+        """Load licenses whose last day is within some days, by id."""
+        columns = licenses.c
+        expired = columns.expires_on.between(first, last) & ~columns.lifetime & columns.revoked_at.is_(None)
+        return self._all(_ENDS.where(expired, columns.id > after).order_by(columns.id).limit(limit))
+
+    def list_ended(self, since: datetime, until: datetime, after: bytes, limit: int) -> Sequence[Any]:
+        """Load licenses whose subscription ended after one instant and until another, by id."""
+        columns = licenses.c
+        ended = (columns.subscription_ended_at > since) & (columns.subscription_ended_at <= until)
+        return self._all(_ENDS.where(ended, columns.id > after).order_by(columns.id).limit(limit))
+
+    def list_linked(self, subscription_id: str) -> Sequence[Any]:
+        """Load the licenses of a subscription, by id."""
+        columns = licenses.c
+        return self._all(_ENDS.where(columns.subscription_id == subscription_id).order_by(columns.id))
+
+
+class WantedEvents:
+    """The types of events that any endpoint wants, as this process has read them lately (D-207).
+
+    Those in `always` are wanted by the server itself. So the public endpoints need no statement to find out
+    that nobody wants an event.
+    """
+
+    def __init__(self, repository: WebhookRepository, always: Iterable[EventType] = ()) -> None:
+        self._repository, self._always = repository, frozenset(map(str, always))
+        self.types = self._always
+
+    def refresh(self) -> None:
+        """Read them; called every few seconds in the background."""
+        self.types = self._repository.wanted_types() | self._always
+
+    def add_activations(self, connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
+        """Write an event for each activation; a row begins with license, domain, address and instant."""
+        kind = EventType.ACTIVATION_CREATED
+        if kind in self.types:
+            events = (NewEvent(kind, at, _place(*place)) for *place, at in (row[:4] for row in rows))
+            add_events(connection, events)
+
+    def describe_refusals(
+        self, refused: Iterable[tuple[bytes, Environment]], now: datetime
+    ) -> Sequence[NewEvent]:
+        """Return the events of environments that got no slot: once a day, however often each tries."""
+        kind, day = EventType.ACTIVATION_REFUSED, now.date().isoformat()
+        if kind not in self.types:
+            return ()
+        places = [_place(license_id, *environment) for license_id, environment in sorted({*refused})]
+        return [NewEvent(kind, now, one, derive_event_id(kind, *one.values(), day)) for one in places]
+
+
+def _place(license_id: bytes, domain: str, ip: str) -> dict[str, str]:
+    return {"license_id": license_id.hex(), "domain": domain, "ip": ip}
+
+
+def _read_endpoint(row: Row[Any]) -> Endpoint:
+    return Endpoint(**row._asdict() | {"types": tuple(row.types.split())})
+
+
+def _read_delivery(row: Row[Any]) -> Delivery:
+    return Delivery(**row._asdict() | {"state": JobState(row.state)})

@@ -1,0 +1,61 @@
+"""The request for a trial, an extension of the specification, and its responses. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from licserver.domain.records import IssuedLicense
+from licserver.domain.trials import TrialRefusal
+from licserver.protocol.public_api import (
+    ApiResponse,
+    InvalidFieldError,
+    InvalidRequest,
+    error_response,
+    json_response,
+    parse_fields,
+    printable_text,
+    read_object,
+)
+
+TRIAL_PATH: Final = "/api/v1/licenses/trial"
+
+_MACHINE: Final = re.compile(r"[0-9a-f]{64}")
+_REFUSALS: Final = {
+    TrialRefusal.PRODUCT_NOT_FOUND: (404, "There is no product with this slug."),
+    TrialRefusal.NOT_OFFERED: (403, "There are no trials of this product."),
+    TrialRefusal.ENDED: (403, "This machine has had its trial of this product."),
+    TrialRefusal.TOO_MANY: (403, "No more trials can be started today, or not from this network."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRequest:
+    """A valid request for the trial of a product on a machine."""
+
+    slug: str
+    machine: str
+
+
+def _machine(value: Any) -> str:
+    if _MACHINE.fullmatch(text := printable_text(value)) is None:
+        raise InvalidFieldError("must be a SHA-256 digest, in 64 hexadecimal digits.")
+    return text
+
+
+def parse_trial(body: bytes) -> TrialRequest | InvalidRequest:
+    """Parse the body of a request for a trial, as `parse_verify` does."""
+    fields = parse_fields({"slug": printable_text, "machine": _machine}, read_object(body))
+    return fields if isinstance(fields, InvalidRequest) else TrialRequest(**fields)
+
+
+def trial_response(license_: IssuedLicense, key: str) -> ApiResponse:
+    """Format the response with the key of a trial; the key is verified like any other."""
+    last = None if license_.lifetime or license_.expires_on is None else license_.expires_on.isoformat()
+    body = {"license_key": key, "product": license_.product_name, "expiry": last}
+    return json_response(200, {**body, "lifetime": license_.lifetime, "trial": True})
+
+
+def no_trial_response(refusal: TrialRefusal) -> ApiResponse:
+    """Format a refusal."""
+    status, message = _REFUSALS[refusal]
+    return error_response(status, refusal.value, message)

@@ -1,0 +1,117 @@
+"""Offline license files: issued for a machine without a network, which takes a slot as a verify would."""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from licserver.domain.decisions import Valid, VerifyRefusal
+from licserver.domain.environments import InvalidDomainError, normalise_domain
+from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
+from licserver.domain.records import Environment, IssuedLicense, Machine
+from licserver.errors import ConflictError, InvalidInputError
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.offline_files import MachineRequest, parse_request, sign_file
+from licserver.protocol.webhooks import EventType
+from licserver.security.redaction import mask_machine
+from licserver.services.context import Context
+from licserver.services.licenses import find_license
+
+_REFUSALS: Final = {
+    VerifyRefusal.REVOKED: "this license is revoked; no file can be issued",
+    VerifyRefusal.EXPIRED: "this license has expired; no file can be issued",
+    VerifyRefusal.ENVIRONMENT: "all slots of this license are taken; free one, then issue the file",
+}
+
+
+class RefusedFileError(ConflictError):
+    """The license is not valid for this machine.
+
+    Args:
+        refusal: As a verify of the machine would be refused.
+    """
+
+    def __init__(self, refusal: VerifyRefusal) -> None:
+        super().__init__(_REFUSALS.get(refusal, "the product of this license accepts no imported keys"))
+        self.refusal = refusal
+
+
+class IssuedFile(NamedTuple):
+    """A file, and what it is for."""
+
+    name: str
+    text: str
+    domain: str
+    ends_at: datetime
+
+
+class OfflineFileService:
+    """Issues license files."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def issue(self, reference: str, request: str, days: int = DEFAULT_DAYS) -> IssuedFile:
+        """Issue a file for the machine that made the request, and take a slot unless it has one.
+
+        Raises:
+            RefusedFileError: The license is revoked or expired, or all slots are taken.
+            InvalidInputError: What was typed is no request, or the installation has no signing key.
+        """
+        asked = parse_request(request)
+        if not 1 <= days <= MAX_DAYS:
+            raise InvalidInputError(f"a license file is valid for 1 to {MAX_DAYS} days")
+        signing_key = self._signing_key()
+        try:
+            environment = Environment(normalise_domain(asked.domain), NO_ADDRESS)
+        except InvalidDomainError as problem:
+            raise InvalidInputError(f"the request is for a domain that {problem}") from None
+        with self._context.transaction() as tx:
+            found = find_license(tx, reference, locked=True)
+            if asked.slug not in ("", found.product_slug):
+                raise InvalidInputError(
+                    f"the request is of the app {asked.slug!r}, and the license for {found.product_slug!r}"
+                )
+            key, now = tx.vault.decrypt_key(found.encrypted_key, found.id), tx.now().replace(microsecond=0)
+            ends_at = file_end(found, now, days)
+            valid = _take_slot(tx, found, key, environment, asked, ends_at)
+            about = {"domain": environment.domain, "ends_at": ends_at, "key_id": signing_key.public.id}
+            tx.write_audit("license.file", ("license", found.id.hex()), **about)
+        slug = found.product_slug
+        text = sign_file(valid, slug, key, asked.domain, now, ends_at, signing_key)
+        return IssuedFile(f"{slug}-{now:%Y-%m-%d}.lic", text, environment.domain, ends_at)
+
+    def can_customers_issue(self) -> bool:
+        """Return whether customers may make files for their machines."""
+        is_signing = any(one.retired_at is None for one in self._context.vault.signing_keys)
+        return is_signing and self._context.settings.account_file_days > 0
+
+    def _signing_key(self) -> PrivateKey:
+        live = [one for one in self._context.vault.signing_keys if one.retired_at is None]
+        if not live:
+            raise InvalidInputError(
+                "license files must be signed, and there is no signing key; "
+                "add one with `licserver signing-key add`, and pin its public key in the app"
+            )
+        return max(live, key=lambda one: one.added_at).private
+
+
+def _take_slot(
+    tx: Context,
+    license_: IssuedLicense,
+    key: str,
+    environment: Environment,
+    asked: MachineRequest,
+    ends_at: datetime,
+) -> Valid:
+    """Take a slot by the decision of a verify, on the locked license (D-08)."""
+    licenses = tx.repositories.licenses
+    snapshot = licenses.find_snapshot(license_.id, environment)
+    verdict = evaluate_offline(key, snapshot, environment, tx.now())
+    if not isinstance(verdict, Valid):
+        raise RefusedFileError(verdict)
+    if verdict.takes_slot:
+        machine = mask_machine(Machine(app_version=asked.app_version), key)
+        licenses.add_activation(license_.id, environment, tx.now(), machine)
+        data = {"license_id": license_.id.hex(), "domain": environment.domain, "ip": environment.ip}
+        tx.add_events(EventType.ACTIVATION_CREATED, data)
+    licenses.hold_offline(license_.id, environment.domain, ends_at)
+    return verdict

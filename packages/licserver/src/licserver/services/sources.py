@@ -1,0 +1,312 @@
+"""Sources of sales: shops whose deliveries issue, revoke and end licenses."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from licserver.database.repositories.sales import (
+    DEAD,
+    IGNORED,
+    QUEUE,
+    STATES,
+    WAITING,
+    Source,
+    SourceMapping,
+    StoredEvent,
+)
+from licserver.domain.decisions import is_slug
+from licserver.domain.environments import is_printable
+from licserver.errors import ConflictError, InvalidInputError, LicserverError, NotFoundError
+from licserver.security.redaction import mask
+from licserver.services.context import Context
+from licserver.services.license_terms import MAX_INDEXED, check_lifetime, check_line, check_slots
+from licserver.services.lists import Page, check_limit, cut_page, read_place
+from licserver.services.plans import check_plans
+from licserver.services.products import ProductService
+from licserver.sources.kinds import SHOPS, SourceKind
+from licserver.sources.periods import is_period
+from licserver.sources.records import Delivery, SaleEvent, UnreadableDeliveryError, dump_events
+from licserver.sources.woocommerce import is_ping
+
+MAX_TOLERANCE: Final = 86_400  # seconds
+MAX_GRACE: Final = 365  # days
+KEPT: Final = timedelta(days=30)  # deliveries that are done: they hold e-mail addresses
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MIN_SECRET: Final = 6  # characters; the fewest that Lemon Squeezy accepts
+
+
+class MissingSecretError(LicserverError):
+    """A source has no secret, so that nothing that it delivers can be verified."""
+
+
+class BadSignatureError(InvalidInputError):
+    """A delivery is not signed by a secret of its source, or is too old."""
+
+
+class Receipt(NamedTuple):
+    """What was done with a delivery: `accepted`, `duplicate`, `ignored` or `unreadable`; and why."""
+
+    status: str
+    reason: str = ""
+
+
+class SourceService:
+    """Adds and maps sources, takes their deliveries, and repeats those that failed."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def add(
+        self,
+        name: str,
+        kind: SourceKind,
+        secret_env: str,
+        *,
+        is_test: bool = False,
+        tolerance: int = 300,
+        grace_days: int = 7,
+        revokes_partial_refunds: bool = False,
+    ) -> Source:
+        """Add a source; its secrets stay in the environment variables that `secret_env` names."""
+        if not is_slug(name):
+            raise InvalidInputError(
+                f"{name!r} is no name of a source: use lower-case letters, digits and single hyphens"
+            )
+        if not 1 <= tolerance <= MAX_TOLERANCE:
+            raise InvalidInputError(f"the tolerance must be from 1 to {MAX_TOLERANCE} seconds")
+        if not 0 <= grace_days <= MAX_GRACE:
+            raise InvalidInputError(f"the grace must be from 0 to {MAX_GRACE} days")
+        source = Source(
+            name=name,
+            kind=kind,
+            secret_env=_read_variables(secret_env),
+            is_test=is_test,
+            tolerance=tolerance,
+            grace_days=grace_days,
+            revokes_partial_refunds=revokes_partial_refunds,
+            created_at=self._context.now(),
+        )
+        with self._context.transaction() as tx:
+            if not tx.repositories.sales.add_source(source):
+                raise ConflictError(f"there is a source {name!r} already")
+            tx.write_audit("source.add", ("source", name), kind=kind.value, test=is_test)
+        return source
+
+    def get(self, name: str) -> Source:
+        """Return one source."""
+        return _find(self._context, name)
+
+    def list_all(self) -> list[Source]:
+        """Return all sources, by name."""
+        return self._context.repositories.sales.list_sources()
+
+    def list_mappings(self, name: str | None = None) -> list[SourceMapping]:
+        """Return the mappings of a source, or of all."""
+        return self._context.repositories.sales.list_mappings(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a source with its mappings and deliveries; its licenses stay, and are not issued again."""
+        with self._context.transaction() as tx:
+            _find(tx, name, locked=True)
+            tx.repositories.sales.remove_source(name)
+            tx.write_audit("source.remove", ("source", name))
+
+    def map(
+        self,
+        name: str,
+        external_id: str,
+        slug: str | None,
+        *,
+        slots: int | None = 1,
+        expires_in: str | None = None,
+        support: str | None = None,
+        lifetime: bool = False,
+        plan: str | None = None,
+    ) -> SourceMapping:
+        """Choose what is issued for a product or price of the shop; without a `slug` nothing is.
+
+        Args:
+            name: Of the source.
+            external_id: The id in the shop.
+            slug: Of our product.
+            slots: Activations; None is unlimited.
+            expires_in: From the day of purchase, as ``1y``; a subscription's license ends with that.
+            support: From the day of purchase to the end of the support period.
+            lifetime: Never expires.
+            plan: The plan of each license.
+        """
+        external_id = check_line("the id in the shop", external_id, MAX_INDEXED)
+        check_slots(slots)
+        check_lifetime(lifetime=lifetime, has_expiry=expires_in is not None)
+        for period in (expires_in, support):
+            if period is not None and not is_period(period):
+                raise InvalidInputError(f"{period!r} is no period; write 30d, 6m or 1y")
+        product = None if slug is None else ProductService(self._context).get(slug)
+        plan = (plan or "").strip() or None
+        terms: dict[str, Any] = {"slots": slots, "expires_in": expires_in, "support": support}
+        terms |= {"lifetime": lifetime, "plan": plan}
+        with self._context.transaction() as tx:
+            _find(tx, name, locked=True)
+            if product is not None:
+                check_plans(tx, product.id, product.slug, {plan})
+            tx.repositories.sales.set_mapping(name, external_id, product.id if product else None, **terms)
+            tx.write_audit("source.map", ("source", name), external_id=external_id, product=slug, **terms)
+        return SourceMapping(source=name, external_id=external_id, product=slug, **terms)
+
+    def unmap(self, name: str, external_id: str) -> None:
+        """Remove a mapping; purchases of it fail from now on, until it is mapped again."""
+        with self._context.transaction() as tx:
+            _find(tx, name, locked=True)
+            if not tx.repositories.sales.remove_mapping(name, external_id):
+                raise NotFoundError(f"{external_id!r} is not mapped; `licserver source list` shows what is")
+            tx.write_audit("source.unmap", ("source", name), external_id=external_id)
+
+    # --- deliveries
+
+    def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> Receipt:
+        """Verify and store a delivery; it is processed by a job.
+
+        Args:
+            name: Of the source.
+            headers: With names in lower case.
+            body: As it arrived.
+
+        Raises:
+            NotFoundError: there is no such source.
+            MissingSecretError: none of its variables holds a secret.
+            BadSignatureError: the signature is wrong, or too old.
+        """
+        source, now = self.get(name), self._context.now()
+        if source.kind is SourceKind.WOOCOMMERCE and is_ping(body):
+            return Receipt("ignored", "a test of the address, which changes nothing")
+        secrets = list(read_secrets(source).values())
+        if not secrets:
+            raise MissingSecretError(f"the source {name} has no secret; set {source.secret_env}")
+        shop = SHOPS[source.kind]
+        if not shop.verify(headers, body, secrets, now, timedelta(seconds=source.tolerance)):
+            raise BadSignatureError("the signature is missing, wrong or too old")
+        return self._take(source, headers, body)
+
+    def take(self, name: str, body: bytes) -> Receipt:
+        """Store what the shop's own API has reported, as if it had been delivered."""
+        return self._take(self.get(name), {}, body)
+
+    def _take(self, source: Source, headers: Mapping[str, str], body: bytes) -> Receipt:
+        digest, shop = hashlib.sha256(body).hexdigest(), SHOPS[source.kind]
+        try:
+            delivery = shop.read(headers, body)
+            _check_texts(delivery)
+        except UnreadableDeliveryError as problem:
+            return self._store(source, Delivery(digest, "", reason=mask(str(problem))), DEAD)
+        if not (delivery.id and len(delivery.id) <= MAX_INDEXED and is_printable(delivery.id)):
+            delivery = delivery._replace(id=digest)
+        if delivery.is_test is not None and delivery.is_test is not source.is_test:
+            reason = "a test event on a live source" if delivery.is_test else "a live event on a test source"
+            delivery = delivery._replace(events=(), reason=reason)
+        return self._store(source, delivery, WAITING if delivery.events else IGNORED)
+
+    def _store(self, source: Source, delivery: Delivery, state: str) -> Receipt:
+        now = self._context.now()
+        content = dump_events(delivery.events) if delivery.events else None
+        with self._context.transaction() as tx:
+            event_id = tx.repositories.sales.add_event(
+                source.name,
+                delivery.id or "",
+                now,
+                type=delivery.type,
+                content=content,
+                state=state,
+                reason=delivery.reason or None,
+                finished_at=None if state == WAITING else now,
+            )
+            if event_id is None:
+                return Receipt("duplicate")
+            if state == WAITING:
+                tx.repositories.queue.add(QUEUE, f"{source.name}:{delivery.id}", {"event": event_id}, now)
+        return Receipt({WAITING: "accepted", DEAD: "unreadable"}.get(state, state), delivery.reason)
+
+    def list_events(
+        self, name: str, state: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page[StoredEvent]:
+        """Return a page of what a source has delivered, the latest first."""
+        self.get(name)
+        check_limit(limit)
+        if state is not None and state not in STATES:
+            raise InvalidInputError(f"a state is one of {', '.join(STATES)}")
+        place = read_place(cursor, int)
+        before = place[0] if place else None
+        found: Sequence[StoredEvent] = self._context.repositories.sales.list_events(
+            name, state, before, limit + 1
+        )
+        return cut_page(found, limit, lambda last: [last.id])
+
+    def replay(self, event_id: int) -> StoredEvent:
+        """Process a delivery again, for example after its product was mapped; nothing is done twice."""
+        with self._context.transaction() as tx:
+            sales, now = tx.repositories.sales, tx.now()
+            event = sales.find_event(event_id)
+            if event is None:
+                raise NotFoundError("there is no such delivery; `licserver source events` shows their ids")
+            if event.content is None:
+                raise InvalidInputError(
+                    "this delivery cannot be repeated, because it was ignored or unreadable; "
+                    "have the shop send it again"
+                )
+            sales.set_event(event_id, WAITING, None, None)
+            job = sales.find_job(event)
+            if job is None:  # swept
+                key = f"{event.source}:{event.delivery}"
+                tx.repositories.queue.add(QUEUE, key, {"event": event_id}, now)
+            else:
+                tx.repositories.queue.revive(QUEUE, [job], now)
+            tx.write_audit("source.replay", ("source", event.source), event=event_id)
+        return event._replace(state=WAITING, reason=None)
+
+
+def read_secrets(source: Source) -> dict[str, str]:
+    """Return the secrets of a source that the environment has now, by their variables."""
+    found = {name: os.environ.get(name, "").strip() for name in source.secret_env.split(",")}
+    return {name: secret for name, secret in found.items() if len(secret) >= _MIN_SECRET}
+
+
+def missing_variables(source: Source) -> list[str]:
+    """Return the names of variables that hold no secret."""
+    secrets = read_secrets(source)
+    return [name for name in source.secret_env.split(",") if name not in secrets]
+
+
+def _find(context: Context, name: str, *, locked: bool = False) -> Source:
+    found = context.repositories.sales.find_source(name, locked=locked) if is_slug(name) else None
+    if found is None:
+        raise NotFoundError("there is no such source; `licserver source list` shows all")
+    return found
+
+
+def _read_variables(text: str) -> str:
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        if _VARIABLE.fullmatch(name) is None:  # not quoted: somebody may have typed the secret itself
+            raise InvalidInputError(
+                "the secret is given by the name of an environment variable, such as SHOP_SECRET; "
+                "several are separated by commas"
+            )
+        if name.upper().startswith("LICSERVER_"):
+            raise InvalidInputError("names that begin with LICSERVER_ are settings; choose another one")
+    return ",".join(dict.fromkeys(names))
+
+
+def _check_texts(delivery: Delivery) -> None:
+    """Refuse ids that cannot be stored."""
+    ids = [one for event in delivery.events for one in _ids_of(event)]
+    for text in (delivery.type, *ids):
+        if not is_printable(text) or len(text) > MAX_INDEXED:
+            raise UnreadableDeliveryError(f"an id is no line of at most {MAX_INDEXED} characters")
+
+
+def _ids_of(event: SaleEvent) -> list[str]:
+    named = [one for one in (event.order_id, event.subscription_id) if one is not None]
+    return named + [one for item in event.items for one in item.external_ids]

@@ -1,0 +1,300 @@
+"""Webhooks: endpoints of the vendor, and the events that are sent to them."""
+
+import random
+import secrets
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from licserver.database.repositories.queue import Job
+from licserver.database.repositories.webhooks import DELIVERIES, Delivery, Endpoint, NewEvent
+from licserver.domain.environments import is_printable
+from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, RetryJobError
+from licserver.protocol import webhooks
+from licserver.protocol.webhooks import TEST_TYPE, EventType, Outcome
+from licserver.services.context import Context
+from licserver.services.mail import MailService
+
+BOTH_SECRETS: Final = timedelta(days=1)  # after a rotation, two signatures are sent for so long
+SCAN_SECONDS: Final = 60.0
+MAX_DELIVERIES: Final = 200  # of a page
+_MAX_URL: Final = 2_000
+_CHUNK: Final = 1_000  # licenses of one transaction of a scan
+
+
+class Attempt(NamedTuple):
+    """What is sent at one attempt of a delivery."""
+
+    url: str
+    body: bytes
+    headers: dict[str, str]
+
+
+class WebhookService:
+    """Manages endpoints, shows and repeats deliveries, and does what comes before and after a request."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._webhooks = context.repositories.webhooks
+
+    def add(self, url: str, types: Sequence[str] = ()) -> tuple[Endpoint, str]:
+        """Add an endpoint for some types of events, or for all; return it and its secret, this once."""
+        self._check_url(url)
+        known = [*map(str, EventType)]
+        if unknown := [one for one in types if one not in known]:
+            raise InvalidInputError(f"unknown type of event {unknown[0]!r}; choose from {', '.join(known)}")
+        id_, secret, now = f"ep_{secrets.token_hex(6)}", _draw_secret(), self._context.now()
+        chosen = tuple(one for one in known if one in types)
+        endpoint = Endpoint(id_, url, chosen, self._encrypt(id_, secret), None, None, now)
+        with self._context.transaction() as tx:
+            _begin_scan(tx)
+            tx.repositories.webhooks.add_endpoint(endpoint)
+            tx.write_audit("webhook.add", ("webhook", id_), host=urlsplit(url).hostname, types=list(chosen))
+        return endpoint, webhooks.format_secret(secret)
+
+    def _check_url(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            is_valid = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_valid = False
+        if not (is_valid and url.isascii() and is_printable(url)) or set(' #"<>\\') & {*url}:
+            raise InvalidInputError("the address must look like https://example.com/webhooks")
+        if "@" in parts.netloc or len(url) > _MAX_URL:
+            raise InvalidInputError(f"the address must have no password, and at most {_MAX_URL} characters")
+        allowed = {"https", "http"} if self._context.settings.webhook_networks else {"https"}
+        if parts.scheme not in allowed:
+            raise InvalidInputError(
+                "the address must begin with https://; http:// is for networks of LICSERVER_WEBHOOK_NETWORKS"
+            )
+
+    def list_endpoints(self) -> list[Endpoint]:
+        """Return all endpoints."""
+        return self._webhooks.list_endpoints()
+
+    def get(self, id_: str) -> Endpoint:
+        """Return one endpoint."""
+        found = self._webhooks.find_endpoint(id_)
+        if found is None:
+            raise NotFoundError(f"there is no endpoint {id_!r}; `licserver webhook list` shows all")
+        return found
+
+    def rotate(self, id_: str) -> str:
+        """Give an endpoint another secret, and return it this once; for a day both sign."""
+        secret = _draw_secret()
+        with self._context.transaction() as tx:
+            old = WebhookService(tx).get(id_)
+            tx.repositories.webhooks.change_endpoint(
+                id_,
+                encrypted_secret=self._encrypt(id_, secret),
+                encrypted_previous=old.encrypted_secret,
+                previous_until=tx.now() + BOTH_SECRETS,
+            )
+            tx.write_audit("webhook.rotate", ("webhook", id_))
+        return webhooks.format_secret(secret)
+
+    def disable(self, id_: str, reason: str | None = None) -> Endpoint:
+        """Send nothing more to an endpoint; `reason` if nobody asked for it."""
+        with self._context.transaction() as tx:
+            endpoint = WebhookService(tx).get(id_)
+            if endpoint.disabled_at is None:
+                tx.repositories.webhooks.change_endpoint(id_, disabled_at=tx.now(), disabled_reason=reason)
+                tx.write_audit("webhook.disable", ("webhook", id_), reason=reason)
+                if reason is not None:
+                    MailService(tx).send_disabled(id_, urlsplit(endpoint.url).hostname or "", reason)
+        return self.get(id_)
+
+    def enable(self, id_: str) -> Endpoint:
+        """Send events to an endpoint again; those of the meantime were not kept for it."""
+        with self._context.transaction() as tx:
+            if WebhookService(tx).get(id_).disabled_at is not None:
+                _begin_scan(tx)
+                fresh = {"disabled_at": None, "disabled_reason": None, "failing_since": None}
+                tx.repositories.webhooks.change_endpoint(id_, **fresh)
+                tx.write_audit("webhook.enable", ("webhook", id_))
+        return self.get(id_)
+
+    def remove(self, id_: str) -> None:
+        """Remove an endpoint and the list of its deliveries."""
+        with self._context.transaction() as tx:
+            WebhookService(tx).get(id_)
+            tx.repositories.webhooks.remove_endpoint(id_)
+            tx.write_audit("webhook.remove", ("webhook", id_))
+
+    def send_test(self, id_: str) -> str:
+        """Send an event without a meaning to an endpoint; return the event's id."""
+        event_id, now = f"msg_{secrets.token_hex(16)}", self._context.now()
+        body = webhooks.format_event(TEST_TYPE, now, {"endpoint_id": id_})
+        with self._context.transaction() as tx:
+            if WebhookService(tx).get(id_).disabled_at is not None:
+                raise InvalidInputError("the endpoint is disabled; enable it first")
+            tx.repositories.webhooks.add_deliveries(event_id, TEST_TYPE, body, [id_], now)
+        return event_id
+
+    def list_deliveries(
+        self, endpoint_id: str | None = None, before: int | None = None, limit: int = 50
+    ) -> Sequence[Delivery]:
+        """Return deliveries, the latest first; `before` is the last id of the page before."""
+        return self._webhooks.list_deliveries(endpoint_id, before, min(limit, MAX_DELIVERIES))
+
+    def redeliver(self, delivery_id: int) -> None:
+        """Send an event to an endpoint again, with the same id."""
+        with self._context.transaction() as tx:
+            if tx.repositories.webhooks.find_delivery(delivery_id) is None:
+                raise NotFoundError(
+                    f"there is no delivery {delivery_id}; `licserver webhook deliveries` lists them"
+                )
+            _repeat(tx, [delivery_id], delivery=delivery_id)
+
+    def redeliver_since(self, since: datetime, endpoint_id: str | None = None) -> int:
+        """Send all events since an instant again, delivered or not; return how many."""
+        with self._context.transaction() as tx:
+            ids = tx.repositories.webhooks.list_ids_since(since, endpoint_id)
+            return _repeat(tx, ids, since=since, endpoint=endpoint_id) if ids else 0
+
+    # --- background ---
+
+    def fan_out(self, job: Job) -> None:
+        """Store the body of an event, and a delivery for each endpoint that wants it; for `EVENTS`."""
+        type_, data = job.payload["type"], {**job.payload["data"]}
+        if type_ == EventType.ACTIVATION_CREATED:
+            license_id = bytes.fromhex(data["license_id"])
+            MailService(self._context).send_activation(job.key, license_id, data["domain"])
+        endpoints = [one.id for one in self._webhooks.list_endpoints() if one.wants(type_)]
+        if not endpoints:
+            return
+        if "license_id" in data:
+            found = self._context.repositories.licenses.find(bytes.fromhex(data["license_id"]))
+            if found is not None:
+                data |= {"masked_key": found.masked_key, "product": found.product_slug}
+                data |= {"trial": True} if found.trial else {}
+        body = webhooks.format_event(type_, datetime.fromisoformat(job.payload["at"]), data)
+        with self._context.transaction() as tx:
+            tx.repositories.webhooks.add_deliveries(job.key, type_, body, endpoints, tx.now())
+
+    def prepare(self, job: Job) -> Attempt | None:
+        """Return what to send for a delivery; None if its endpoint has been removed."""
+        delivery = self._webhooks.find_delivery(job.id)
+        if delivery is None:
+            return None
+        endpoint, now, body = self.get(delivery.endpoint_id), self._context.now(), delivery.body.encode()
+        if endpoint.disabled_at is not None:
+            raise BuryJobError("the endpoint is disabled")
+        keys = [self._decrypt(endpoint.id, endpoint.encrypted_secret)]
+        if endpoint.encrypted_previous and endpoint.previous_until and now < endpoint.previous_until:
+            keys.append(self._decrypt(endpoint.id, endpoint.encrypted_previous))
+        return Attempt(endpoint.url, body, webhooks.signed_headers(delivery.event_id, now, body, keys))
+
+    def record(self, job: Job, status: int | None, answer: str) -> None:
+        """Store what an attempt came to; raise `RetryJobError` or `BuryJobError` unless it was delivered."""
+        now, outcome = self._context.now(), webhooks.judge_response(status)
+        due_at = webhooks.next_attempt(job.attempts, now, random.random())  # noqa: S311 - jitter
+        with self._context.transaction() as tx:
+            tx.repositories.webhooks.note_attempt(job.id, status, answer, now)
+            delivery = tx.repositories.webhooks.find_delivery(job.id)
+            if delivery is None:
+                return
+            endpoint = WebhookService(tx).get(delivery.endpoint_id)
+            failing_since = None if outcome is Outcome.DELIVERED else endpoint.failing_since or now
+            if failing_since != endpoint.failing_since:
+                tx.repositories.webhooks.change_endpoint(endpoint.id, failing_since=failing_since)
+            if failing_since is None:
+                return
+            if outcome is Outcome.GONE:
+                WebhookService(tx).disable(endpoint.id, "it answered 410 Gone")
+            elif now - failing_since >= webhooks.MAX_FAILING:
+                WebhookService(tx).disable(endpoint.id, "all deliveries of five days failed")
+        message = f"status {status}" if status is not None else answer
+        if due_at is None or outcome is Outcome.GONE:
+            raise BuryJobError(message)
+        raise RetryJobError(message, due_at)
+
+    def scan(self) -> None:
+        """Write the events of licenses and subscriptions that have ended by themselves, each once (D-208)."""
+        wanted, now = self._webhooks.wanted_types(), self._context.now()
+        since = self._webhooks.read_scanned_at()
+        if not wanted & {EventType.LICENSE_EXPIRED, EventType.SUBSCRIPTION_ENDED} or since is None:
+            return
+        # Several processes may scan at once, and find the same: the ids of the events are the same as well.
+        self._scan(wanted, lambda after: self._webhooks.list_ended(since, now, after, _CHUNK), _ended_events)
+        if since.date() < now.date():
+            first, last = since.date(), now.date() - timedelta(days=1)
+            self._scan(
+                wanted, lambda after: self._webhooks.list_expired(first, last, after, _CHUNK), _expired_events
+            )
+        if self._webhooks.read_scanned_at() == since:
+            self._webhooks.write_scanned_at(now)
+
+    def _scan(self, wanted: frozenset[str], load: Any, describe: Any) -> None:
+        after = b""
+        while rows := load(after):
+            events = [event for row in rows for event in describe(row, self._context.now())]
+            self._webhooks.add_events(event for event in events if event.type in wanted)
+            after = rows[-1].id
+
+    def _encrypt(self, id_: str, secret: bytes) -> bytes:
+        return self._context.vault.encrypt(secret, b"webhook " + id_.encode())
+
+    def _decrypt(self, id_: str, encrypted: bytes) -> bytes:
+        return self._context.vault.decrypt(encrypted, b"webhook " + id_.encode())
+
+
+def _draw_secret() -> bytes:
+    return secrets.token_bytes(webhooks.SECRET_BYTES)
+
+
+def _begin_scan(tx: Context) -> None:
+    """Before the first endpoint is there, forget what ended while there was none."""
+    if not tx.repositories.webhooks.wanted_types():
+        tx.repositories.webhooks.write_scanned_at(tx.now())
+
+
+def _repeat(tx: Context, ids: Sequence[int], **details: Any) -> int:
+    count = tx.repositories.queue.revive(DELIVERIES, ids, tx.now())
+    tx.write_audit("webhook.redeliver", ("webhook", "-"), count=count, **details)
+    return count
+
+
+def expired_event(license_: Any, now: datetime) -> NewEvent:
+    """Return the event of a license, or a row of one, that has expired; what ended first makes its id."""
+    type_, id_ = EventType.LICENSE_EXPIRED, license_.id.hex()
+    event_id = webhooks.derive_event_id(type_, id_, _first_end(license_).isoformat())
+    return NewEvent(type_, now, {"license_id": id_}, event_id)
+
+
+def _first_end(license_: Any) -> date:
+    """Return the last day, or the instant at which the subscription ended if that came first."""
+    last_day, ended_at = license_.expires_on, license_.subscription_ended_at
+    is_day = ended_at is None or (last_day is not None and last_day < ended_at.date())
+    end: date = last_day if is_day else ended_at
+    return end
+
+
+def ended_event(subscription_id: str, ended_at: datetime, now: datetime) -> NewEvent:
+    """Return the event of a subscription that has ended."""
+    type_, ended = EventType.SUBSCRIPTION_ENDED, ended_at.isoformat()
+    data = {"subscription_id": subscription_id, "ended_at": ended}
+    return NewEvent(type_, now, data, webhooks.derive_event_id(type_, subscription_id, ended))
+
+
+def _expired_events(row: Any, now: datetime) -> list[NewEvent]:
+    return [expired_event(row, now)] if _first_end(row) == row.expires_on else []
+
+
+def _ended_events(row: Any, now: datetime) -> list[NewEvent]:
+    events = [ended_event(row.subscription_id, row.subscription_ended_at, now)]
+    is_valid = not row.lifetime and row.revoked_at is None
+    if is_valid and _first_end(row) == row.subscription_ended_at:
+        events.append(expired_event(row, now))
+    return events
+
+
+def write_subscription_end(
+    tx: Context, subscription_id: str, before: datetime | None, at: datetime | None
+) -> None:
+    """Write the events of a subscription that a change has ended; a scan finds what ends later (D-208)."""
+    now = tx.now()
+    if at is not None and at <= now and (before is None or before > now):
+        rows = tx.repositories.webhooks.list_linked(subscription_id)
+        tx.add_new_events(*(event for row in rows for event in _ended_events(row, now)))

@@ -1,0 +1,153 @@
+"""What a delivery of a shop contains, in our own few words."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, TypeAdapter, ValidationError
+
+MAX_QUANTITY: Final = 1_000
+"""License keys that one position of an order may ask for; more is a mistake that a person should see."""
+
+
+class SaleKind(enum.StrEnum):
+    """What happened."""
+
+    PURCHASED = "purchased"
+    REFUNDED = "refunded"
+    DISPUTED = "disputed"
+    DISPUTE_WON = "dispute won"
+    DISPUTE_LOST = "dispute lost"
+    RENEWED = "renewed"
+    ENDED = "ended"
+
+
+class Item(NamedTuple):
+    """A position of an order: its ids in the shop, the most specific first, and how many."""
+
+    external_ids: tuple[str, ...]
+    quantity: int = 1
+
+    @property
+    def id(self) -> str:
+        """What is unique in the order."""
+        return self.external_ids[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaleEvent:
+    """One thing that happened to an order or a subscription.
+
+    Args:
+        items: What was bought; of a purchase only.
+        customer_id: The shop's, where its API has the e-mail address and the event has none.
+        paid_through: The instant to which a subscription is paid.
+        ended_at: When the subscription ended; of an end only.
+        is_partial: Whether a refund is of a part of the order.
+    """
+
+    kind: SaleKind
+    occurred_at: datetime
+    order_id: str | None = None
+    items: tuple[Item, ...] = ()
+    customer_email: str | None = field(default=None, repr=False)
+    customer_id: str | None = None
+    subscription_id: str | None = None
+    paid_through: datetime | None = None
+    ended_at: datetime | None = None
+    is_partial: bool = False
+
+
+Reading = SaleEvent | str
+"""What a reader makes of a delivery: an event, or why nothing follows."""
+
+UNKNOWN_TYPE: Final = "this type changes no license"
+
+
+class Delivery(NamedTuple):
+    """A delivery, read.
+
+    Args:
+        id: The same when the shop delivers it again; None if the shop gives none: its body's digest is used.
+        type: The shop's name of what happened.
+        is_test: Whether it is of the shop's test mode; None if that does not tell.
+        events: Empty if the delivery changes nothing.
+        reason: Why it changes nothing.
+    """
+
+    id: str | None
+    type: str
+    is_test: bool | None = None
+    events: tuple[SaleEvent, ...] = ()
+    reason: str = ""
+
+    @classmethod
+    def of(cls, id_: str | None, type_: str, reading: Reading, *, is_test: bool | None = None) -> Self:
+        """Make a delivery of what was read."""
+        if isinstance(reading, str):
+            return cls(id_, type_, is_test, reason=reading)
+        return cls(id_, type_, is_test, (reading,))
+
+
+class UnreadableDeliveryError(Exception):
+    """A signed delivery does not have the fields that are needed; the message names the first of them."""
+
+
+class Shop(Protocol):
+    """What the module of each kind has."""
+
+    def verify(
+        self,
+        headers: Mapping[str, str],
+        body: bytes,
+        secrets: list[str],
+        now: datetime,
+        tolerance: timedelta,
+        /,
+    ) -> bool:
+        """Return whether one of the secrets has signed the body; header names are in lower case."""
+        ...
+
+    def read(self, headers: Mapping[str, str], body: bytes, /) -> Delivery:
+        """Read a verified body, or raise `UnreadableDeliveryError`."""
+        ...
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))]
+"""An instant of any time zone, in UTC."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def parse(model: type[_Model], body: bytes | Mapping[str, Any]) -> _Model:
+    """Read a body, or an object in it."""
+    try:
+        return model.model_validate_json(body) if isinstance(body, bytes) else model.model_validate(body)
+    except ValidationError as invalid:
+        first = invalid.errors()[0]  # place and message: the value may be personal data
+        place = ".".join(map(str, first["loc"])) or "the body"
+        raise UnreadableDeliveryError(f"{place}: {first['msg']}") from None
+
+
+def merge_items(items: list[Item]) -> tuple[Item, ...]:
+    """Make one position of those with the same id."""
+    merged: dict[str, Item] = {}
+    for item in items:
+        known = merged.get(item.id)
+        merged[item.id] = item if known is None else known._replace(quantity=known.quantity + item.quantity)
+    return tuple(merged.values())
+
+
+_EVENTS: Final = TypeAdapter(tuple[SaleEvent, ...])
+
+
+def dump_events(events: tuple[SaleEvent, ...]) -> str:
+    """Return events as they are stored."""
+    return _EVENTS.dump_json(events, exclude_defaults=True).decode()
+
+
+def load_events(stored: str) -> tuple[SaleEvent, ...]:
+    """Return stored events."""
+    return _EVENTS.validate_json(stored)

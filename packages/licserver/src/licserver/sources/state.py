@@ -1,0 +1,185 @@
+"""What an event changes, whatever arrived before it.
+
+What is known of an order or a subscription only grows: each event is joined to it, so that neither the order
+of events nor their number changes the result. What follows is derived from what is known before and after.
+"""
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple, TypeVar
+
+from licserver.sources.records import Item, SaleEvent, SaleKind
+
+
+class Refund(enum.IntEnum):
+    """How much of an order was refunded, at most."""
+
+    NONE = 0
+    PARTIAL = 1
+    FULL = 2
+
+
+class Dispute(enum.IntEnum):
+    """How far a dispute has come; a later value replaces an earlier one."""
+
+    NONE = 0
+    OPEN = 1
+    WON = 2
+    LOST = 3
+
+
+_DISPUTES = {
+    SaleKind.DISPUTED: Dispute.OPEN,
+    SaleKind.DISPUTE_WON: Dispute.WON,
+    SaleKind.DISPUTE_LOST: Dispute.LOST,
+}
+
+_T = TypeVar("_T", datetime, str)
+
+
+class Rules(NamedTuple):
+    """What the vendor chooses for a source."""
+
+    grace: timedelta
+    revokes_partial_refunds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderState:
+    """What is known of an order."""
+
+    refund: Refund = Refund.NONE
+    dispute: Dispute = Dispute.NONE
+    subscription_id: str | None = None
+
+    def join(self, event: SaleEvent) -> "OrderState":
+        """Add an event."""
+        refund = Refund.NONE
+        if event.kind is SaleKind.REFUNDED:
+            refund = Refund.PARTIAL if event.is_partial else Refund.FULL
+        return OrderState(
+            max(self.refund, refund),
+            max(self.dispute, _DISPUTES.get(event.kind, Dispute.NONE)),
+            _later(self.subscription_id, event.subscription_id),
+        )
+
+    def revocation(self, rules: Rules) -> str | None:
+        """Return why the order's licenses are revoked; None if they are not."""
+        if self.refund is Refund.FULL or (self.refund is Refund.PARTIAL and rules.revokes_partial_refunds):
+            return "the order was refunded"
+        return "the payment was disputed" if self.dispute in {Dispute.OPEN, Dispute.LOST} else None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionState:
+    """What is known of a subscription.
+
+    Args:
+        paid_through: The latest instant to which it was paid.
+        end_reported_at: When the shop reported the latest end, which is at `ended_at`.
+        purchased_at: The latest explicit purchase; only one after an end begins the subscription again.
+    """
+
+    paid_through: datetime | None = None
+    end_reported_at: datetime | None = None
+    ended_at: datetime | None = None
+    purchased_at: datetime | None = None
+
+    def join(self, event: SaleEvent) -> "SubscriptionState":
+        """Add an event."""
+        joined = replace(self, paid_through=_later(self.paid_through, event.paid_through))
+        if event.kind is SaleKind.PURCHASED:
+            return replace(joined, purchased_at=_later(self.purchased_at, event.occurred_at))
+        if event.kind is not SaleKind.ENDED:
+            return joined
+        at, ended_at = event.occurred_at, event.ended_at or event.occurred_at
+        known = self.end_reported_at, self.ended_at
+        if known[0] is not None and known[1] is not None and (known[0], known[1]) >= (at, ended_at):
+            return joined
+        return replace(joined, end_reported_at=at, ended_at=ended_at)
+
+    def end(self, rules: Rules) -> datetime | None:
+        """Return when licenses of the subscription end; None if that is not known."""
+        is_renewed = (
+            self.purchased_at is not None
+            and self.end_reported_at is not None
+            and self.purchased_at > self.end_reported_at
+        )
+        if self.ended_at is not None and not is_renewed:
+            return self.ended_at
+        if self.paid_through is None or (
+            self.purchased_at is not None and self.paid_through < self.purchased_at
+        ):
+            return None  # not known for the present purchase
+        return self.paid_through + rules.grace
+
+
+def _later(known: _T | None, new: _T | None) -> _T | None:
+    if known is None or new is None:
+        return new if known is None else known
+    return max(known, new)
+
+
+class Change(NamedTuple):
+    """What an event leads to.
+
+    Args:
+        order: What is known of the order afterwards; None if the event names none.
+        subscription: The same of the subscription.
+        issue: Positions without licenses so far.
+        revoke_all: Why all licenses of the order become revoked now.
+        revoke_new: Why new ones are revoked as soon as they are issued: a refund came first.
+        reinstate: Whether the licenses of the order become valid again.
+        ends_at: When licenses of the subscription end.
+        sets_end: Whether `ends_at` has to be written.
+    """
+
+    order: OrderState | None
+    subscription: SubscriptionState | None
+    issue: tuple[Item, ...] = ()
+    revoke_all: str | None = None
+    revoke_new: str | None = None
+    reinstate: bool = False
+    ends_at: datetime | None = None
+    sets_end: bool = False
+
+
+def decide(
+    event: SaleEvent,
+    order: OrderState,
+    subscription: SubscriptionState,
+    issued: Collection[str],
+    rules: Rules,
+) -> Change:
+    """Decide what an event changes.
+
+    Args:
+        event: What happened.
+        order: What is known of its order so far.
+        subscription: What is known of the subscription that the event or its order names.
+        issued: The positions of the order that have licenses.
+        rules: The vendor's.
+    """
+    new_order = None if event.order_id is None else order.join(event)
+    new_subscription = None
+    if event.subscription_id is not None:
+        new_subscription = subscription.join(event)
+    elif order.subscription_id is not None:
+        new_subscription = subscription  # a purchase without it was reported after the subscription itself
+    change = Change(new_order, new_subscription)
+    if new_order is not None:
+        before, after = order.revocation(rules), new_order.revocation(rules)
+        change = change._replace(
+            issue=tuple(item for item in event.items if item.id not in issued),
+            revoke_all=after if before is None else None,
+            revoke_new=after,
+            reinstate=before is not None and after is None,
+        )
+    if new_subscription is not None:
+        ends_at = new_subscription.end(rules)
+        is_linked = new_order is not None and new_order.subscription_id != order.subscription_id
+        is_changed = ends_at != subscription.end(rules) or is_linked or bool(change.issue)
+        change = change._replace(ends_at=ends_at, sets_end=is_changed)
+    return change

@@ -1,0 +1,191 @@
+"""Channels of releases: who names one is offered its releases as well (D-227)."""
+
+import json
+
+import pytest
+
+from harness import engines
+from harness.admin import form
+from harness.world import utc
+from licserver.database.hot_path.store import BatchStore
+from licserver.database.hot_path.updates import UpdateQuery
+from licserver.domain.channels import choose_release, latest_by_channel, offer_to, parse_channels
+from licserver.domain.records import Artifact, Release
+from licserver.errors import InvalidInputError
+
+engine_name = engines.engine_name
+WINDOWS = "windows-x86_64"
+
+
+def release(version, channel="stable", platform="", withdrawn=False):
+    """A release in memory."""
+    at = utc(2026, 1, 1)
+    file = Artifact("a", 0, b"")
+    return Release(0, 1, version, "", at, file, at if withdrawn else None, None, platform, channel)
+
+
+RELEASES = [
+    release("1.4"),
+    release("1.4", platform=WINDOWS),
+    release("1.5rc1"),
+    release("2.0b1", "beta"),
+    release("2.0b2", "beta", WINDOWS),
+    release("2.0b3", "beta", withdrawn=True),
+    release("1.3", "old"),
+]
+
+
+@pytest.mark.parametrize(
+    ("channels", "platform", "version"),
+    [
+        ((), "", "1.4"),
+        (("beta",), "", "2.0b1"),
+        (("beta",), WINDOWS, "2.0b2"),
+        (("beta", "old"), "haiku", "2.0b1"),
+        (("old",), "", "1.4"),
+        (("unknown", ""), "", "1.4"),
+    ],
+)
+def test_the_highest_version_of_the_allowed_channels_is_offered(channels, platform, version):
+    """Stable is always allowed; in another channel pre-releases count like other versions."""
+    assert choose_release(latest_by_channel(RELEASES), channels, platform).version == version
+
+
+def test_a_license_is_offered_files_of_its_channels():
+    """A platform is listed where its newest version has a file of its own; without any release nothing is."""
+    assert {name: one.version for name, one in offer_to(RELEASES, ["beta"]).items()} == {
+        "": "2.0b1",
+        WINDOWS: "2.0b2",
+    }
+    assert offer_to([], ["beta"]) == {}
+
+
+def test_what_is_no_name_counts_as_no_channel():
+    """Sixteen names are read."""
+    assert parse_channels("beta,,Beta, x,a b,nightly") == ("beta", "nightly")
+    assert len(parse_channels(",".join(f"c{number}" for number in range(20)))) == 16
+
+
+@pytest.fixture
+def publish(world, tmp_path):
+    """Publish a file."""
+
+    def publish(version, channel="", platform=""):
+        file = tmp_path / "app.zip"
+        file.write_bytes(b"")
+        return world.services.releases.publish("app", version, file, channel=channel, platform=platform)
+
+    return publish
+
+
+def offers(world, queries, channels=()):
+    """What a license with these channels is offered for each query of channels and platform."""
+    key = world.services.vault.license_id(world.key(channels=channels))
+    store = BatchStore(world.services.database)
+    try:
+        found = store.find_updates([UpdateQuery(key, "app", platform, names) for names, platform in queries])
+    finally:
+        store.close()
+    return [product.latest and (product.latest.version, product.latest.channel) for _, product in found]
+
+
+@engines.both_engines
+def test_the_app_or_the_license_names_channels(world, publish):
+    """In one batch; promoting and withdrawing count at the next update check."""
+    publish("1.0")
+    publish("2.0", "beta")
+    publish("2.1", "beta", WINDOWS)
+    queries = [((), ""), (("beta",), ""), (("beta",), WINDOWS), (("nightly",), "")]
+    stable, beta = ("1.0", "stable"), ("2.0", "beta")
+    assert offers(world, queries) == [stable, beta, ("2.1", "beta"), stable]
+    assert offers(world, queries[:2], ("beta",)) == [beta, beta]
+    world.services.releases.promote("app", "2.0")
+    assert offers(world, queries) == [
+        ("2.0", "stable"),
+        ("2.0", "stable"),
+        ("2.1", "beta"),
+        ("2.0", "stable"),
+    ]
+    world.services.releases.withdraw("app", "2.0")
+    assert offers(world, queries[:2]) == [stable, stable]
+
+
+def test_only_a_channel_has_a_release(world, publish):
+    """Who does not name it is offered nothing, and the product has no latest version."""
+    publish("1.0", "beta")
+    assert offers(world, [((), ""), (("beta",), "")]) == [None, ("1.0", "beta")]
+    assert world.services.products.get("app").latest is None
+
+
+def test_a_version_is_in_one_channel(world, publish):
+    """A further file joins its version, and a withdrawn version stays where it is."""
+    publish("2.0", "beta")
+    assert publish("2.0", platform=WINDOWS).channel == "beta"
+    with pytest.raises(InvalidInputError, match="already; to move it: licserver release promote"):
+        publish("2.0", "nightly", "haiku")
+    assert world.services.releases.promote("app", "2.0").channel == "stable"
+    assert {one.channel for one in world.services.releases.list_files("app", "2.0")} == {"stable"}
+    world.services.releases.withdraw("app", "2.0")
+    with pytest.raises(InvalidInputError, match="withdrawn"):
+        world.services.releases.promote("app", "2.0", "beta")
+
+
+@pytest.mark.parametrize("name", ["Beta", "a b", "", "x" * 41])
+def test_a_name_is_checked(world, publish, name):
+    """Of a release, and of a license."""
+    publish("1.0")
+    with pytest.raises(InvalidInputError, match="no channel"):
+        world.services.releases.promote("app", "1.0", name)
+    with pytest.raises(InvalidInputError, match="no channel"):
+        world.key(channels=(name,))
+
+
+@engines.sqlite_only
+def test_the_command_line_promotes(cli, tmp_path):
+    """A version is published into a channel, listed with it and moved; licenses and products have options."""
+    file = tmp_path / "app.zip"
+    file.write_bytes(b"zip")
+    cli("product", "add", "app", "--name", "App")
+    said = cli("release", "publish", "app", "2.0b1", str(file), "--channel", "beta")
+    assert "2.0b1 is in the channel beta: apps and licenses with this channel are offered it" in said
+    assert cli("release", "promote", "app", "2.0b1") == "app 2.0b1 is in the channel stable\n"
+    assert json.loads(cli("release", "list", "app", "--json"))[0]["channel"] == "stable"
+    key = cli("license", "issue", "app", "--channels", "beta,nightly").strip()
+    assert json.loads(cli("license", "show", key, "--json"))["channels"] == ["beta", "nightly"]
+    cli("license", "change", key, "--channels", "")
+    assert json.loads(cli("license", "show", key, "--json"))["channels"] == []
+    cli("product", "change", "app", "--minimum-version", "1.4")
+    assert json.loads(cli("product", "list", "--json"))[0]["minimum_version"] == "1.4"
+    assert "is no version" in cli("product", "change", "app", "--minimum-version", "x", expect=2)
+    cli("product", "change", "app", "--minimum-version", "")
+    assert json.loads(cli("product", "list", "--json"))[0]["minimum_version"] is None
+
+
+@engines.sqlite_only
+async def test_the_admin_api_promotes(api):
+    """The form has a channel, and a product a lowest version, which null removes."""
+    sent = form(version="2.0", channel="beta", file=("app.zip", b"zip"))
+    status, release = await api("POST", "/products/app/releases", **sent)
+    assert (status, release["channel"], "channel beta" in release["audience"]) == (201, "beta", True)
+    status, release = await api("POST", "/products/app/releases/2.0/promote", {})
+    assert (status, release["channel"]) == (200, "stable")
+    assert (await api("POST", "/products/app/releases/2.0/promote", {"channel": "A"}))[0] == 422
+    for sent, stored in [("1.4", "1.4"), (None, None)]:
+        status, product = await api("PATCH", "/products/app", {"minimum_version": sent})
+        assert (status, product["minimum_version"]) == (200, stored)
+    assert (await api("PATCH", "/products/app", {"minimum_version": "x"}))[0] == 422
+
+
+@engines.sqlite_only
+async def test_the_console_promotes(world, alice):
+    """The channel is typed beside the file, shown, and changed on the version's page."""
+    await alice.get("/console/products/app")
+    path = "/console/products/app/releases"
+    await alice.upload(path, {"csrf": alice.csrf, "version": "2.0", "changelog": "", "channel": "beta"})
+    assert "2.0 is in the channel beta" in alice.text
+    await alice.post(f"{path}/2.0/promote", channel="")
+    assert "The channel of the version is changed." in alice.text
+    assert world.services.products.get("app").latest.version == "2.0"
+    await alice.get("/console/products/app")
+    await alice.post("/console/products/app/rules", policy="strict", moves="3", minimum="1.4")
+    assert world.services.products.get("app").minimum_version == "1.4"

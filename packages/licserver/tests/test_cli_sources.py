@@ -1,0 +1,62 @@
+"""The commands on sources of sales."""
+
+import json
+import os
+
+import pytest
+
+from harness import shops
+from licserver.services import open_services
+from licserver.settings import Settings
+
+
+@pytest.fixture
+def shop(cli, monkeypatch):
+    """A source with a mapped product."""
+    monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["woocommerce"])
+    cli("product", "add", "app", "--name", "App")
+    cli("source", "add", "shop", "--kind", "woocommerce", "--secret-env", "SHOP_SECRET")
+    cli("source", "map", "shop", "93", "--product", "app", "--slots", "unlimited", "--expires-in", "1y")
+    return cli
+
+
+def test_sources_are_added_mapped_and_listed(shop, monkeypatch):
+    """What was chosen is listed, with whether the secret is there."""
+    shop("source", "map", "shop", "94", "--ignore")
+    (listed,) = json.loads(shop("source", "list", "--json"))
+    assert (listed["kind"], listed["mode"], listed["secret"]) == ("woocommerce", "live", "set")
+    assert listed["mapped"] == "93 -> app (slots unlimited, expires in 1y), 94 -> nothing"
+    monkeypatch.delenv("SHOP_SECRET")
+    assert "missing" in shop("source", "list")
+    shop("source", "unmap", "shop", "94")
+    assert "unmapped" not in shop("source", "list")
+    assert "removed shop" in shop("source", "remove", "shop")
+    assert "no sources yet" in shop("source", "list")
+
+
+def test_options_that_cannot_be(shop):
+    """Each is refused with a sentence."""
+    assert "--product or --ignore" in shop("source", "map", "shop", "95", expect=2)
+    assert "7d" in shop(
+        "source", "add", "b", "--kind", "stripe", "--secret-env", "A", "--grace", "1w", expect=2
+    )
+    assert "source list" in shop("source", "events", "other", expect=2)
+
+
+def test_a_delivery_that_failed_is_listed_and_repeated(shop):
+    """`source events` shows the reason, `source replay` lets the server try again."""
+    services = open_services(Settings(data_dir=shop.folder))
+    body = shops.woo(line_items=[{"product_id": 95, "quantity": 1}])
+    headers = {name.lower(): value for name, value in shops.sign("woocommerce", body, services.now()).items()}
+    assert services.sources.receive("shop", headers, body).status == "accepted"
+    (event,) = json.loads(shop("source", "events", "shop", "--json"))
+    assert event["state"] == "waiting"
+    with pytest.raises(Exception, match="not mapped: 95"):
+        services.sales.process(event["id"])
+    assert "not mapped: 95" in shop("source", "events", "shop", "--state", "dead")
+    shop("source", "map", "shop", "95", "--product", "app", "--lifetime", "--support", "1y")
+    assert "again" in shop("source", "replay", str(event["id"]))
+    services.sales.process(event["id"])
+    assert "issued 1 license of app" in shop("source", "events", "shop", "--state", "done")
+    services.close()
+    assert os.environ["SHOP_SECRET"] not in shop("audit", "--json")

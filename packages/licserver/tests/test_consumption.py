@@ -1,0 +1,140 @@
+"""Metered entitlements: counted exactly once each, and never above the limit."""
+
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from harness.engines import both_engines
+from licserver.domain.entitlements import current_period
+from licserver.errors import StoreUnavailableError
+from licserver.services.consumption import QuotaExceededError
+
+QUOTA = {"limit": 100, "per": "month"}
+
+
+@pytest.mark.parametrize(
+    ("per", "at", "name", "ends"),
+    [
+        ("day", datetime(2026, 12, 31, 23, 59, tzinfo=UTC), "2026-12-31", datetime(2027, 1, 1, tzinfo=UTC)),
+        ("month", datetime(2028, 1, 31, 12, tzinfo=UTC), "2028-01", datetime(2028, 2, 1, tzinfo=UTC)),
+        ("month", datetime(2026, 12, 1, tzinfo=UTC), "2026-12", datetime(2027, 1, 1, tzinfo=UTC)),
+        ("year", datetime(2028, 2, 29, tzinfo=UTC), "2028", datetime(2029, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_periods(per, at, name, ends):
+    """Calendar days, months and years in UTC; at their end the next one has begun."""
+    assert current_period(per, at) == (name, ends)
+    assert current_period(per, ends).name != name
+
+
+@pytest.fixture
+def use(world):
+    """Count a use of a license; returns what is used."""
+    license_id = world.services.licenses.get(world.key()).id
+
+    def count(use_id, amount=1, quota=QUOTA):
+        return world.services.consumption.consume(license_id, "exports", quota, amount, use_id)
+
+    count.license_id = license_id
+    return count
+
+
+@both_engines
+def test_each_id_counts_once_and_a_refusal_counts_nothing(use):
+    """A repeated use is answered as if it had been counted now; an id that was refused may be used again."""
+    assert use("id-1", 60).used == use("id-1", 60).used == 60
+    with pytest.raises(QuotaExceededError) as caught:
+        use("id-2", 41)
+    assert caught.value.use.used == 60
+    assert use("id-2", 40).used == 100
+    with pytest.raises(QuotaExceededError):
+        use("id-3")
+    with pytest.raises(QuotaExceededError):
+        use("id-4", 9, {"limit": 0, "per": "month"})
+
+
+def test_the_next_period_begins_anew(world, use):
+    """In UTC; a lower limit of today counts at once."""
+    use("id-1", 100)
+    world.clock.now = datetime(2026, 7, 1, tzinfo=UTC)
+    assert use("id-2").used == 1
+    assert world.services.consumption.list_current(use.license_id, {"a": True, "exports": QUOTA}) == [
+        ("exports", 1, 100, datetime(2026, 8, 1, tzinfo=UTC))
+    ]
+
+
+@both_engines
+def test_racers_and_retries_never_exceed_the_limit(use):
+    """16 threads send 40 uses each, every one of them twice: exactly 100 are counted."""
+    counted, refused, start = list[str](), list[str](), threading.Barrier(16)
+
+    def race(racer):
+        start.wait()
+        for number in range(40):
+            use_id = f"use-{racer}-{number}"
+            for _ in range(2):
+                try:
+                    assert use(use_id).used <= 100
+                    counted.append(use_id)
+                except QuotaExceededError:
+                    refused.append(use_id)
+                except StoreUnavailableError:  # the machine is busy; the app would send it again
+                    pass
+
+    threads = [threading.Thread(target=race, args=(racer,)) for racer in range(16)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(set(counted)) == 100
+    assert not {*counted} & {*refused}
+    with pytest.raises(QuotaExceededError):
+        use("one-more")
+
+
+@both_engines
+def test_one_use_that_races_with_itself_counts_once(use):
+    """All callers get the same answer."""
+    answers, start = list[int](), threading.Barrier(8)
+
+    def race():
+        start.wait()
+        answers.append(use("the-same", 7).used)
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert answers == [7] * 8
+
+
+def test_warnings_are_sent_once(world, use):
+    """At 80 %, and when all is used; from nothing to all at once there is one."""
+    world.services.webhooks.add("https://example.com/hook")
+    for number, amount in enumerate((79, 1, 10, 10)):
+        use(f"id-{number}", amount)
+    use("id-9", 100, {"limit": 100, "per": "day"})
+    jobs = world.services.repositories.queue.list_page("webhook-events", limit=10)
+    types = sorted(one.payload["type"] for one in jobs)
+    assert types == ["entitlement.nearly_used", "entitlement.used_up", "entitlement.used_up"]
+
+
+def test_a_sweep_forgets_what_is_long_over(world, use):
+    """Ids 40 days after the period, sums later; what counts stays."""
+    use("id-1", 100)
+    world.clock.forward(days=60)
+    use("id-2")
+    world.services.retention.sweep()
+    with world.services.database.reading() as connection:
+        left = connection.exec_driver_sql("SELECT use_id FROM use_ids").scalars().all()
+    assert left == ["id-2"]
+
+
+async def test_the_page_of_a_license_shows_the_use(world, alice):
+    """Of each metered entitlement, with the day on which it begins anew."""
+    world.services.plans.add("app", "pro", {"exports": QUOTA})
+    license_ = world.services.licenses.get(world.key(plan="pro"))
+    world.services.consumption.consume(license_.id, "exports", QUOTA, 7, "id-1")
+    assert "7 of 100" in await alice.get(f"/console/licenses/{license_.id.hex()}")

@@ -1,0 +1,115 @@
+"""Entitlements: their values, how plan and license make them, and how people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.domain.entitlements import (
+    MAX_BYTES,
+    MAX_NAMES,
+    MAX_NUMBER,
+    InvalidEntitlementError,
+    dump,
+    format_grants,
+    load,
+    parse_grants,
+    resolve,
+    resolve_stored,
+    validate,
+)
+
+MONTHLY = {"limit": 100, "per": "month"}
+
+
+def test_a_license_overrides_its_plan():
+    """What the license has counts; None takes away what the plan grants, and what it does not grant."""
+    plan = {"export": True, "projects": 50}
+    assert resolve(plan, {"projects": 80, "export": None, "sync": None}) == {"projects": 80}
+    assert resolve(plan, None) == plan
+    assert resolve(None, {"b": 1, "a": False}) == {"a": False, "b": 1}
+
+
+def test_without_plan_and_overrides_there_are_none():
+    """That is something else than an empty plan."""
+    assert resolve_stored(None, None) is None
+    assert resolve_stored("{}", None) == {}
+    assert resolve_stored('{"a":1}', '{"a":null,"b":2}') == {"b": 2}
+    assert (dump(None), load(None), load(dump({"é": "ü"}))) == (None, None, {"é": "ü"})
+
+
+@pytest.mark.parametrize("value", [True, False, 0, MAX_NUMBER, "eu", "x" * 200, MONTHLY])
+def test_values(value):
+    """The four types."""
+    assert validate({"a": value}, removable=False) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(-1, MAX_NUMBER + 1, 1.0, "", " ", "x" * 201, "a\nb", [], [1]),
+        *({"limit": 1}, {"limit": True, "per": "day"}, {"limit": -1, "per": "day"}),
+        *({"limit": 1, "per": "week"}, {"limit": 1, "per": "day", "more": 1}),
+    ],
+)
+def test_values_that_cannot_be(value):
+    """The message names the entitlement."""
+    with pytest.raises(InvalidEntitlementError, match="a: must be"):
+        validate({"a": value}, removable=True)
+
+
+def test_only_a_license_takes_away():
+    """A plan has nothing to take away from."""
+    assert validate({"a": None}, removable=True) == {"a": None}
+    with pytest.raises(InvalidEntitlementError):
+        validate({"a": None}, removable=False)
+
+
+def test_the_answer_stays_small():
+    """Names, their number and the bytes in all are limited."""
+    for name in ("", "A", "a b", "x" * 41):
+        with pytest.raises(InvalidEntitlementError, match="no name"):
+            validate({name: True}, removable=True)
+    with pytest.raises(InvalidEntitlementError, match="at most 50"):
+        validate({str(number): True for number in range(MAX_NAMES + 1)}, removable=True)
+    with pytest.raises(InvalidEntitlementError, match=str(MAX_BYTES)):
+        validate({str(number): "😀" * 60 for number in range(40)}, removable=True)
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "value"),
+    [
+        *(("export", "export", True), (" export = true ", "export", True), ("a=false", "a", False)),
+        *(("a=none", "a", None), ("a=50", "a", 50), ("a=0050", "a", 50), ("a=100/month", "a", MONTHLY)),
+        *(("a=eu", "a", "eu"), ('a="50"', "a", "50"), ("a=x=y", "a", "x=y"), ("a=100/week", "a", "100/week")),
+    ],
+)
+def test_what_people_write(written, name, value):
+    """A flag is its name alone; quotes make a text of anything."""
+    assert parse_grants([written]) == {name: value}
+
+
+def test_a_number_of_any_length_is_read():
+    """It is too large, which `validate` says; Python itself refuses to read thousands of digits."""
+    for text in ("9" * 5_000, "9" * 5_000 + "/day"):
+        with pytest.raises(InvalidEntitlementError):
+            validate(parse_grants([f"a={text}"]), removable=True)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(0, MAX_NUMBER),
+    st.text(max_size=200),
+    st.fixed_dictionaries({"limit": st.integers(0, 9), "per": st.sampled_from(["day", "month", "year"])}),
+)
+
+
+@given(VALUES)
+def test_what_is_shown_can_be_typed(value):
+    """Every valid value reads back as it was."""
+    try:
+        valid = validate({"a.b-c_1": value}, removable=True)
+    except InvalidEntitlementError:
+        return
+    assert parse_grants(format_grants(valid)) == valid
+    assert load(dump(valid)) == valid

@@ -1,0 +1,341 @@
+"""Mail to customers: what is queued, what is written, and what a real SMTP server gets."""
+
+import json
+import socket
+import ssl
+import warnings
+from datetime import timedelta
+from email import message_from_bytes, policy
+
+import pytest
+import trustme
+
+from licserver.database.repositories.queue import JobState
+from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
+from licserver.services.mail import MAIL, TEMPLATES
+from licserver.web.background import BackgroundWorker
+from licserver.web.mail import register_mail
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from aiosmtpd.controller import Controller
+    from aiosmtpd.smtp import AuthResult
+
+SENDER = "Example Software <licenses@vendor.example>"
+USER, PASSWORD = "ann", "four words of a sentence"
+
+
+class Mailbox:
+    """Takes mail, or answers a recipient or a message as it is told."""
+
+    def __init__(self, tls: str) -> None:
+        self.tls = tls
+        self.got, self.to_recipient, self.to_data = [], "250 OK", "250 OK"
+
+    async def handle_RCPT(self, _server, _session, envelope, address, _options):  # noqa: N802 - aiosmtpd's name
+        """Take or refuse a recipient."""
+        envelope.rcpt_tos.append(address)
+        return self.to_recipient
+
+    async def handle_DATA(self, server, _session, envelope):  # noqa: N802 - the same
+        """Take or refuse a message."""
+        if self.to_data.startswith("250"):
+            is_encrypted = server.transport.get_extra_info("ssl_object") is not None
+            self.got.append((is_encrypted, envelope.rcpt_tos, envelope.content))
+        return self.to_data
+
+
+def log_in(_server, _session, _envelope, _mechanism, data):
+    """Check a user's password."""
+    return AuthResult(
+        success=(data.login, data.password) == (USER.encode(), PASSWORD.encode()), handled=False
+    )
+
+
+class TlsController(Controller):
+    """Lets users log in by TLS from the first byte as well; aiosmtpd itself thinks of STARTTLS only."""
+
+    def factory(self):
+        """Make a connection's server."""
+        server = super().factory()
+        server._auth_require_tls = server.require_starttls
+        return server
+
+
+@pytest.fixture
+def smtp(request, tmp_path, monkeypatch):
+    """A server that wants TLS, by STARTTLS unless a test says otherwise, and a login: mailbox and port."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    mailbox = Mailbox(getattr(request, "param", "starttls"))
+    is_starttls = mailbox.tls == "starttls"
+    encryption = (
+        {"tls_context": context, "require_starttls": True} if is_starttls else {"ssl_context": context}
+    )
+    controller = TlsController(
+        mailbox,
+        hostname="127.0.0.1",
+        port=port,
+        server_hostname="mail.example",  # or it asks the system, for seconds
+        **encryption,
+        auth_required=True,
+        authenticator=log_in,
+    )
+    controller.start()
+    yield mailbox, port
+    controller.stop()
+
+
+async def send_due(world):
+    """Send what is due, as the background does; returns all mails."""
+    worker = BackgroundWorker(world.repositories, world.clock)
+    register_mail(worker, world.services)
+    for job in world.repositories.queue.claim(MAIL, world.clock(), timedelta(minutes=1), 10):
+        await worker._run(job)
+    return world.services.mail.list_jobs()
+
+
+@pytest.fixture
+def mailing(make_world, smtp):
+    """A world that sends mail to the server, and a function that sends what is due."""
+    mailbox, port = smtp
+    server = {"mail_host": "127.0.0.1", "mail_port": port, "mail_tls": mailbox.tls, "mail_sender": SENDER}
+    world = make_world(**server, mail_user=USER, mail_password=PASSWORD, mail_admin="me@vendor.example")
+
+    async def send():
+        return await send_due(world)
+
+    return world, mailbox, send
+
+
+def license_id(world, key):
+    """The id of a key."""
+    return world.services.vault.license_id(key)
+
+
+@pytest.mark.parametrize("smtp", ["starttls", "tls"], indirect=True)
+async def test_a_key_arrives_encrypted_once_and_stands_in_no_job(mailing):
+    """By TLS and a login, as text and as HTML, with the headers of a machine's mail."""
+    world, mailbox, send = mailing
+    key = world.key(customer_email="bob@customer.example")
+    assert world.services.mail.send_key(license_id(world, key))
+    assert not world.services.mail.send_key(license_id(world, key))
+    jobs = await send()
+    ((is_encrypted, recipients, content),) = mailbox.got
+    message = message_from_bytes(content, policy=policy.default)
+    assert (is_encrypted, recipients) == (True, ["bob@customer.example"])
+    assert message["Subject"] == "Your license key for App"
+    assert message["From"] == SENDER
+    assert message["Auto-Submitted"] == "auto-generated"
+    assert message["Message-ID"].endswith("@vendor.example>")
+    assert message["Date"].datetime == world.clock()
+    assert [key in part.get_content() for part in message.iter_parts()] == [True, True]
+    assert [job.state for job in jobs] == [JobState.DONE]
+    assert key not in json.dumps(jobs[0].payload)
+    assert world.services.mail.send_key(license_id(world, key), again=True)
+
+
+async def test_the_vendor_is_told_of_a_disabled_endpoint(mailing):
+    """Once, with why and what to do; not if they have disabled it themselves."""
+    world, mailbox, send = mailing
+    webhooks = world.services.webhooks
+    broken, unwanted = (webhooks.add(f"https://{name}.example/s3cret")[0].id for name in ("broken", "old"))
+    webhooks.disable(unwanted)
+    for _ in range(2):
+        webhooks.disable(broken, "it answered 410 Gone")
+    await send()
+    ((_, recipients, content),) = mailbox.got
+    message = message_from_bytes(content, policy=policy.default)
+    text = message.get_body(("plain",)).get_content()
+    assert (recipients, message["Subject"]) == (
+        ["me@vendor.example"],
+        "Webhook endpoint disabled: broken.example",
+    )
+    assert "it answered 410 Gone" in text
+    assert f"licserver webhook enable {broken}" in text
+    assert "s3cret" not in text
+
+
+@pytest.mark.parametrize(
+    ("recipient", "data", "state"),
+    [
+        ("451 try later", "250 OK", JobState.WAITING),
+        ("250 OK", "452 disk full", JobState.WAITING),
+        ("550 no bob@customer.example here", "250 OK", JobState.DEAD),
+        ("250 OK", "554 looks like spam", JobState.DEAD),
+    ],
+)
+async def test_4xx_is_repeated_and_5xx_is_the_end(mailing, recipient, data, state):
+    """What the server said is shown, without the address; a mail that was given up can be sent again."""
+    world, mailbox, send = mailing
+    mailbox.to_recipient, mailbox.to_data = recipient, data
+    world.services.mail.send_key(license_id(world, world.key(customer_email="bob@customer.example")))
+    (job,) = await send()
+    assert job.state is state
+    assert job.last_error.startswith("the mail server answered ")
+    assert "bob" not in job.last_error
+    mailbox.to_recipient = mailbox.to_data = "250 OK"
+    if state is JobState.DEAD:
+        world.services.mail.retry(job.id)
+    world.clock.forward(minutes=1)
+    assert [job.state for job in await send()] == [JobState.DONE]
+
+
+async def test_a_wrong_password_or_no_server_lets_mail_wait(make_world, smtp):
+    """It is not the mail's fault."""
+    _, port = smtp
+    for settings, said in [
+        ({"mail_port": port, "mail_user": USER, "mail_password": "wrong"}, "refused user or password"),
+        ({"mail_port": 9}, "cannot be reached"),
+    ]:
+        world = make_world(mail_host="127.0.0.1", mail_sender=SENDER, **settings)
+        world.services.mail.send_test("ann@vendor.example")
+        (job,) = await send_due(world)
+        assert job.state is JobState.WAITING
+        assert said in job.last_error
+
+
+@pytest.fixture
+def mail(make_world):
+    """A world whose mail is only queued."""
+    return make_world(mail_host="mail.example", mail_sender=SENDER)
+
+
+def rendered(world):
+    """The messages of all queued mails that have a recipient, the oldest first."""
+    messages = [world.services.mail.render(job) for job in world.services.mail.list_jobs()[::-1]]
+    return [(message["To"], message["Subject"], message) for message in messages if message is not None]
+
+
+def test_an_end_is_announced_once_for_each_last_day(mail):
+    """Two weeks before; not for other customers, and again when the license was renewed."""
+    near, service = mail.clock().date() + timedelta(days=14), mail.services.mail
+    key = mail.key(expires_on=near, customer_email="a@b.example")
+    mail.key(expires_on=near)
+    mail.key(expires_on=near + timedelta(days=1), customer_email="later@b.example")
+    mail.services.licenses.revoke(mail.key(expires_on=near, customer_email="revoked@b.example"))
+    for _ in range(2):
+        service.send_ending()
+    assert [(to, subject) for to, subject, _ in rendered(mail)] == [
+        ("a@b.example", f"Your license for App ends on {near}")
+    ]
+    mail.services.licenses.change(key, expires_on=near - timedelta(days=1))
+    service.send_ending()
+    assert len(rendered(mail)) == 2
+
+
+def test_lost_keys_and_codes_stand_in_no_job(mail):
+    """Nor does the address; an address without a license gets nothing."""
+    keys = [mail.key(customer_email="Bob@b.example"), mail.key(customer_email="bob@b.example")]
+    revoked = mail.key(customer_email="bob@b.example")
+    mail.services.licenses.revoke(revoked)
+    assert not mail.services.mail.send_lost_keys("nobody@b.example")
+    assert mail.services.mail.send_lost_keys("bob@b.example")
+    assert mail.services.mail.send_code("bob@b.example", "042317")
+    (_, _, lost), (_, subject, _) = rendered(mail)
+    text = lost.get_body().as_string()
+    assert [one in text for one in (*keys, revoked)] == [True, True, False]
+    assert subject == "Your code: 042317"
+    jobs = str([job.payload for job in mail.services.mail.list_jobs()])
+    assert not any(one in jobs for one in ("bob", "042317", *keys))
+
+
+def test_a_license_that_is_revoked_or_forgotten_meanwhile_gets_no_mail(mail):
+    """Nor one without an address."""
+    key = mail.key(customer_email="a@b.example")
+    assert not mail.services.mail.send_key(license_id(mail, mail.key()))
+    assert not mail.services.mail.send_key(b"x" * 16)
+    mail.services.mail.send_key(license_id(mail, key))
+    mail.services.licenses.revoke(key)
+    assert rendered(mail) == []
+
+
+def test_no_header_can_be_added(mail):
+    """Not by a product's name in a subject, nor by an address."""
+    mail.services.mail._context.repositories.queue.add(
+        MAIL,
+        "k",
+        {"template": "test", "encrypted": mail_secret(mail, to="a@b.example\r\nBcc: c@d.example")},
+        mail.clock(),
+    )
+    with pytest.raises((BuryJobError, InvalidInputError)):
+        rendered(mail)
+    for address in ("a", "@b", "a@", "a b@c", "a@b\nBcc: c@d", "a@b,c@d", "x" * 250 + "@b.example"):
+        with pytest.raises(InvalidInputError, match="no mail address"):
+            mail.services.mail.send_test(address)
+    folder = mail.settings.data_dir / "templates" / "mail"
+    folder.mkdir(parents=True)
+    (folder / "test.txt").write_text("Subject: {{ '\\r\\nBcc: c@d.example' }}\nBody")
+    message = mail.services.mail.preview("test")
+    assert message["Bcc"] is None
+
+
+def mail_secret(world, **values: str):
+    """What is encrypted in a job."""
+    from base64 import b64encode  # noqa: PLC0415 - only here
+
+    return b64encode(world.services.vault.encrypt(json.dumps(values).encode(), b"mail")).decode()
+
+
+def test_templates_are_the_vendors_to_replace(mail):
+    """One in the data folder counts from the next mail on; a faulty one is named, and HTML is escaped."""
+    for template in TEMPLATES:
+        assert mail.services.mail.preview(template)["Subject"]
+    folder = mail.settings.data_dir / "templates" / "mail"
+    folder.mkdir(parents=True)
+    (folder / "new_computer.txt").write_text("Subject: Neu: {{ domain }}\n\nHallo {{ domain }}")
+    (folder / "new_computer.html").write_text("<p>{{ '<b>' }}</p>")
+    message = mail.services.mail.preview("new_computer")
+    text, html = message.iter_parts()
+    assert (message["Subject"], text.get_content()) == ("Neu: ann-laptop", "Hallo ann-laptop\n")
+    assert "&lt;b&gt;" in html.get_content()
+    (folder / "test.txt").write_text("Subject: {{ nothing }}")
+    with pytest.raises(BuryJobError, match=r"test\.txt is faulty"):
+        mail.services.mail.preview("test")
+    with pytest.raises(NotFoundError):
+        mail.services.mail.preview("../secrets")
+
+
+def test_without_a_server_nothing_is_queued(world):
+    """Off by default."""
+    service = world.services.mail
+    assert not service.send_key(license_id(world, world.key(customer_email="a@b.example")))
+    assert not service.send_code("a@b.example", "123456")
+    service.send_ending()
+    with pytest.raises(InvalidInputError, match="LICSERVER_MAIL_HOST"):
+        service.send_test("a@b.example")
+    assert service.list_jobs() == []
+
+
+def test_the_command_line_shows_mails(cli, monkeypatch):
+    """The list, a test, a preview, and one that is sent again."""
+    monkeypatch.setenv("LICSERVER_MAIL_SENDER", SENDER)
+    monkeypatch.setenv("LICSERVER_MAIL_HOST", "mail.example")
+    assert "no mails" in cli("mail", "list")
+    cli("mail", "test", "ann@vendor.example")
+    (mail,) = json.loads(cli("mail", "list", "--json"))
+    assert (mail["template"], mail["state"]) == ("test", "waiting")
+    assert "no mails" in cli("mail", "list", "--failed")
+    cli("mail", "retry", str(mail["mail"]), expect=2)  # it waits still
+    assert "CP-XXXXXX" in cli("mail", "preview", "license_key")
+    assert "no valid license" in cli("mail", "keys", "bob@customer.example", expect=2)
+    cli("product", "add", "app", "--name", "App")
+    cli("license", "issue", "app", "--email", "bob@customer.example")
+    assert "sends them" in cli("mail", "keys", "bob@customer.example")
+    assert [one["template"] for one in json.loads(cli("mail", "list", "--json"))] == ["lost_key", "test"]
+
+
+def test_an_activation_is_mailed_where_the_vendor_wants_it(make_world):
+    """Once for each event."""
+    world = make_world(mail_host="mail.example", mail_sender=SENDER, mail_activations=True)
+    id_ = license_id(world, world.key(customer_email="a@b.example"))
+    assert world.services.mail.send_activation("msg_1", id_, "ann-laptop")
+    assert not world.services.mail.send_activation("msg_1", id_, "ann-laptop")
+    ((to, subject, message),) = rendered(world)
+    assert (to, subject) == ("a@b.example", "App was activated on a new computer")
+    assert "ann-laptop" in message.as_string()

@@ -1,0 +1,169 @@
+"""Patches: smaller downloads for clients that still have an older file (D-242, D-243)."""
+
+import asyncio
+import json
+import random
+from base64 import b64encode
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import pytest
+from backports import zstd
+
+from harness.engines import both_engines
+from licserver.database.dump import take_snapshot
+from licserver.domain.records import Artifact, Release
+from licserver.protocol.patches import read_base
+from licserver.services.patches import find_bases, make_patch
+
+OLD = random.Random(1).randbytes(100_000)
+NEW = OLD[:60_000] + b"what is new" + OLD[70_000:]
+
+
+def ask(content=OLD, encoding="dcz"):
+    """Return the headers of a client that has a file."""
+    dictionary = b64encode(sha256(content).digest()).decode()
+    return {"Accept-Encoding": encoding, "Available-Dictionary": f":{dictionary}:"}
+
+
+def apply(patch, old=OLD):
+    """Apply a patch as RFC 9842 says."""
+    assert patch[:40] == bytes.fromhex("5e2a4d1820000000") + sha256(old).digest()
+    return zstd.decompress(patch[40:], zstd.ZstdDict(old, is_raw=True).as_prefix)
+
+
+def test_a_patch_makes_the_new_file():
+    """It is small, and applied to the old file it gives the new one."""
+    patch = make_patch(OLD, NEW)
+    assert patch is not None
+    assert len(patch) < 1000
+    assert apply(patch) == NEW
+
+
+@pytest.mark.parametrize("new", [b"", OLD[:50], random.Random(2).randbytes(100_000)], ids=len)
+def test_a_patch_that_saves_too_little_is_none(new):
+    """What is less than half as large as the file is kept, and nothing else."""
+    assert make_patch(OLD, new) is None
+    assert make_patch(b"tiny", NEW) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Available-Dictionary": ""},
+        {"Available-Dictionary": ":AAAA:"},
+        {"Available-Dictionary": f":{'A' * 43}=: , :x:"},
+        {"Accept-Encoding": "gzip, dcb"},
+        {"Accept-Encoding": ""},
+        {"Range": "bytes=0-9"},
+    ],
+)
+def test_what_is_no_wish_for_a_patch_gets_the_file(changed):
+    """Neither a malformed header nor a part of the file is answered with a patch."""
+    assert read_base(ask() | changed) is None
+    assert read_base(ask(encoding="gzip, DCZ")) == sha256(OLD).digest()
+
+
+def release(number, *, platform="", size=10, content=None):
+    """Make a release of a product."""
+    digest = sha256(content or str(number).encode()).digest()
+    artifact = Artifact("app.zip", size, digest)
+    return Release(
+        number, 1, f"{number}.0", "", datetime(2026, 11, 1, tzinfo=UTC), artifact, None, None, platform
+    )
+
+
+def test_patches_start_from_the_last_three_files_before():
+    """Not from later ones, other platforms', the same bytes again, or too large ones; the default's count."""
+    others = [release(2, platform="mac"), release(4, size=101), release(6, content=b"8"), release(9)]
+    wanted = [release(1), release(3), release(5, platform="win"), release(7)]
+    found = find_bases(release(8, platform="win"), [*others, *wanted], limit=100)
+    assert [one.id for one in found] == [7, 5, 3]
+    assert find_bases(release(8, size=101), wanted, limit=100) == []
+
+
+@both_engines
+def test_a_patch_is_made_once_and_is_part_of_backups(published):
+    """A second run finds it; whoever restores has it, under the name of the file that it makes."""
+    ((base, patch),) = published.services.patches.make("app", "1.1")
+    published.repositories.patches.add(
+        published.services.releases.get("app", "1.1"), base.artifact.sha256, patch
+    )
+    with take_snapshot(published.services.database) as snapshot:
+        stored = set(snapshot.artifacts())
+    assert (patch in stored, len(stored), patch.file_name) == (True, 3, "app 2.zip")
+
+
+@pytest.fixture
+def published(world):
+    """A vendor with two versions and the patch between them."""
+    world.publish("1.0", OLD, name="app.zip")
+    world.publish("1.1", NEW, name="app 2.zip")
+    ((base, _),) = world.services.patches.make("app", "1.1")
+    assert base.version == "1.0"
+    return world
+
+
+async def test_a_client_with_an_older_file_gets_the_patch(published, site):
+    """With the digests of the patch and of the file that it makes; its range is not the file's."""
+    link = await site.link(published.key())
+    status, headers, patch = await site.call("GET", link, headers=ask())
+    assert (status, headers["Content-Encoding"], apply(patch)) == (200, "dcz", NEW)
+    assert headers["Unencoded-Digest"] == f"sha-256=:{b64encode(sha256(NEW).digest()).decode()}:"
+    assert headers["Repr-Digest"] == f"sha-256=:{b64encode(sha256(patch).digest()).decode()}:"
+    assert headers["Content-Disposition"] == 'attachment; filename="app 2.zip"'
+    assert headers["Vary"] == "Accept-Encoding, Available-Dictionary"
+
+
+async def test_everybody_else_gets_the_file_as_before(published, site):
+    """Another base, HEAD and a range are answered as if there were no patches."""
+    link = await site.link(published.key())
+    plain = await site.call("GET", link)
+    for method, headers in (("GET", ask(b"another")), ("HEAD", ask())):
+        status, found, body = await site.call(method, link, headers=headers)
+        assert (status, body) == (200, NEW if method == "GET" else b"")
+        assert {**found, "Date": ""} == {**plain[1], "Date": ""}
+    assert (await site.call("GET", link, headers=ask() | {"Range": "bytes=0-9"}))[2] == NEW[:10]
+
+
+async def test_a_patch_that_is_gone_costs_nothing(published, site):
+    """Its file was removed from the folder: the whole file comes in its place."""
+    for file in (published.folder / "data" / "artifacts").rglob("*"):
+        if file.is_file() and file.stat().st_size < 1000:
+            file.unlink()
+    assert (await site.call("GET", await site.link(published.key()), headers=ask()))[2] == NEW
+
+
+async def test_a_withdrawn_version_has_no_patch(published, site):
+    """Its link is refused with a patch as without; and it is still a base for the next version."""
+    link = await site.link(published.key())
+    published.services.releases.withdraw("app", "1.1")
+    assert (await site.call("GET", link, headers=ask()))[0] == 404
+    published.publish("1.2", NEW + b"!")
+    made = published.services.patches.make("app", "1.2")
+    assert [base.version for base, _ in made] == ["1.1", "1.0"]
+
+
+async def test_a_running_server_makes_the_patches_of_a_release(world, open_site, tmp_path):
+    """Publishing leaves a job, which a server does; a client that asks a moment later gets the patch."""
+    for version, content in (("1.0", OLD), ("1.1", NEW)):
+        file = tmp_path / f"app-{version}.zip"
+        file.write_bytes(content)
+        world.services.releases.publish("app", version, file)
+    site = await open_site(world)
+    link = await site.link(world.key())
+
+    async with asyncio.timeout(20):
+        while "Content-Encoding" not in (await site.call("GET", link, headers=ask()))[1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # the background looks each second
+
+
+def test_the_command_lists_patches(cli, tmp_path):
+    """With their sizes; those that are missing are made."""
+    cli("product", "add", "app", "--name", "App")
+    for version, content in (("1.0", OLD), ("1.1", NEW)):
+        (tmp_path / "app.zip").write_bytes(content)
+        cli("release", "publish", "app", version, str(tmp_path / "app.zip"))
+    (patch,) = json.loads(cli("release", "patches", "app", "1.1", "--json"))
+    assert patch == {"from": "1.0", "size": len(make_patch(OLD, NEW)), "percent": 0.1}
+    assert cli("release", "patches", "app", "1.0") == "no patch saves half of the download\n"

@@ -1,0 +1,56 @@
+"""The server is killed between taking a delivery and processing it: no sale is lost or done twice."""
+
+import http.client
+import random
+from collections import Counter
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness import shops
+from licserver.services import open_services
+from licserver.settings import Settings
+from licserver.sources.kinds import SourceKind
+
+pytestmark = pytest.mark.crash
+CRASHES, ORDERS = 3, 40
+
+
+def deliver(port: int, order: str) -> bool:
+    """Deliver a purchase; return whether the server has accepted it."""
+    body = shops.standard("purchase.completed", order_id=order, external_id="app")
+    headers = shops.sign("standard", body, datetime.now(UTC), delivery=f"msg-{order}")
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("POST", "/events/in/shop", body, headers)
+        return connection.getresponse().status == 200
+
+
+def test_a_kill_loses_no_sale_and_repeats_none(program) -> None:
+    """Each accepted order has exactly one license, and an order without a response has at most one."""
+    program.environ["SHOP_SECRET"] = shops.SECRETS["standard"]
+    program.stock(count=1)
+    settings = Settings(data_dir=program.folder)
+    with closing(open_services(settings)) as services:
+        services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+        services.sources.map("shop", "app", "app")
+    accepted = []
+    for crash in range(CRASHES):
+        with program.serve() as (process, address), suppress(OSError, http.client.HTTPException):
+            last = random.randint(1, ORDERS)
+            for number in range(ORDERS):
+                if deliver(urlsplit(address).port, f"{crash}-{number}"):
+                    accepted.append(f"{crash}-{number}")
+                if number == last:
+                    process.kill()
+    with closing(open_services(settings, lambda: datetime.now(UTC) + timedelta(minutes=5))) as services:
+        queue = services.repositories.queue
+        while jobs := queue.claim("sale", services.now(), timedelta(minutes=1), 50):
+            for job in jobs:  # those of killed processes as well: their leases are over
+                services.sales.process(job.payload["event"])
+                assert queue.finish(job, services.now())
+        notes = Counter(one.note for one in services.licenses.list_all() if one.note)
+    assert len(accepted) > CRASHES
+    assert all(notes[f"Order {order} (shop)"] == 1 for order in accepted)
+    assert set(notes.values()) == {1}

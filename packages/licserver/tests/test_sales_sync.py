@@ -1,0 +1,195 @@
+"""Asking a shop's API for what was not delivered, against a server that answers as the shop documents it."""
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from harness import shops
+from licserver.errors import InvalidInputError
+from licserver.sources.kinds import SourceKind
+from licserver.web import shop_apis
+from licserver.web.background import BackgroundWorker
+from licserver.web.sales import add_sale_jobs
+
+PADDLE_KEY = "pdl_sdbx_apikey_01secret"
+SINCE = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def make_events(make, count=150):
+    """Make events of a shop."""
+    return [json.loads(make(number)) for number in range(count)]
+
+
+STRIPE = make_events(
+    lambda n: shops.stripe(
+        "checkout.session.completed", shops.stripe_session(payment_intent=f"pi_{n}"), id_=f"evt_{n:03}"
+    )
+)
+PADDLE = make_events(
+    lambda n: shops.paddle(
+        "transaction.completed", shops.paddle_transaction(id=f"txn_{n}"), id_=f"evt_{n:03}"
+    )
+)
+ANSWERS = {
+    "/customers/ctm_1": {"data": {"id": "ctm_1", "email": "ann@example.com"}},
+    "/customers/ctm_2": {"error": {"code": "not_found"}},
+    "/wp-json/wc/v3/orders": [json.loads(shops.woo("processing"))],
+    "/v1/orders": {"data": [{"type": "orders", "id": "5", "attributes": shops.lemon_order()}]},
+    "/v1/subscriptions": {"data": []},
+    "/odd/v1/events": {"data": [{"object": "event"}]},
+}
+
+
+@pytest.fixture
+async def shop(monkeypatch):
+    """An API with 150 events, a page at a time: its address, and what it was asked."""
+    for kind, secret in shops.SECRETS.items():
+        monkeypatch.setenv(f"{kind.upper()}_SECRET", secret)
+    asked = []
+
+    async def answer(request):
+        asked.append(request)
+        query = request.query
+        match request.path, request.headers["Authorization"]:
+            case "/v1/events", "Bearer sk_1":
+                found = [one for one in STRIPE if one["id"] > query.get("starting_after", "")]
+                return web.json_response({"object": "list", "data": found[: int(query["limit"])]})
+            case "/events", _ if query["from"] == "2026-06-01T00:00:00.000Z":
+                found = [one for one in PADDLE if one["event_id"] > query.get("after", "")]
+                return web.json_response({"data": found[: int(query["per_page"])], "meta": {}})
+            case "/broken/v1/events", _:
+                return web.Response(text="<html>")
+            case path, _ if path in ANSWERS:
+                return web.json_response(ANSWERS[path])
+            case _:
+                return web.Response(status=401)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        address = str(server.make_url("/")).rstrip("/")
+        monkeypatch.setattr(shop_apis, "PADDLE_SANDBOX", address)
+        yield address, asked
+
+
+async def take_all(world, kind, key, address):
+    """Take what the API reports; returns the statuses."""
+    found = shop_apis.fetch_deliveries(SourceKind(kind), key, SINCE, address)
+    return [world.services.sources.take(kind, body).status async for body in found]
+
+
+def add(world, kind, external_id, *, is_test=False):
+    """Add a shop."""
+    world.services.sources.add(kind, SourceKind(kind), f"{kind.upper()}_SECRET", is_test=is_test)
+    world.services.sources.map(kind, external_id, "app")
+
+
+async def test_all_pages_are_read_and_what_is_known_is_a_duplicate(world, shop):
+    """Stripe's events since a day, each stored once however often it is asked for."""
+    address, asked = shop
+    add(world, "stripe", "plink_1")
+    assert await take_all(world, "stripe", "sk_1", address) == ["accepted"] * 150
+    assert await take_all(world, "stripe", "sk_1", address) == ["duplicate"] * 150
+    assert [parse_qs(urlsplit(str(one.rel_url)).query)["created[gte]"] for one in asked] == [
+        ["1780272000"]
+    ] * 4
+
+
+async def test_events_of_paddle_are_read_by_their_ids(world, shop):
+    """Those of types that change a license, from the sandbox because of the key."""
+    _, asked = shop
+    add(world, "paddle", "pri_1", is_test=True)
+    assert await take_all(world, "paddle", PADDLE_KEY, None) == ["accepted"] * 150
+    queries = [one.rel_url.query for one in asked]
+    assert [one.get("after") for one in queries] == [None, "evt_099"]
+    assert {one.headers["Authorization"] for one in asked} == {f"Bearer {PADDLE_KEY}"}
+    assert "transaction.completed" in queries[0]["event_type"].split(",")
+
+
+async def work(world):
+    """Process what waits, as the background does; returns states and reasons."""
+    worker = BackgroundWorker(world.repositories, world.clock)
+    add_sale_jobs(worker, world.services)
+    for job in world.repositories.queue.claim("sale", world.clock(), timedelta(minutes=1), 10):
+        await worker._run(job)
+    return [(one.state, one.reason or "") for one in world.services.sources.list_events("paddle").items]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_test", "email"),
+    [
+        ({"customer_id": "ctm_1", "custom_data": None}, True, "ann@example.com"),
+        ({"customer_id": "ctm_1", "custom_data": {"email": "bob@example.com"}}, True, "bob@example.com"),
+        ({"customer_id": "ctm_1", "custom_data": None}, False, None),  # not of the sandbox
+        ({"customer_id": "ctm_1/../x", "custom_data": None}, True, None),
+    ],
+)
+async def test_the_email_of_a_customer_of_paddle_is_looked_up(make_world, shop, fields, is_test, email):
+    """Where the purchase does not contain it, and the key is of the same mode as the source."""
+    world = make_world(paddle_api_key=PADDLE_KEY)
+    add(world, "paddle", "pri_1", is_test=is_test)
+    body = shops.paddle("transaction.completed", shops.paddle_transaction(**fields))
+    world.services.sources.take("paddle", body)
+    assert [state for state, _ in await work(world)] == ["done"]
+    assert {one.customer_email for one in world.services.licenses.list_all()} == {email}
+    assert len(shop[1]) == (email == "ann@example.com")
+
+
+@pytest.mark.parametrize(
+    ("customer", "message"), [("ctm_3", "127.0.0.1 answered 401"), ("ctm_2", "has no e-mail address")]
+)
+async def test_a_sale_waits_while_paddle_does_not_name_the_customer(make_world, shop, customer, message):
+    """The key would reach nobody: it is tried again, with the reason in the list of deliveries."""
+    world = make_world(paddle_api_key=PADDLE_KEY)
+    add(world, "paddle", "pri_1", is_test=True)
+    sold = shops.paddle_transaction(customer_id=customer, custom_data=None)
+    world.services.sources.take("paddle", shops.paddle("transaction.completed", sold))
+    ((state, reason),) = await work(world)
+    assert (state, message in reason) == ("waiting", True)
+    assert list(world.services.licenses.list_all()) == []
+
+
+@pytest.mark.parametrize(("kind", "external_id"), [("woocommerce", "APP"), ("lemonsqueezy", "11")])
+async def test_orders_of_a_shop_become_deliveries(world, shop, kind, external_id):
+    """An order of a list is read as the one of a webhook."""
+    address, asked = shop
+    add(world, kind, external_id)
+    assert await take_all(world, kind, "ck_1:cs_1", address) == ["accepted"]
+    expected = (
+        f"Basic {base64.b64encode(b'ck_1:cs_1').decode()}" if kind == "woocommerce" else "Bearer ck_1:cs_1"
+    )
+    assert asked[0].headers["Authorization"] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "path", "message"),
+    [
+        ("stripe", "sk_2", "", "answered 401"),
+        ("stripe", "sk_1", "/broken", "cannot be asked: JSONDecodeError"),
+        ("stripe", "sk_1", "/odd", "is not a list"),
+        ("woocommerce", "ck_1:cs_1", None, "--url"),
+        ("standard", "key", "", "deliver again"),
+        ("stripe", "sk_\u20ac", "", "ASCII"),
+        ("stripe", "sk_1\nX: y", "", "one line"),
+    ],
+)
+async def test_what_goes_wrong_is_said_without_the_key(shop, kind, key, path, message):
+    """A wrong key, something that is not the API, a kind that cannot be asked."""
+    address = None if path is None else shop[0] + path
+    with pytest.raises(InvalidInputError, match=message) as problem:
+        [one async for one in shop_apis.fetch_deliveries(SourceKind(kind), key, SINCE, address)]
+    assert key not in str(problem.value) or key == "key"
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[", "shop.example.com", "https://shop.example.com:x", "file:///etc"]
+)
+async def test_an_address_that_is_none(address):
+    """What was mistyped is said, and is no traceback."""
+    with pytest.raises(InvalidInputError):
+        [one async for one in shop_apis.fetch_deliveries(SourceKind.WOOCOMMERCE, "a:b", SINCE, address)]

@@ -1,0 +1,94 @@
+"""Sales without a socket: sources of each kind, what they deliver, and the work that follows."""
+
+import hashlib
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from harness import shops
+from licserver.domain.records import IssuedLicense
+from licserver.errors import BuryJobError
+from licserver.services import LicenseFilter
+from licserver.services.sources import Receipt
+from licserver.sources.kinds import SourceKind
+
+EXTERNAL = {
+    "stripe": "plink_1",
+    "paddle": "pri_1",
+    "lemonsqueezy": "11",
+    "woocommerce": "APP",
+    "standard": "app",
+}
+BOUGHT = {
+    "stripe": shops.stripe("checkout.session.completed", shops.stripe_session()),
+    "paddle": shops.paddle("transaction.completed", shops.paddle_transaction()),
+    "lemonsqueezy": shops.lemon("order_created", "5", shops.lemon_order()),
+    "woocommerce": shops.woo("processing"),
+    "standard": shops.standard(
+        "purchase.completed", order_id="1042", external_id="app", customer_email="ann@example.com"
+    ),
+}
+REFUNDED = {
+    "stripe": shops.stripe("charge.refunded", {"payment_intent": "pi_1", "refunded": True}, id_="evt_2"),
+    "paddle": shops.paddle(
+        "adjustment.updated",
+        {"action": "refund", "status": "approved", "transaction_id": "txn_1", "type": "full"},
+        id_="evt_2",
+    ),
+    "lemonsqueezy": shops.lemon("order_refunded", "5", shops.lemon_order(status="refunded")),
+    "woocommerce": shops.woo("refunded"),
+    "standard": shops.standard("purchase.refunded", order_id="1042"),
+}
+ORDER = {"stripe": "pi_1", "paddle": "txn_1", "lemonsqueezy": "5", "woocommerce": "727", "standard": "1042"}
+
+
+@pytest.fixture
+def shop_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the environment a secret for each kind of shop."""
+    for kind, secret in shops.SECRETS.items():
+        monkeypatch.setenv(f"{kind.upper()}_SECRET", secret)
+
+
+def add(world: Any, kind: str, *, mapped: bool = True, **more: Any) -> None:
+    """Add a source named after its kind, and map its product."""
+    world.services.sources.add(kind, SourceKind(kind), f"{kind.upper()}_SECRET", **more)
+    if mapped:
+        world.services.sources.map(kind, EXTERNAL[kind], "app", slots=3)
+
+
+def receive(world: Any, kind: str, body: bytes, delivery: str = "msg_1") -> Receipt:
+    """Take a delivery."""
+    headers = shops.sign(kind, body, world.clock(), None, delivery)
+    lower = {name.lower(): value for name, value in headers.items()}
+    receipt: Receipt = world.services.sources.receive(kind, lower, body)
+    return receipt
+
+
+def work(world: Any) -> None:
+    """Process what waits, as the background does."""
+    queue = world.repositories.queue
+    for job in queue.claim("sale", world.clock(), timedelta(minutes=1), 100):
+        try:
+            world.services.sales.process(job.payload["event"])
+        except BuryJobError as problem:
+            queue.bury(job, world.clock(), str(problem))
+        else:
+            queue.finish(job, world.clock())
+
+
+def process(world: Any, kind: str, *bodies: bytes) -> None:
+    """Take deliveries, and process them."""
+    for body in bodies:
+        receive(world, kind, body, hashlib.sha256(body).hexdigest())
+    work(world)
+
+
+def licenses(world: Any) -> list[IssuedLicense]:
+    """All licenses, the latest first."""
+    return list(world.services.licenses.search(LicenseFilter()).items)
+
+
+def states(world: Any, kind: str) -> list[str]:
+    """The states of what was delivered, the first first."""
+    return [one.state for one in world.services.sources.list_events(kind).items][::-1]
