@@ -123,7 +123,7 @@ class Program:
         finally:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            process.communicate(timeout=60)  # a child of it that hangs would hold the pipes for ever
 
     @contextmanager
     def serve(self, *arguments: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:

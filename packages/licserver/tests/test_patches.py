@@ -6,6 +6,7 @@ import random
 from base64 import b64encode
 from datetime import UTC, datetime
 from hashlib import sha256
+from types import SimpleNamespace
 
 import pytest
 from backports import zstd
@@ -15,6 +16,7 @@ from licserver.database.dump import take_snapshot
 from licserver.domain.records import Artifact, Release
 from licserver.protocol.patches import read_base
 from licserver.services.patches import find_bases, make_patch
+from licserver.web.patches import PatchesFailedError, register_patches
 
 OLD = random.Random(1).randbytes(100_000)
 NEW = OLD[:60_000] + b"what is new" + OLD[70_000:]
@@ -156,6 +158,16 @@ async def test_a_running_server_makes_the_patches_of_a_release(world, open_site,
     async with asyncio.timeout(20):
         while "Content-Encoding" not in (await site.call("GET", link, headers=ask()))[1]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # the background looks each second
+
+
+async def test_what_no_patch_can_be_made_for_fails_its_job_alone(world):
+    """The process that makes patches says why, and exits; the job is repeated by the queue's schedule."""
+    queues = {}
+    background = SimpleNamespace(register=lambda name, run, **_: queues.update({name: run}))
+    register_patches(background, world.services)
+    job = SimpleNamespace(payload={"slug": "app", "version": "7.0", "platform": ""})
+    with pytest.raises(PatchesFailedError, match="exited with 1"):
+        await queues["patches"](job)
 
 
 def test_the_command_lists_patches(cli, tmp_path):

@@ -46,15 +46,18 @@ def read_until(process, words):
 def wait_for_both(process, address, key):
     """Wait until two workers answer: while one stands still, the other does."""
 
+    def answers_without(still):
+        os.kill(still, signal.SIGSTOP)
+        try:
+            return verify(address, key)[0] == 200  # 503: it stands still in the middle of a transaction
+        finally:
+            os.kill(still, signal.SIGCONT)
+
     def each_answers():
         try:
-            for still in (found := workers(process)):
-                os.kill(still, signal.SIGSTOP)
-                assert verify(address, key)[0] == 200
-                os.kill(still, signal.SIGCONT)
+            return len(found := workers(process)) == 2 and all(map(answers_without, found))
         except ProcessLookupError:  # it could not begin, and its successor is tried next
             return False
-        return len(found) == 2
 
     wait_for(each_answers)
 

@@ -2,4 +2,5 @@
 
 from licserver.cli import main
 
-main()
+if __name__ == "__main__":  # a process that the server starts imports this module, too
+    main()

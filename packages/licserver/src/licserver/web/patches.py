@@ -1,32 +1,73 @@
 """Makes patches in the background, and finds the one that a download asks for."""
 
 import asyncio
+import contextlib
 import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from multiprocessing import get_context
+from typing import Any, Final
 
 from aiohttp import web
 
 from licserver.artifacts import Source
 from licserver.database.repositories.queue import Job
 from licserver.domain.records import Release
-from licserver.errors import ArtifactsError
+from licserver.errors import ArtifactsError, LicserverError
 from licserver.protocol.patches import read_base
-from licserver.services import Services
+from licserver.services import Services, open_services
 from licserver.services.products import PATCHES
+from licserver.settings import Settings
 from licserver.web.background import BackgroundWorker
+from licserver.web.logging import set_up_logging
 
 LEASE: Final = timedelta(minutes=15)  # three patches of the largest files from a slow bucket
+_NICENESS: Final = 10
+_POLL_SECONDS: Final = 0.1
 _log = logging.getLogger("licserver.web")
 
 
-def register_patches(background: BackgroundWorker, services: Services) -> None:
-    """Let a process make the patches of new releases, those of one release at a time: they take memory."""
+class PatchesFailedError(LicserverError):
+    """The process that makes patches has failed; its own lines in the log say why."""
 
-    def make(job: Job) -> None:
-        services.patches.make(**job.payload)
+
+def register_patches(background: BackgroundWorker, services: Services) -> None:
+    """Let a server make the patches of new releases, those of one release at a time.
+
+    In a process of its own, because it takes three times a file's memory: where the system has no more, it ends
+    that process, and the server goes on.
+    """
+
+    async def make(job: Job) -> None:
+        process = get_context("spawn").Process(
+            target=_make_patches, args=(services.settings, job.payload), name="patches", daemon=True
+        )
+        await asyncio.to_thread(process.start)
+        try:
+            while process.is_alive():
+                await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            process.kill()  # told to stop, or the lease has ended
+        if process.exitcode:
+            raise PatchesFailedError(f"the process that makes patches exited with {process.exitcode}")
 
     background.register(PATCHES, make, lease=LEASE, at_once=1)
+
+
+def _make_patches(settings: Settings, release: Mapping[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the server, which ends this
+    with contextlib.suppress(AttributeError, OSError):  # Windows has no nice
+        os.nice(_NICENESS)
+    set_up_logging(settings.log_format)
+    try:
+        with contextlib.closing(open_services(settings)) as services:
+            services.patches.make(**release)
+    except LicserverError as problem:
+        _log.error("no patches of %s %s: %s", release["slug"], release["version"], problem)
+        sys.exit(1)
 
 
 class FileFinder:
