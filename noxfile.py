@@ -4,7 +4,6 @@ Most sessions run in the workspace's own environment, which that command has fil
 depends on what is installed has one of its own.
 """
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -45,26 +44,40 @@ def run(session: nox.Session, *command: str, group: str = "test", env: dict[str,
 
 @nox.session(venv_backend="none")
 def full(session: nox.Session) -> None:
-    """Every test, marked ones as well, and every branch of the pure modules."""
-    if session.posargs:  # some of the tests cover some of the modules
+    """Every test, marked ones as well, and every branch of the pure modules.
+
+    `-- rest` leaves out what the README's command has run a moment ago with `--cov`, as CI does.
+    """
+    measured = ("-p", "pytest_cov", "--cov", "--cov-report=")
+    if session.posargs == ["rest"]:
+        run(session, "pytest", "-m", marked(), *measured, "--cov-append", group="fakes")
+    elif session.posargs:  # some of the tests cover some of the modules
         run(session, "pytest", *EVERYTHING, *session.posargs, group="fakes")
         return
-    modules = [module for package in PACKAGES for module in pure_modules(package)]
-    # Not in `create_tmp()`: that becomes TMPDIR, and the tests' folders would lie within the repository.
-    config = Path(session.cache_dir, "coverage.toml")
-    # Nothing but these modules is traced, so that it costs next to nothing.
-    config.write_text(f"[run]\nbranch = true\ninclude = {json.dumps(modules)}\n", encoding="utf-8")
-    measured = ("-p", "pytest_cov", "--cov", f"--cov-config={config}", "--cov-report=")
-    run(session, "pytest", *EVERYTHING, *measured, group="fakes")
-    run(session, "coverage", "report", f"--include={','.join(modules)}")
+    else:
+        run(session, "pytest", *EVERYTHING, *measured, group="fakes")
+    run(session, "coverage", "report")
 
 
-def pure_modules(package: str) -> list[str]:
-    """Return the files of the modules that take values and return values, as their contract lists them."""
-    contracts = nox.project.load_toml("pyproject.toml")["tool"]["importlinter"]["contracts"]
-    (pure,) = (contract for contract in contracts if contract["id"] == f"{package}-pure")
-    paths = [module.replace(".", "/") for module in pure["source_modules"]]
-    return [f"*/{path}{ending}" for path in paths for ending in (".py", "/*.py")]
+def marked() -> str:
+    """Return what selects the tests that the default selection leaves out."""
+    default: str = nox.project.load_toml("pyproject.toml")["tool"]["pytest"]["ini_options"]["addopts"][-1]
+    return default.removeprefix("not ")
+
+
+def check_pure_modules(session: nox.Session) -> None:
+    """Compare the modules that are measured with those that the contracts call pure."""
+    tools = nox.project.load_toml("pyproject.toml")["tool"]
+    pure = {
+        module.replace(".", "/")
+        for contract in tools["importlinter"]["contracts"]
+        if contract["id"].endswith("-pure")
+        for module in contract["source_modules"]
+    }
+    include = tools["coverage"]["run"]["include"]
+    measured = {path.removeprefix("*/").removesuffix(".py").removesuffix("/*") for path in include}
+    if pure != measured:
+        session.error(f"[tool.coverage.run] and the contracts differ in {sorted(pure ^ measured)}")
 
 
 @nox.session(venv_backend="none")
@@ -73,6 +86,7 @@ def lint(session: nox.Session) -> None:
     run(session, "ruff", "check", group="lint")
     run(session, "ruff", "format", "--check", group="lint")
     run(session, "lint-imports", group="lint")
+    check_pure_modules(session)
     workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
     run(session, "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows, group="lint")
     run(session, "zizmor", "--offline", "--quiet", *workflows, group="lint")
@@ -126,14 +140,15 @@ def crash(session: nox.Session) -> None:
     apps = [f"packages/licclient/tests/test_{name}.py" for name in ("together", "installation_processes")]
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
     seats = "packages/licserver/tests/test_seats_crash.py"
-    run(session, "pytest", *EVERYTHING, *files, *apps, races, seats, *session.posargs, env=campaign)
+    tests = (*files, *apps, races, seats)
+    run(session, "pytest", *EVERYTHING, "--timeout=0", *tests, *session.posargs, env=campaign)
 
 
 @nox.session(venv_backend="none")
 def hostile(session: nox.Session) -> None:
     """Honest clients beside clients that attack, ten minutes long; the test run does 20 s of it."""
     seconds = {"LICENSING_HOSTILE_SECONDS": "600"}
-    run(session, "pytest", *EVERYTHING, "tests/test_hostile.py", *session.posargs, env=seconds)
+    run(session, "pytest", *EVERYTHING, "--timeout=0", "tests/test_hostile.py", *session.posargs, env=seconds)
 
 
 @nox.session(venv_backend="none")
@@ -148,14 +163,22 @@ def mutants(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def stalls(session: nox.Session) -> None:
     """All tests on a machine that stands still every few seconds; an hour, `-- PATH` for some."""
-    run(session, "python", "tests/stalls.py", *EVERYTHING, *session.posargs, group="stalls")
+    run(session, "python", "tests/stalls.py", *EVERYTHING, "--timeout=0", *session.posargs, group="stalls")
 
 
 @nox.session(venv_backend="none")
 def fuzz(session: nox.Session) -> None:
     """2,000 made-up requests for each operation of the OpenAPI document, on both engines."""
     made_up = "tests/test_openapi_fuzz.py"
-    run(session, "pytest", *EVERYTHING, made_up, *session.posargs, env={"LICENSING_EXAMPLES": "2000"})
+    run(
+        session,
+        "pytest",
+        *EVERYTHING,
+        "--timeout=0",
+        made_up,
+        *session.posargs,
+        env={"LICENSING_EXAMPLES": "2000"},
+    )
 
 
 @nox.session

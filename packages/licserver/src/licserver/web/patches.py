@@ -26,7 +26,6 @@ from licserver.web.logging import set_up_logging
 
 LEASE: Final = timedelta(minutes=15)  # three patches of the largest files from a slow bucket
 _NICENESS: Final = 10
-_POLL_SECONDS: Final = 0.1
 _log = logging.getLogger("licserver.web")
 
 
@@ -37,8 +36,8 @@ class PatchesFailedError(LicserverError):
 def register_patches(background: BackgroundWorker, services: Services) -> None:
     """Let a server make the patches of new releases, those of one release at a time.
 
-    In a process of its own, because it takes three times a file's memory: where the system has no more, it ends
-    that process, and the server goes on.
+    In a process of its own, because it takes three times a file's memory: where the system has no more, it
+    ends that process, and the server goes on.
     """
 
     async def make(job: Job) -> None:
@@ -47,8 +46,7 @@ def register_patches(background: BackgroundWorker, services: Services) -> None:
         )
         await asyncio.to_thread(process.start)
         try:
-            while process.is_alive():
-                await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.to_thread(process.join)
         finally:
             process.kill()  # told to stop, or the lease has ended
         if process.exitcode:
