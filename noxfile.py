@@ -213,3 +213,10 @@ def docs(session: nox.Session) -> None:
     shutil.rmtree("docs/_build", ignore_errors=True)
     session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
     session.log("built docs/_build/html/index.html")
+
+
+@nox.session
+def links(session: nox.Session) -> None:
+    """Ask each address outside that the documentation names; needs the internet, so CI does it once a week."""
+    sync(session, "--group", "docs")
+    session.run("sphinx-build", "-q", "-b", "linkcheck", "docs", "docs/_build/links")

@@ -35,6 +35,10 @@ _OTHERS = (
     "asyncio|collections|datetime|enum|httpx|os|pathlib|packaging|PySide6|pydantic|threading|tkinter|typing"
 )
 nitpick_ignore_regex = [("py:.*", rf"({_OTHERS})\..*"), ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|P")]
+linkcheck_ignore = [  # addresses of examples, and of servers on the reader's machine
+    r"https?://([\w-]+\.)*example\.(com|net|org)",
+    r"https?://(localhost|127\.0\.0\.1)",
+]
 default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
