@@ -217,6 +217,6 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def links(session: nox.Session) -> None:
-    """Ask each address outside that the documentation names; needs the internet, so CI does it once a week."""
+    """Ask each address outside that the documentation names; needs the internet: CI, once a week."""
     sync(session, "--group", "docs")
     session.run("sphinx-build", "-q", "-b", "linkcheck", "docs", "docs/_build/links")
