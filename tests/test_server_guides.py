@@ -6,11 +6,16 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.fetching import verify
 from harness.redis_server import Redis
+from licserver.protocol.webhooks import format_event, format_secret, signed_headers
+from licserver.testing import LicenseServer
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -246,3 +251,28 @@ def test_json_is_json(name: str) -> None:
             json.loads(block)
         except json.JSONDecodeError:
             assert [json.loads(line) for line in block.splitlines()], block
+
+
+def test_an_event_is_verified_as_the_page_says() -> None:
+    """With the secret of its endpoint."""
+    (block,) = _blocks("docs/server/webhooks.md", "python")
+    secret, now = bytes(32), datetime.now(UTC)
+    body = format_event("release.published", now, {"product": "my-app"}).encode()
+    names = {"secret": format_secret(secret), "request_body": body.decode()}
+    names["request_headers"] = signed_headers("msg_1", now, body, [secret])
+    exec(block, names)  # noqa: S102 - ours
+    assert names["event"]["data"] == {"product": "my-app"}
+
+
+def test_the_test_of_an_app_that_the_page_shows(license_server: LicenseServer) -> None:
+    """The fixture's server knows the key while the app runs, and no longer when the test has revoked it."""
+    (block,) = _blocks("docs/deploy.md", "python")
+    seen: dict[str, Any] = {}
+
+    def run_my_app(server: str, key: str) -> None:
+        seen.update(url=server, key=key, status=verify(server, key)[0])
+
+    names: dict[str, Any] = {"run_my_app": run_my_app}
+    exec(block, names)  # noqa: S102 - ours
+    names["test_my_app"](license_server)
+    assert (seen["status"], verify(seen["url"], seen["key"])[0]) == (200, 403)
