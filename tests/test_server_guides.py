@@ -258,7 +258,7 @@ def test_an_event_is_verified_as_the_page_says() -> None:
     (block,) = _blocks("docs/server/webhooks.md", "python")
     secret, now = bytes(32), datetime.now(UTC)
     body = format_event("release.published", now, {"product": "my-app"}).encode()
-    names = {"secret": format_secret(secret), "request_body": body.decode()}
+    names: dict[str, Any] = {"secret": format_secret(secret), "request_body": body.decode()}
     names["request_headers"] = signed_headers("msg_1", now, body, [secret])
     exec(block, names)  # noqa: S102 - ours
     assert names["event"]["data"] == {"product": "my-app"}
