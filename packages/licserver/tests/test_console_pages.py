@@ -9,7 +9,7 @@ from harness.console_books import EVIL, said
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.domain.records import LicenseState
 from licserver.services import LicenseFilter
-from licserver.web.metrics import STATISTICS
+from licserver.web.statistics import STATISTICS
 
 
 async def test_a_first_start(world, alice):

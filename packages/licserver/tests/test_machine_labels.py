@@ -13,7 +13,7 @@ from licserver.services import open_services
 from licserver.services.backup import write_backup
 from licserver.services.restore import restore_backup
 from licserver.settings import Settings
-from licserver.web.metrics import STATISTICS
+from licserver.web.statistics import STATISTICS
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 

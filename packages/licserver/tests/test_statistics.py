@@ -13,8 +13,8 @@ from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError
 from licserver.services import LicenseFilter
-from licserver.web import metrics as tally_room
-from licserver.web.metrics import STATISTICS, StatisticsCounter
+from licserver.web import statistics as tally_room
+from licserver.web.statistics import STATISTICS, StatisticsCounter
 
 
 def counted(world) -> dict:

@@ -20,7 +20,7 @@ from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, Ret
 from licserver.protocol.webhook_schemas import data_schema, describe_webhooks
 from licserver.protocol.webhooks import EventType
 from licserver.web.background import BackgroundWorker
-from licserver.web.metrics import StatisticsCounter
+from licserver.web.statistics import StatisticsCounter
 from licserver.web.webhooks import register_webhooks
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)

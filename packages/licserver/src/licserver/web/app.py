@@ -9,10 +9,6 @@ from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.webhooks import WantedEvents
 from licserver.protocol import public_api
-from licserver.protocol.consumption import CONSUME_PATH
-from licserver.protocol.rollbacks import ROLLED_BACK_PATH
-from licserver.protocol.seats import SEAT_PATH
-from licserver.protocol.trials import TRIAL_PATH
 from licserver.protocol.webhooks import EventType
 from licserver.security.link_secrets import watch_link_secrets
 from licserver.services import Services
@@ -21,11 +17,11 @@ from licserver.web.account.app import create_account
 from licserver.web.admin.app import create_admin_api
 from licserver.web.background import BACKGROUND, BackgroundWorker
 from licserver.web.console.app import create_console
-from licserver.web.consumption import create_consumption
-from licserver.web.deactivation import create_deactivation
+from licserver.web.downloads import Downloads
+from licserver.web.extensions import Extensions
 from licserver.web.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
 from licserver.web.mail import register_mail
-from licserver.web.metrics import METER, STATISTICS, Meter, StatisticsCounter
+from licserver.web.metrics import METER, Meter
 from licserver.web.middlewares import (
     ADMIN_ROOT,
     DRAIN,
@@ -40,15 +36,13 @@ from licserver.web.middlewares import (
     create_hot_routes,
     get,
 )
-from licserver.web.patches import FileFinder, register_patches
+from licserver.web.patches import register_patches
 from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
 from licserver.web.rate_limits import LIMITS, ClientAddresses, Limits
 from licserver.web.responses import HSTS
-from licserver.web.rollbacks import create_rollbacks
 from licserver.web.sales import PATH as SALES_PATH
 from licserver.web.sales import SaleDeliveries, add_sale_jobs
-from licserver.web.seats import create_seats
-from licserver.web.trials import create_trials
+from licserver.web.statistics import STATISTICS, StatisticsCounter
 from licserver.web.webhooks import register_webhooks
 from licserver.web.worker_threads import WorkerThreads
 
@@ -89,7 +83,6 @@ def create_app(
     add_sale_jobs(background, services)
     public = PublicEndpoints(
         queries=queries,
-        files=FileFinder(services),
         vault=services.vault,
         links=watch_link_secrets(services.settings, services.vault),
         settings=services.settings,
@@ -103,21 +96,14 @@ def create_app(
     hot = {("POST", public_api.VERIFY_PATH): verify, ("GET", public_api.UPDATE_CHECK_PATH): update_check}
     app[HOT_ROUTES] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
-    add_route(
-        app,
-        public_api.DEACTIVATE_PATH,
-        {"POST": create_deactivation(services, app[LIMITS], public.read_body)},
-    )
-    start_trial = create_trials(services, app[LIMITS], public.keep_body)
-    add_route(app, TRIAL_PATH, {"POST": signer.signing(start_trial)})
-    seats = signer.signing(create_seats(services, app[LIMITS], public.read_body))
-    add_route(app, SEAT_PATH, {"POST": seats})
-    add_route(app, CONSUME_PATH, {"POST": signer.signing(create_consumption(services, public))})
-    rolled_back = signer.signing(create_rollbacks(services, app[LIMITS], public.read_body))
-    add_route(app, ROLLED_BACK_PATH, {"POST": rolled_back})
+    extensions = Extensions(services, public)
+    for path, endpoint in extensions.endpoints.items():
+        handler = extensions.create_handler(endpoint)
+        add_route(app, path, {"POST": signer.signing(handler) if endpoint.is_signed else handler})
     add_route(app, public_api.UPDATE_CHECK_PATH, get(update_check))
-    add_route(app, public_api.DOWNLOAD_PATH, get(public.update_download))
-    add_route(app, public_api.MANIFEST_PATH, get(public.update_manifest))
+    downloads = Downloads(public, services)
+    add_route(app, public_api.DOWNLOAD_PATH, get(downloads.send_file))
+    add_route(app, public_api.MANIFEST_PATH, get(downloads.send_manifest))
     add_route(app, SALES_PATH, {"POST": deliveries.receive})
     add_route(app, "/healthz", get(healthz))
     add_route(app, "/readyz", get(readyz))

@@ -1,6 +1,6 @@
-"""What is counted: metrics for Prometheus, and statistics for the console.
+"""Metrics: what Prometheus reads about requests.
 
-Prometheus reads at an address of its own, `LICSERVER_METRICS_LISTEN` (D-101). No label holds a key, a domain,
+It does so at an address of its own, `LICSERVER_METRICS_LISTEN` (D-101). No label holds a key, a domain,
 an address or a product: all values of labels are known here.
 
 The counters are in memory that all worker processes share. Each process writes a block of its own, and a
@@ -9,16 +9,10 @@ it, so that counters never decrease. Counters and a histogram of prometheus_clie
 multiprocess mode or not; these cost 1.9.
 """
 
-import asyncio
-import contextlib
-import logging
 import mmap
 import tempfile
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import wraps
 from itertools import accumulate
 from time import monotonic, perf_counter
@@ -29,30 +23,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from licserver import __version__
-from licserver.clock import Clock
-from licserver.database.engine import Database
-from licserver.database.hot_path.store import Lookup
-from licserver.database.repositories.refusals import note_refusals
-from licserver.database.repositories.statistics import (
-    CountKey,
-    Seen,
-    add_counts,
-    load_slugs,
-    note_seen,
-    published_versions,
-)
-from licserver.database.repositories.webhooks import WantedEvents
 from licserver.domain.decisions import (
-    Offer,
-    UpdateVerdict,
-    Valid,
     VerifyRefusal,
-    VerifyVerdict,
-    parse_version,
-    version_key,
 )
-from licserver.domain.records import EnvironmentPolicy, Machine
-from licserver.errors import LicserverError
 from licserver.protocol import public_api
 
 if TYPE_CHECKING:
@@ -270,140 +243,3 @@ class Snapshot:
         version = GaugeMetricFamily("licserver_build_info", "1, with the version.", labels=["version"])
         version.add_metric([__version__], 1)
         yield version
-
-
-# --- statistics: counted in memory, and written every few seconds -----------------------------
-# No request waits for it; a killed process loses its last seconds.
-FLUSH_SECONDS: Final = 10.0  # the greatest age of a number in a chart
-MAX_SEEN: Final = 20_000  # environments between two flushes; more are written the next day
-MAX_REFUSED: Final = 2_000  # environments that were refused between two flushes; more are only counted
-MAX_VERSIONS: Final = 500  # versions between two flushes: clients may invent one at each request
-_LABELS: Final = {
-    VerifyRefusal.FORMAT: "malformed",
-    VerifyRefusal.NOT_FOUND: "unknown",
-    VerifyRefusal.REVOKED: "revoked",
-    VerifyRefusal.EXPIRED: "expired",
-    VerifyRefusal.ENVIRONMENT: "slots full",
-    True: "valid",
-    False: "valid",
-}
-"""By refusal; a valid verdict by whether it took a slot."""
-
-_NOTED: Final = {VerifyRefusal.REVOKED, VerifyRefusal.EXPIRED, VerifyRefusal.ENVIRONMENT}
-_Verdicts = Counter[tuple[int | None, VerifyRefusal | bool]]  # by the id of the license's product
-_Versions = dict[tuple[str, str], int]
-_Seen = dict[Lookup, tuple[EnvironmentPolicy, Machine | None]]
-_Refused = Counter[tuple[Lookup, VerifyRefusal]]
-_Pending = tuple[_Verdicts, _Versions, _Seen, _Refused]
-_log = logging.getLogger("licserver.web")
-
-
-class StatisticsCounter:
-    """The counts of one process; `clock` gives the day that they are added to."""
-
-    def __init__(self, database: Database, clock: Clock, wanted: WantedEvents | None = None) -> None:
-        self._database, self._clock, self._wanted = database, clock, wanted
-        self._verdicts: _Verdicts = Counter()
-        self._seen: _Seen = {}
-        self._versions: _Versions = {}
-        self._refused: _Refused = Counter()
-        self._thread = ThreadPoolExecutor(1, "statistics")
-
-    def count_verify(
-        self,
-        verdict: VerifyVerdict,
-        lookup: Lookup | None,
-        product_id: int | None,
-        today: date,
-        machine: Machine | None = None,
-    ) -> None:
-        """Count a final verdict; mark the environment of a valid one as seen. Invalid keys have no lookup."""
-        if type(verdict) is Valid:
-            self._verdicts[product_id, verdict.takes_slot] += 1
-            if lookup is not None and verdict.license.seen_on != today and len(self._seen) < MAX_SEEN:
-                _, told = self._seen.get(lookup, (None, None))
-                self._seen[lookup] = verdict.license.policy, machine or told
-        else:
-            self._verdicts[product_id, verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
-            if lookup is not None and verdict in _NOTED and len(self._refused) < MAX_REFUSED:
-                self._refused[lookup, verdict] += 1
-
-    def count_update_check(self, verdict: UpdateVerdict, version: str) -> None:
-        """Count the installed version of an update check with a valid license."""
-        if type(verdict) is Offer:
-            counted = verdict.product.slug, version
-            may_add = len(self._versions) < MAX_VERSIONS and len(version) <= 64  # noqa: PLR2004 - a version's length
-            if may_add or counted in self._versions:
-                self._versions[counted] = self._versions.get(counted, 0) + 1
-
-    async def flush(self) -> None:
-        """Write the counts; keep them while the database is away."""
-        pending = self._verdicts, self._versions, self._seen, self._refused
-        self._verdicts, self._versions, self._seen, self._refused = Counter(), {}, {}, Counter()
-        if not any(pending):
-            return
-        try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, self._write, self._clock(), pending)
-        except LicserverError as problem:
-            _log.warning("statistics will be written later: %s", problem)
-            self._put_back(pending)
-        except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
-            _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
-
-    def _put_back(self, pending: _Pending) -> None:
-        counts, versions, seen, refused = pending
-        self._verdicts.update(counts)
-        for version, count in versions.items():
-            if version in self._versions or len(self._versions) < MAX_VERSIONS:
-                self._versions[version] = self._versions.get(version, 0) + count
-        for lookup, told in seen.items():
-            if len(self._seen) < MAX_SEEN:
-                self._seen.setdefault(lookup, told)
-        if len(self._refused) + len(refused) <= MAX_REFUSED:
-            self._refused.update(refused)
-
-    def _write(self, now: datetime, pending: _Pending) -> None:
-        """Write all; clear what is committed, so that nothing is added twice."""
-        counts, versions, seen, refused = pending
-        add_counts(self._database, now.date(), self._named(counts, versions))
-        counts.clear()
-        versions.clear()
-        full = (one for one, why in refused if why is VerifyRefusal.ENVIRONMENT)
-        events = () if self._wanted is None else self._wanted.describe_refusals(full, now)
-        counted = {(*one, _LABELS[why]): count for (one, why), count in refused.items()}
-        note_refusals(self._database, counted, now, events)
-        refused.clear()
-        note_seen(self._database, [Seen(*lookup, now, *told) for lookup, told in seen.items()])
-
-    def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:
-        """Name the counts as the database does; versions that were never published are `OTHER`."""
-        named = Counter[CountKey]()
-        slugs = load_slugs(self._database, {product_id for product_id, _ in counts})
-        for (product_id, verdict), count in counts.items():
-            named[CountKey("verify", slugs[product_id], _LABELS[verdict])] += count
-            if verdict is True:
-                named[CountKey("activation", slugs[product_id], "")] += count
-        published = published_versions(self._database, {slug for slug, _ in versions})
-        for (slug, version), count in versions.items():
-            key = None if (parsed := parse_version(version)) is None else version_key(parsed)
-            named[CountKey("update", slug, published.get((slug, key), OTHER))] += count
-        return named
-
-    async def running(self, _app: web.Application) -> AsyncIterator[None]:
-        """Flush every few seconds while an application runs, and at its end; for its `cleanup_ctx`."""
-        task = asyncio.create_task(self._flush_repeatedly())
-        yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        await self.flush()
-        self._thread.shutdown(wait=False)
-
-    async def _flush_repeatedly(self) -> None:
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            await self.flush()
-
-
-STATISTICS = web.AppKey("statistics", StatisticsCounter)

@@ -1,4 +1,4 @@
-"""Makes patches in the background, and finds the one that a download asks for."""
+"""Makes patches in the background."""
 
 import asyncio
 import contextlib
@@ -11,13 +11,8 @@ from datetime import timedelta
 from multiprocessing import get_context
 from typing import Any, Final
 
-from aiohttp import web
-
-from licserver.artifacts import Source
 from licserver.database.repositories.queue import Job
-from licserver.domain.records import Release
-from licserver.errors import ArtifactsError, LicserverError
-from licserver.protocol.patches import read_base
+from licserver.errors import LicserverError
 from licserver.services import Services, open_services
 from licserver.services.products import PATCHES
 from licserver.settings import Settings
@@ -66,26 +61,3 @@ def _make_patches(settings: Settings, release: Mapping[str, Any]) -> None:
     except LicserverError as problem:
         _log.error("no patches of %s %s: %s", release["slug"], release["version"], problem)
         sys.exit(1)
-
-
-class FileFinder:
-    """Finds what to send to a download."""
-
-    def __init__(self, services: Services) -> None:
-        self._patches, self._artifacts = services.repositories.patches, services.artifacts
-
-    async def find(self, request: web.Request, release: Release) -> tuple[Release, Source]:
-        """Return a release and how to send its file; with a patch in place of the file if one was asked for.
-
-        Raises:
-            ArtifactsError: The file is not there.
-        """
-        base = read_base(request.headers) if request.method == "GET" else None
-        patch = base and (await asyncio.to_thread(self._patches.list_all, release)).get(base)
-        if patch:
-            try:
-                source = await self._artifacts.find(patch, request.method)
-                return release._replace(artifact=patch), source
-            except ArtifactsError as problem:
-                _log.error("a whole file is sent in place of a patch: %s", problem)
-        return release, await self._artifacts.find(release.artifact, request.method)

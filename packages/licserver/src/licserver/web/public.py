@@ -1,7 +1,7 @@
 """The public endpoints: `protocol.public_api` parses and formats, `domain.decisions` decides.
 
-Verify and update check are signed for requests that ask for it. A file is sent whole or in part: from
-the disk, from a bucket, or by redirect.
+Verify and update check, which are signed for requests that ask for it, and health. `extensions` and
+`downloads` have the others.
 """
 
 import asyncio
@@ -9,23 +9,19 @@ import functools
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import BinaryIO, Final
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from licserver.artifacts import ArtifactRedirect, Pieces
 from licserver.clock import Clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import ActivationRequest, Lookup
 from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain import decisions
 from licserver.domain.decisions import (
-    DownloadRefusal,
-    DownloadVerdict,
     Offer,
     UpdateRefusal,
     UpdateVerdict,
@@ -33,14 +29,12 @@ from licserver.domain.decisions import (
     VerifyRefusal,
     VerifyVerdict,
 )
-from licserver.domain.records import Environment, LicenseSnapshot, Release
+from licserver.domain.records import Environment, LicenseSnapshot
 from licserver.domain.rollout import Installation, apply_rollout
-from licserver.errors import ArtifactsError, StoreUnavailableError
+from licserver.errors import StoreUnavailableError
 from licserver.protocol import public_api
-from licserver.protocol.download_headers import download_headers, etag, redirect_headers
-from licserver.protocol.downloads import LinkSubject, Span, parse_range, sign_link
+from licserver.protocol.downloads import LinkSubject, sign_link
 from licserver.protocol.ed25519_keys import SigningKey
-from licserver.protocol.patches import patch_headers
 from licserver.protocol.release_manifests import to_header
 from licserver.protocol.response_signatures import (
     MAX_FIELD,
@@ -54,22 +48,19 @@ from licserver.security.key_vault import KeyVault
 from licserver.security.link_secrets import LinkSecrets
 from licserver.security.redaction import mask_machine
 from licserver.settings import Settings
-from licserver.web.metrics import StatisticsCounter
 from licserver.web.middlewares import DRAIN
-from licserver.web.patches import FileFinder
 from licserver.web.rate_limits import ClientAddresses, Limits
 from licserver.web.responses import (
     CONTENT_TYPE,
     WholeResponse,
     send,
-    send_content,
     send_continue,
     send_unavailable,
 )
+from licserver.web.statistics import StatisticsCounter
 
 _TOO_MANY: Final = 429
 _READY_TIMEOUT: Final = 1.5  # seconds in which the database must answer
-_PART_BYTES: Final = 1 << 20  # bytes of a file that a client must accept within `send_timeout`
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
 QUERIES = web.AppKey("queries", PublicQueries)
@@ -142,10 +133,9 @@ class AnswerSigner:
 
 @dataclass(frozen=True, slots=True)
 class PublicEndpoints:
-    """Verify, update check and downloads."""
+    """Verify and update check, and what other public endpoints share with them."""
 
     queries: PublicQueries
-    files: FileFinder
     vault: KeyVault
     links: LinkSecrets
     settings: Settings
@@ -244,134 +234,6 @@ class PublicEndpoints:
         if _HOST.fullmatch(request.host) is None:
             raise web.HTTPBadRequest
         return f"{request.scheme}://{request.host}"
-
-    async def update_download(self, request: web.Request) -> web.StreamResponse:
-        """Respond to a signed link with the file, or with a redirect to it."""
-        verdict = await self._evaluate_link(request)
-        if isinstance(verdict, DownloadRefusal):
-            return await self._refuse(request, verdict)
-        try:
-            sent, source = await self.files.find(request, verdict)
-            extra = {} if sent is verdict else patch_headers(verdict.artifact)
-            if isinstance(source, ArtifactRedirect):
-                headers = redirect_headers(sent, source.address) | extra
-                return web.Response(status=307, headers=headers)
-            return await self._send(request, sent, source, extra)
-        except ArtifactsError as problem:
-            _log.error("%s", problem)
-            return send_unavailable("file")
-
-    async def update_manifest(self, request: web.Request) -> web.StreamResponse:
-        """Respond to a signed link with the signed manifest of its release."""
-        verdict = await self._evaluate_link(request)
-        if isinstance(verdict, DownloadRefusal):
-            return await self._refuse(request, verdict)
-        if verdict.manifest is None:
-            return send(public_api.no_manifest_response())
-        return send_content(200, verdict.manifest.encode(), public_api.MANIFEST_TYPE)
-
-    async def _evaluate_link(self, request: web.Request) -> DownloadVerdict:
-        subject = self.links.read(request.rel_url.raw_query_string, self.clock())
-        if not isinstance(subject, LinkSubject):
-            return subject
-        return decisions.evaluate_download(*await self.queries.find_download(subject))
-
-    async def _refuse(self, request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
-        response = public_api.download_refusal_response(refusal)
-        if refusal in decisions.MISSES:
-            return await self.limits.answer_miss(request, response)
-        return send(response)
-
-    async def _send(
-        self, request: web.Request, release: Release, source: BinaryIO | Pieces, extra: dict[str, str]
-    ) -> web.StreamResponse:
-        try:
-            response, span = _begin(request, release, extra)
-            if span.length == 0 or request.method == "HEAD":
-                await response.prepare(request)
-            elif isinstance(source, Pieces):
-                await _send_pieces(request, response, source, span)
-            else:
-                await response.prepare(request)
-                await _send_file(request, source, span, self.settings.send_timeout)
-            await response.write_eof()
-        finally:
-            if not isinstance(source, Pieces):
-                await asyncio.to_thread(source.close)
-        return response
-
-
-def _begin(request: web.Request, release: Release, extra: dict[str, str]) -> tuple[web.StreamResponse, Span]:
-    """Create the response without its content, and find which bytes belong to it."""
-    size = release.artifact.size
-    headers = download_headers(release) | extra
-    wanted = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
-    span = parse_range(wanted, request.headers.get("If-Range"), etag(release), size)
-    if span is None:
-        response, span = web.StreamResponse(headers=headers), Span(0, size)
-    elif span.length == 0:
-        return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"}), span
-    else:
-        end = span.start + span.length - 1
-        response = web.StreamResponse(
-            status=206, headers={**headers, "Content-Range": f"bytes {span.start}-{end}/{size}"}
-        )
-    response.content_length = span.length
-    return response, span
-
-
-async def _send_file(request: web.Request, file: BinaryIO, span: Span, timeout: float) -> None:  # noqa: ASYNC109
-    """Have the kernel copy the bytes; asyncio falls back to small reads where it cannot.
-
-    A client that is gone or does not read, and a disk that fails half way, are a
-    `ConnectionResetError`: the headers are sent by then, so that only a broken connection can report it.
-    """
-    transport = request.transport
-    if transport is None:
-        raise ConnectionResetError
-    loop, sent = asyncio.get_running_loop(), 0
-    try:
-        while sent < span.length:
-            async with asyncio.timeout(timeout):
-                part = min(_PART_BYTES, span.length - sent)
-                copied = await loop.sendfile(transport, file, span.start + sent, part)
-            sent += copied
-            if copied != part:
-                break
-    except TimeoutError:
-        transport.abort()
-        raise ConnectionResetError from None
-    except (ConnectionError, RuntimeError):  # RuntimeError: the transport was closing already
-        raise ConnectionResetError from None
-    except OSError as problem:
-        _log.error("reading an artifact failed half way: %s", problem)
-        transport.abort()
-        raise ConnectionResetError from None
-    if sent != span.length:  # the client would wait for the rest
-        _log.error("an artifact ended %d bytes early", span.length - sent)
-        transport.abort()
-        raise ConnectionResetError
-
-
-async def _send_pieces(
-    request: web.Request, response: web.StreamResponse, source: Pieces, span: Span
-) -> None:
-    """Forward what the bucket sends; the headers are sent when the first piece has arrived.
-
-    Without a first piece it is an `ArtifactsError`, later a `ConnectionResetError`, as in `_send_file`.
-    """
-    async with aclosing(source.read(span.start, span.length)) as pieces:
-        piece = await anext(pieces)
-        await response.prepare(request)
-        await response.write(piece)
-        try:
-            async for piece in pieces:
-                await response.write(piece)
-        except ArtifactsError as problem:
-            _log.error("half way through a download: %s", problem)
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionResetError from None
 
 
 # --- health -----------------------------------------------------------------------------------

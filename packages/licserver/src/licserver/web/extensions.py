@@ -1,0 +1,159 @@
+"""The public endpoints beside verify and update check: deactivation, trials, seats, uses, rollbacks.
+
+`Extensions.endpoints` lists them: each parses a body, and returns a response or a `Miss`. One frame
+around all reads the body, limits misses, and sends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from licserver.database.hot_path.store import Lookup
+from licserver.domain import decisions
+from licserver.domain.decisions import Valid, VerifyRefusal
+from licserver.domain.entitlements import resolve_stored
+from licserver.domain.records import Environment, IssuedLicense
+from licserver.domain.seats import SeatRefusal
+from licserver.domain.trials import TrialRefusal
+from licserver.errors import InvalidInputError, NotFoundError, TooManyMovesError
+from licserver.protocol import consumption, public_api, rollbacks, seats, trials
+from licserver.protocol.public_api import ApiResponse, InvalidRequest
+from licserver.security.redaction import mask
+from licserver.services import Services
+from licserver.services.account import CUSTOMER
+from licserver.services.consumption import QuotaExceededError
+from licserver.web.public import PublicEndpoints
+from licserver.web.rate_limits import ClientAddress
+from licserver.web.responses import send
+
+_TRIAL_MISSES: Final = {TrialRefusal.PRODUCT_NOT_FOUND, TrialRefusal.TOO_MANY}
+
+
+class Miss(NamedTuple):
+    """A refusal that counts as a guess, of an installation if the request names its domain."""
+
+    response: ApiResponse
+    domain: str = ""
+
+
+class Endpoint(NamedTuple):
+    """How a body is parsed, and what responds to it: a function on a thread, or a coroutine function."""
+
+    parse: Callable[[bytes], Any]
+    respond: Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss]]
+    is_signed: bool = True
+
+
+class Extensions:
+    """Responds on behalf of customers."""
+
+    def __init__(self, services: Services, public: PublicEndpoints) -> None:
+        self._services, self._public = services.acting_as(CUSTOMER), public
+        self.endpoints: Mapping[str, Endpoint] = {
+            public_api.DEACTIVATE_PATH: Endpoint(
+                public_api.parse_deactivate, _on_thread(self._deactivate), is_signed=False
+            ),
+            trials.TRIAL_PATH: Endpoint(trials.parse_trial, _on_thread(self._start_trial)),
+            seats.SEAT_PATH: Endpoint(seats.parse_seat, _on_thread(self._hold_seat)),
+            consumption.CONSUME_PATH: Endpoint(consumption.parse_consume, self._consume),
+            rollbacks.ROLLED_BACK_PATH: Endpoint(rollbacks.parse_report, _on_thread(self._count_rollback)),
+        }
+
+    def create_handler(self, endpoint: Endpoint) -> Handler:
+        """Create the handler of an endpoint."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            call = endpoint.parse(await self._public.read_body(request))
+            if isinstance(call, InvalidRequest):
+                answer: ApiResponse | Miss = Miss(public_api.invalid_update_response(call))
+            else:
+                answer = await endpoint.respond(call, self._public.callers.find(request))
+            if isinstance(answer, Miss):
+                return await self._public.limits.answer_miss(request, *answer)
+            return send(answer)
+
+        return handle
+
+    def _deactivate(self, call: public_api.DeactivateRequest, _client: ClientAddress) -> ApiResponse | Miss:
+        try:
+            license_ = self._find_by_key(call.license_key)
+            freed = self._services.self_service.deactivate(license_, call.domain)
+        except TooManyMovesError as refusal:
+            return public_api.too_many_moves_response(str(refusal), refusal.retry_at)
+        except InvalidInputError:  # no such key, and no text that could be one
+            return Miss(public_api.unknown_key_response(), call.domain)
+        return public_api.deactivated_response(freed)
+
+    def _start_trial(self, call: trials.TrialRequest, client: ClientAddress) -> ApiResponse | Miss:
+        found = self._services.trials.start(call.slug, call.machine, client.counted)
+        if not isinstance(found, TrialRefusal):
+            return trials.trial_response(*found)
+        refusal = trials.no_trial_response(found)
+        return Miss(refusal) if found in _TRIAL_MISSES else refusal
+
+    def _hold_seat(self, call: seats.SeatCall, _client: ClientAddress) -> ApiResponse | Miss:
+        key, request, service = call.license_key, call.request, self._services.seats
+        if call.is_release:
+            result: Any = service.release(key, request.seat_id)
+            response = seats.released_response(result)
+        else:
+            result = service.hold(key, request._replace(label=request.label and mask(request.label, key)))
+            response = seats.seat_response(result, self._services.now(), service.lease)
+        return Miss(response, request.domain) if result is SeatRefusal.INVALID_LICENSE else response
+
+    async def _consume(self, call: consumption.ConsumeRequest, client: ClientAddress) -> ApiResponse | Miss:
+        """Count a use for an installation that a verify has activated; the license is judged as there."""
+        key, license_ = call.license_key, None
+        environment = Environment(call.domain, client.ip)
+        if decisions.is_license_key(key) or decisions.is_imported_key(key):
+            lookup = Lookup(self._public.vault.license_id(key), environment)
+            license_ = await self._public.queries.find_license(lookup)
+        match decisions.evaluate_verify(key, license_, environment, self._public.clock()):
+            case VerifyRefusal.EXPIRED:
+                return consumption.license_expired_response()
+            case Valid(takes_slot=True) | VerifyRefusal.ENVIRONMENT:
+                return consumption.not_activated_response()
+            case Valid(license=found):
+                quota = (resolve_stored(found.plan, found.overrides) or {}).get(call.name)
+            case _:
+                return Miss(public_api.unknown_key_response(), call.domain)
+        if not isinstance(quota, Mapping):
+            return consumption.not_metered_response()
+        count = self._services.consumption.consume
+        try:
+            use = await asyncio.to_thread(count, found.id, call.name, quota, call.amount, call.use_id)
+        except QuotaExceededError as refusal:
+            _, used, limit, resets_at = refusal.use
+            return consumption.quota_exceeded_response(str(refusal), used, limit, resets_at)
+        return consumption.consumed_response(*use)
+
+    def _count_rollback(self, call: rollbacks.RollbackReport, _client: ClientAddress) -> ApiResponse | Miss:
+        """Count an installation that went back to the version before, as its app reports (D-232)."""
+        count = self._services.rollouts.count_rollback
+        try:
+            license_ = self._find_by_key(call.license_key)
+            counted = count(license_, call.slug, call.version, call.domain, call.platform)
+        except InvalidInputError:  # as in `_deactivate`
+            return Miss(public_api.unknown_key_response(), call.domain)
+        return rollbacks.report_response(counted)
+
+    def _find_by_key(self, key: str) -> IssuedLicense:
+        """Return the license of a key that its product accepts; anything else is an `InvalidInputError`."""
+        license_ = self._services.licenses.get(key)
+        if not decisions.is_license_key(key):
+            product = self._services.products.get(license_.product_slug)
+            if not product.accepts_imported_keys or license_.id != self._services.vault.license_id(key):
+                raise NotFoundError("this key is not accepted")
+        return license_
+
+
+def _on_thread(
+    respond: Callable[[Any, ClientAddress], ApiResponse | Miss],
+) -> Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss]]:
+    async def respond_on_thread(call: Any, client: ClientAddress) -> ApiResponse | Miss:
+        return await asyncio.to_thread(respond, call, client)
+
+    return respond_on_thread
