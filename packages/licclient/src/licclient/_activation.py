@@ -75,10 +75,8 @@ class Activations:
     def key_of(self, found: Activation, seconds: float | None = None) -> str | None:
         """Return the key; None when the keyring does not give it.
 
-        Args:
-            found: As from `find`.
-            seconds: How long to wait for the keyring; None for as long as it may take a person to unlock it,
-                and 0 to leave it asleep: then the key is known if it was fetched before.
+        `seconds` is how long to wait for it: None for as long as a person may take to unlock it, 0 to leave
+        it asleep; then the key is known if it was fetched before.
         """
         if found.key is not None:
             return found.key

@@ -12,9 +12,7 @@ from licclient._model import Settings, Update
 def read_folder(name: str, value: str | PathLike[str]) -> Path:
     """Read a folder's path, once: it stays the same folder wherever the app works later.
 
-    Raises:
-        TypeError: It is no path, or one of bytes.
-        ValueError: It is blank, which would be the working folder, or holds a NUL.
+    Raise `TypeError` for no path of text, and `ValueError` for a blank one: that would be the working folder.
     """
     text = fspath(value)
     if not isinstance(text, str):
@@ -51,22 +49,13 @@ def check_edges(clock: object, storage: object) -> None:
 
 
 def check_update(update: object) -> None:
-    """Check what is to be downloaded or skipped.
-
-    Raises:
-        TypeError: No `Update`.
-    """
+    """Raise `TypeError` unless it is an `Update`."""
     if not isinstance(update, Update):
         raise TypeError(f"update must be what check_for_update returned, not {type(update).__name__}")
 
 
 def check_download(update: object, progress: object, cancel: object) -> None:
-    """Check what a download is asked with.
-
-    Raises:
-        TypeError: No `Update`, a `progress` that cannot be called or is a coroutine function, or a `cancel`
-            that cannot be asked whether it `is_set`.
-    """
+    """Raise `TypeError` for what cannot be downloaded, reported to, or asked whether it `is_set`."""
     check_update(update)
     check_call("progress", progress)
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
@@ -76,12 +65,7 @@ def check_download(update: object, progress: object, cancel: object) -> None:
 def check_callbacks(
     settings: Settings, on_status: object, on_update: object, deliver: Callable[..., object] | None
 ) -> None:
-    """Check what a worker is started with.
-
-    Raises:
-        TypeError: Something that cannot be called, or a coroutine, which nobody would await.
-        ValueError: `on_update` of a client that was made without `slug` or `version`.
-    """
+    """Raise `TypeError` for what cannot be called, `ValueError` for `on_update` without slug or version."""
     check_call("on_status", on_status)
     check_call("on_update", on_update)
     check_call("deliver", deliver)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from licclient._async_transport import AsyncTransport
     from licclient._flows.downloads import Cancel, Progress
+    from licclient._flows.runners import Flow
     from licclient._part_file import Downloaded
     from licclient._seat import AsyncSeat, OnLost
     from licclient._status import LicenseStatus
@@ -47,26 +48,23 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
-        from licclient._flows.runners import run_async
         from licclient._flows.verification import verify
 
-        return await run_async(verify(self._context, key, force=force), self._transport)
+        return await self._run(verify(self._context, key, force=force))
 
     async def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
         from licclient._flows.activation import activate
-        from licclient._flows.runners import run_async
 
-        found = await run_async(activate(self._context, key), self._transport)
+        found = await self._run(activate(self._context, key))
         self._nudge()
         return found
 
     async def start_trial(self) -> License:
         """Start the trial of this computer; as `LicenseClient.start_trial`."""
-        from licclient._flows.runners import run_async
         from licclient._flows.trials import start_trial
 
-        found = await run_async(start_trial(self._context), self._transport)
+        found = await self._run(start_trial(self._context))
         self._nudge()
         return found
 
@@ -77,7 +75,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         from licclient._flows.activation import remembered_license
 
         check_entitlement(entitlement)
-        known, is_due = await asyncio.to_thread(remembered_license, self._context)
+        known, is_due = await on_thread(remembered_license, self._context)
         if known is None:
             return check_entitled(await self.verify(), entitlement)
         if is_due and self._may_refresh():
@@ -121,36 +119,29 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def forget_key(self) -> None:
         """Forget the key on this computer; as `LicenseClient.forget_key`."""
-        import asyncio
-
         from licclient._flows.activation import forget_key
 
-        await asyncio.to_thread(forget_key, self._context)
+        await on_thread(forget_key, self._context)
         self._nudge()
 
     async def deactivate(self, key: str | None = None) -> None:
         """Free the slot of this computer, and forget the key; as `LicenseClient.deactivate`."""
         from licclient._flows.activation import deactivate
-        from licclient._flows.runners import run_async
 
-        await run_async(deactivate(self._context, key), self._transport)
+        await self._run(deactivate(self._context, key))
         self._nudge()
 
     async def request_license_file(self) -> str:
         """Return the request for a license file; as `LicenseClient.request_license_file`."""
-        import asyncio
-
         from licclient._flows.activation import request_file
 
-        return await asyncio.to_thread(request_file, self._context)
+        return await on_thread(request_file, self._context)
 
     async def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
         """Install a license file; as `LicenseClient.install_license_file`."""
-        import asyncio
-
         from licclient._flows.activation import install_file
 
-        found = await asyncio.to_thread(install_file, self._context, file)
+        found = await on_thread(install_file, self._context, file)
         self._nudge()
         return found
 
@@ -165,40 +156,32 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     async def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement; as `LicenseClient.consume`."""
         from licclient._flows.consumption import consume
-        from licclient._flows.runners import run_async
 
-        return await run_async(consume(self._context, entitlement, amount), self._transport)
+        return await self._run(consume(self._context, entitlement, amount))
 
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""
-        import asyncio
-
         from licclient._flows.activation import status
 
-        return await asyncio.to_thread(status, self._context)
+        return await on_thread(status, self._context)
 
     async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        from licclient._flows.runners import run_async
         from licclient._flows.updates import check_for_update
 
-        return await run_async(check_for_update(self._context, key, force=force), self._transport)
+        return await self._run(check_for_update(self._context, key, force=force))
 
     async def skip_update(self, update: Update) -> None:
         """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
-        import asyncio
-
         from licclient._flows.skipping import skip_update
 
-        await asyncio.to_thread(skip_update, self._context, update)
+        await on_thread(skip_update, self._context, update)
 
     async def is_skipped(self, update: Update) -> bool:
         """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
-        import asyncio
-
         from licclient._flows.skipping import is_skipped
 
-        return await asyncio.to_thread(is_skipped, self._context, update)
+        return await on_thread(is_skipped, self._context, update)
 
     async def download(
         self,
@@ -208,15 +191,13 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         cancel: "Cancel | None" = None,
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        import asyncio
-
         from licclient._arguments import check_download, read_folder
         from licclient._flows.downloads import download
         from licclient._flows.runners import run_async
 
         check_download(update, progress, cancel)
         flow = download(self._context, update, read_folder("to", to), progress)
-        transport = await asyncio.to_thread(self._transport)  # one for all of it, as in `LicenseClient`
+        transport = await on_thread(self._transport)  # one for all of it, as in `LicenseClient`
         is_cancelled = None if cancel is None else cancel.is_set
         return await run_async(flow, lambda: transport, is_cancelled)
 
@@ -245,11 +226,9 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def diagnose(self) -> str:
         """Find out why something does not work; as `LicenseClient.diagnose`."""
-        import asyncio
-
         from licclient._doctor import diagnose
 
-        _, report = await asyncio.to_thread(diagnose, self._context, self._agent, self._given_transport)
+        _, report = await on_thread(diagnose, self._context, self._agent, self._given_transport)
         return report
 
     async def aclose(self) -> None:
@@ -277,7 +256,19 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     ) -> None:
         await self.aclose()
 
+    async def _run(self, flow: "Flow[R]") -> R:
+        from licclient._flows.runners import run_async
+
+        return await run_async(flow, self._transport)
+
     def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "AsyncTransport":
         from licclient._async_transport import AsyncTransport
 
         return AsyncTransport(settings, agent, given)
+
+
+async def on_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do on a thread what may wait for the disk or the keyring."""
+    import asyncio
+
+    return await asyncio.to_thread(work, *args, **kwargs)

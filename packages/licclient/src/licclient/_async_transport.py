@@ -226,11 +226,7 @@ def _chunks(response: httpx.Response) -> AsyncIterable[bytes]:
 
 
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """Read a small body.
-
-    Raises:
-        ServiceUnavailableError: It is too long, or encoded.
-    """
+    """Read a small body; `ServiceUnavailableError` for one that is too long, or encoded."""
     body = Body(response, max_bytes)
     async for chunk in _chunks(response):
         body.add(chunk)

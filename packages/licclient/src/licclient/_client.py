@@ -25,6 +25,7 @@ from licclient._model import License, Update
 
 if TYPE_CHECKING:
     from licclient._flows.downloads import Cancel, Progress
+    from licclient._flows.runners import Flow
     from licclient._model import Settings
     from licclient._part_file import Downloaded
     from licclient._seat import OnLost, Seat
@@ -78,10 +79,9 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             ServiceUnavailableError: No answer, and neither cache nor grace holds.
             UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
-        from licclient._flows.runners import run
         from licclient._flows.verification import verify
 
-        return run(verify(self._context, key, force=force), self._transport)
+        return self._run(verify(self._context, key, force=force))
 
     def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it when it is good.
@@ -98,9 +98,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             LicclientError: As `verify`; whatever was remembered before stays.
         """
         from licclient._flows.activation import activate
-        from licclient._flows.runners import run
 
-        found = run(activate(self._context, key), self._transport)
+        found = self._run(activate(self._context, key))
         self._nudge()
         return found
 
@@ -116,10 +115,9 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             LicclientError: As `verify`; whatever was remembered before stays.
             ValueError: The client was made without `slug`.
         """
-        from licclient._flows.runners import run
         from licclient._flows.trials import start_trial
 
-        found = run(start_trial(self._context), self._transport)
+        found = self._run(start_trial(self._context))
         self._nudge()
         return found
 
@@ -218,9 +216,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             ServiceUnavailableError: No answer; nothing was forgotten.
         """
         from licclient._flows.activation import deactivate
-        from licclient._flows.runners import run
 
-        run(deactivate(self._context, key), self._transport)
+        self._run(deactivate(self._context, key))
         self._nudge()
 
     def request_license_file(self) -> str:
@@ -278,9 +275,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             UntrustedResponseError: As `verify`.
         """
         from licclient._flows.consumption import consume
-        from licclient._flows.runners import run
 
-        return run(consume(self._context, entitlement, amount), self._transport)
+        return self._run(consume(self._context, entitlement, amount))
 
     def status(self) -> "LicenseStatus":
         """Return what a settings page shows; asks nobody, and raises for nothing."""
@@ -301,10 +297,9 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        from licclient._flows.runners import run
         from licclient._flows.updates import check_for_update
 
-        return run(check_for_update(self._context, key, force=force), self._transport)
+        return self._run(check_for_update(self._context, key, force=force))
 
     def skip_update(self, update: Update) -> None:
         """Remember that a person does not want this version; in place of the one skipped before (D-87).
@@ -434,6 +429,11 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _run(self, flow: "Flow[R]") -> R:
+        from licclient._flows.runners import run
+
+        return run(flow, self._transport)
 
     def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "Transport":
         from licclient._transport import Transport

@@ -29,12 +29,7 @@ def checked(clock: Clock | None) -> Clock:
 
 
 def read_clock(clock: Clock) -> datetime:
-    """Read a clock of an application.
-
-    Raises:
-        TypeError: It did not return a datetime.
-        ValueError: Its datetime has no time zone, so it is no instant.
-    """
+    """Read a clock of an application; raise `TypeError` or `ValueError` if it shows no instant."""
     now = clock()
     if not isinstance(now, datetime):
         raise TypeError(f"clock must return a datetime, not {type(now).__name__}")

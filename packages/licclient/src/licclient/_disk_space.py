@@ -9,16 +9,7 @@ SPARE_BYTES: Final = 16 * 1024 * 1024
 
 
 def demand_room(folder: Path, needed: int, what: str) -> None:
-    """See that there is room.
-
-    Args:
-        folder: Where it is to be; must exist.
-        needed: In bytes.
-        what: What it is, for the error, such as `the download`.
-
-    Raises:
-        OSError: There is not; says how much is needed and how much is free.
-    """
+    """Raise `OSError` if there is no room for so many bytes of `what`, such as `the download`."""
     from shutil import disk_usage  # noqa: PLC0415 - loads every archive format there is
 
     disk = disk_usage(folder)

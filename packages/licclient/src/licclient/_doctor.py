@@ -53,10 +53,7 @@ class Finding:
 def diagnose(context: Context, agent: str, transport: object) -> tuple[list[Finding], str]:
     """Run every check on a client; return the findings, and the report as text.
 
-    Args:
-        context: The client's.
-        agent: `licclient/` and its version.
-        transport: The one that the app passed, if any: then the way to the service is not checked.
+    The way to the service is not checked if the app passed a `transport`.
     """
     findings = _examine(context, agent, transport)
     return findings, _format_report(findings, context.now())

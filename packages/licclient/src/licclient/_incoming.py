@@ -32,8 +32,7 @@ Received = Head | list[bytes] | ServiceUnavailableError | None
 def is_file(response: httpx.Response, requested: Mapping[str, str]) -> bool:
     """Return whether the body is the file, a part of it, or a patch if that was `requested` by headers.
 
-    Raises:
-        ServiceUnavailableError: It is encoded.
+    Raise `ServiceUnavailableError` if it is encoded otherwise.
     """
     if response.status_code not in (200, 206):
         return False
@@ -91,12 +90,7 @@ class Incoming:
             self._changed.notify_all()
 
     def receive(self, seconds: float, is_cancelled: Callable[[], bool]) -> Received:
-        """Wait for what comes next.
-
-        Args:
-            seconds: For how long; what has already come is returned in any case.
-            is_cancelled: Checked ten times a second; ends the wait.
-        """
+        """Wait for what comes next, `seconds` at most; what has already come is returned in any case."""
         deadline = monotonic() + seconds
         with self._changed:
             while True:

@@ -27,12 +27,7 @@ _T = TypeVar("_T")
 
 
 def store(account: str, key: str) -> bool:
-    """Put a key there; False when there is no keyring that works.
-
-    Args:
-        account: The name of the activation: a digest.
-        key: The license key.
-    """
+    """Put a key there, under the name of its activation; return False when there is no keyring that works."""
 
     def work() -> bool:
         import keyring  # noqa: PLC0415 - an extra
@@ -125,10 +120,8 @@ class Lender:
     def key(self, account: str, record: object, seconds: float) -> str | None:
         """Return the key, or None when it cannot be had by then.
 
-        Args:
-            account: Under which it was stored.
-            record: What sends us there: another object than before is another activation.
-            seconds: How long to wait, at most `SECONDS` for one question; 0 to ask nobody.
+        `record` is what sends us there: another object than before is another activation. `seconds` is at
+        most `SECONDS` for one question; 0 to ask nobody.
         """
         with self._guard:
             if self._question is not None and self._question.record is not record:

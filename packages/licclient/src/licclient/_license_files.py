@@ -28,11 +28,6 @@ class LicenseFiles:
 
     The record stays when the file is forgotten: neither may a clock that was set back bring a file to life
     again, nor may a revoked one be installed again.
-
-    Args:
-        settings: The client's.
-        state: Where it is remembered.
-        domain: Returns the domain of this installation.
     """
 
     def __init__(self, settings: Settings, state: Storage, domain: Callable[[], str]) -> None:
@@ -55,11 +50,7 @@ class LicenseFiles:
         return Installed(file, _judge(file, marked, now, settings))
 
     def install(self, raw: bytes, now: datetime) -> License:
-        """Check a file, and remember it in place of any other.
-
-        Raises:
-            LicenseFileError: It cannot be used; whatever was remembered before stays.
-        """
+        """Check a file, and remember it in place of any other; a `LicenseFileError` leaves that."""
         from licclient._signatures.license_files import check_file, unwrap  # noqa: PLC0415 - rarely needed
 
         file = check_file(unwrap(raw), self._settings, self._domain())
@@ -86,10 +77,7 @@ class LicenseFiles:
     def note_answer(self, key: str, answer: object, now: datetime) -> None:
         """Stop using the file when the service has revoked its license, until it confirms that again (D-237).
 
-        Args:
-            key: That was verified.
-            answer: Signed by a pinned key, or an error that is none.
-            now: Aware, UTC.
+        A success or refusal in `answer` was signed by a pinned key.
         """
         if (current := self._current(key)) is None:
             return

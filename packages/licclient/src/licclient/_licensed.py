@@ -51,23 +51,16 @@ def split_entitlement(given: Any) -> tuple[str | None, Any]:
 
 
 def check_entitled(license_: License, entitlement: str | None) -> License:
-    """Return a license that includes a feature; without a name, any license.
-
-    Raises:
-        NotEntitledError: The feature is not granted.
-    """
+    """Return a license that includes a feature, or raise `NotEntitledError`; without a name, any license."""
     if entitlement is not None and not license_.entitlements.grants(entitlement):
         raise NotEntitledError(entitlement)
     return license_
 
 
 class Licensed(Generic[S_co]):
-    """Decorate functions of the synchronous client.
+    """Decorate functions of the synchronous client: `check` returns the license or raises.
 
-    Args:
-        check: Returns the license or raises.
-        otherwise: Called with the error when there is no license; None to raise it.
-        entitlement: What a license that `otherwise` returns must include.
+    `otherwise` is called with that error; a license that it returns must include `entitlement`.
     """
 
     def __init__(

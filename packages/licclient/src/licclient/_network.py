@@ -23,19 +23,11 @@ def run_with_deadline(
     on_timeout: Callable[[], None] = lambda: None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> _T:
-    """Run a function on a thread, and return or raise what it does.
+    """Run a function on a thread, and return or raise what it does; `TimeoutError` when time is up.
 
     A deadline for all of it, which limits per read are not: a name look-up may be slow, and headers may
-    arrive byte by byte.
-
-    Args:
-        seconds: How long to wait.
-        work: Must end by itself in the end.
-        on_timeout: Called when time is up, to make `work` end.
-        is_cancelled: Checked ten times a second; when it is true, time is up.
-
-    Raises:
-        TimeoutError: Time is up.
+    arrive byte by byte. When time is up, or `is_cancelled` (checked ten times a second), `on_timeout` is to
+    make `work` end.
     """
     done: list[tuple[_T] | BaseException] = []
 
@@ -111,11 +103,7 @@ def own_ip(server: str) -> str:
 def system_proxy(url: str) -> str | None:
     """Ask the environment, or on Windows and macOS the system, for the proxy on the way to an address.
 
-    Args:
-        url: An `http` or `https` address.
-
-    Returns:
-        The proxy's address with its scheme, as it was set, maybe with a password in it; None for none.
+    Return its address with a scheme, maybe with a password in it; None for none.
     """
     parts, proxies = urlsplit(url), getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")

@@ -26,16 +26,13 @@ LEAST_SPAN: Final = 0.1
 
 
 def retry_pause(retry: int, told: float | None, spread: float, left: float) -> float | None:
-    """Decide whether to ask again, and when (D-54).
+    """Return the seconds until another try; None when it is not worth it, or there is no time (D-54).
 
     Args:
         retry: How many retries there were.
         told: What `Retry-After` said, in seconds; None when it said nothing.
         spread: Drawn from 0 to 1, so that those who failed together do not come back together.
         left: Seconds until whoever called wants to have an answer.
-
-    Returns:
-        Seconds to wait before; None when it is not worth it, or there is no time.
     """
     if retry >= MAX_RETRIES:
         return None
@@ -46,15 +43,11 @@ def retry_pause(retry: int, told: float | None, spread: float, left: float) -> f
 
 
 class Patience:
-    """How much longer a transfer is worth waiting for.
+    """How much longer a transfer is worth waiting for, which may bring nothing for so many seconds.
 
     It is used up by waiting alone: what the disk or the app takes is not the server's fault. Bytes that come
     at `LEAST_PACE` or faster renew it; a byte now and then does not. Bytes that had been there before, when
     the server made us start over, cost nothing at that pace, and renew nothing.
-
-    Args:
-        seconds: How long a transfer may bring nothing worth speaking of.
-        done: Bytes that are there already.
     """
 
     def __init__(self, seconds: float, done: int = 0) -> None:
@@ -82,12 +75,7 @@ class Patience:
 
 
 class Speed:
-    """How fast a file is coming, over the last few seconds.
-
-    Args:
-        now: The instant at which it begins.
-        done: Bytes that were there before.
-    """
+    """How fast a file is coming, over the last few seconds; `done` bytes were there before."""
 
     def __init__(self, now: float, done: int) -> None:
         self._seen = deque([(now, done)])

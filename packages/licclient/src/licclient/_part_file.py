@@ -76,9 +76,6 @@ def open_part(folder: Path, name: str, fallback_name: str) -> Generator["PartFil
         folder: Where the file shall be; made if it is missing.
         name: Of the part, as from `record_name`: the same for the same file.
         fallback_name: The file's name if the service declares none.
-
-    Raises:
-        OSError: The folder cannot be used.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -88,12 +85,7 @@ def open_part(folder: Path, name: str, fallback_name: str) -> Generator["PartFil
 
 
 class PartFile:
-    """One file on its way to the disk.
-
-    Attributes:
-        done: Bytes that are on the disk.
-        is_complete: The whole file is there and verified.
-    """
+    """One file on its way to the disk: `done` bytes of it are there; if `is_complete`, whole and verified."""
 
     def __init__(self, folder: Path, slot: str, fallback_name: str) -> None:
         self._folder = folder
@@ -161,11 +153,7 @@ class PartFile:
         return {}
 
     def begin(self, head: Head, version: str) -> None:
-        """Prepare for the body of a response.
-
-        Args:
-            head: Of any status.
-            version: What the link was offered as.
+        """Prepare for the body of a response of any status, to a link that was offered as `version`.
 
         Raises:
             ServiceUnavailableError: It is no file, or not the part that was requested.
@@ -213,12 +201,7 @@ class PartFile:
         demand_room(self._folder, note.size - self.done, "the rest of the download")
 
     def write(self, chunks: list[bytes]) -> None:
-        """Append the next bytes.
-
-        Raises:
-            UntrustedResponseError: More came than was declared; the part is gone.
-            OSError: The disk is full, for one; the part stays.
-        """
+        """Append the next bytes; with more than were declared (`UntrustedResponseError`) the part is gone."""
         length = sum(map(len, chunks))
         if self._file is None or self.done + length > (self.size or 0):
             self._start_over()
@@ -253,11 +236,7 @@ class PartFile:
             )
 
     def finish(self) -> Downloaded:
-        """Give the verified file its name, over an older one of that name.
-
-        Raises:
-            OSError: It cannot have it, such as when a folder has that name.
-        """
+        """Give the verified file its name, over an older one of that name."""
         if self._file is None or self._note is None:
             raise ValueError("only a complete file gets its name")
         os.fsync(self._file.fileno())

@@ -25,12 +25,7 @@ def is_platform(text: str) -> bool:
 
 
 def name_platform(system: str, machine: str) -> str | None:
-    """Return the name of a platform, such as windows-x86_64; None if it has no usable one.
-
-    Args:
-        system: As `sys.platform`.
-        machine: As `platform.machine()`.
-    """
+    """Return the name of a platform, such as windows-x86_64, by `sys.platform` and `platform.machine()`."""
     machine = machine.lower()
     name = f"{_SYSTEMS.get(system, system)}-{_MACHINES.get(machine, machine)}"
     return name if machine and is_platform(name) else None

@@ -47,17 +47,10 @@ class Standing(Enum):
 
 
 def judge_held(held: Held, now: datetime, settings: Settings) -> Standing:
-    """Say how a remembered success stands (D-41, D-42, D-43).
+    """Return how a remembered success stands (D-41, D-42, D-43).
 
-    Args:
-        held: The success, with the latest instant seen since.
-        now: Aware, UTC.
-        settings: `cache_for` and `grace`.
-
-    Returns:
-        `CLOCK_SET_BACK` when the clock is more than `CLOCK_TOLERANCE` behind the latest instant seen.
-        Within the tolerance the ends are judged by that latest instant, so a clock set back never brings a
-        success back.
+    The clock was set back when it is more than `CLOCK_TOLERANCE` behind the latest instant seen. Within the
+    tolerance the ends are judged by that instant, so a clock set back never brings a success back.
     """
     at = later(now, held.slow_by)
     if held.seen_at - at > CLOCK_TOLERANCE:
@@ -99,24 +92,17 @@ def later(at: datetime, span: timedelta) -> datetime:
 
 
 def recall(held: Held | None, now: datetime, settings: Settings) -> License | None:
-    """Answer from the cache, if it may answer without a call (D-41, D-44).
-
-    Returns:
-        The license, or None: ask the server.
-    """
+    """Return the license if the cache may answer without a call (D-41, D-44); None to ask the server."""
     if held is None or _other_product(held.verified, settings):
         return None
     return _license(held, Source.CACHE) if judge_held(held, now, settings) is Standing.FRESH else None
 
 
 def mark(held: Held, now: datetime, settings: Settings) -> Held:
-    """Move the latest instant seen forward, when that is worth a write (D-43).
+    """Move the latest instant seen forward, when that is worth a write (D-43); else return the same object.
 
     It is when `MARK_EVERY` has passed, or when an end was crossed: then a clock set back a little must not
     step back over it.
-
-    Returns:
-        The very same object when nothing is to be written.
     """
     at = later(now, held.slow_by)
     if at <= held.seen_at:
@@ -147,12 +133,6 @@ def settle(
 
     A signed success is confirmed when the service's clock says so, and never takes the latest instant seen
     back to before that (D-63); by how much our clock is behind the service's is remembered (D-116).
-
-    Args:
-        answer: As from `_protocol.responses.read_verify`, or the failure of the transport.
-        held: What is remembered for this server, key and domain.
-        now: After the call; aware, UTC.
-        settings: The client's.
     """
     match answer:
         case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
@@ -231,10 +211,7 @@ def is_due(last: Round | None, now: datetime, settings: Settings) -> bool:
 def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
     """Count an attempt before it is made, so that two processes never both make it (D-46).
 
-    Args:
-        last: The round before; its offer stays until an answer replaces it.
-        now: Aware, UTC.
-        spread: A random number from 0 to 1: how much of `MAX_SPREAD` this wait gets.
+    The offer of the `last` round stays until an answer replaces it; `spread` is random, from 0 to 1.
     """
     known = last or Round(now, 0.0, answered=False, listing=None)
     return replace(known, checked_at=now, spread=spread * MAX_SPREAD, answered=False)

@@ -33,12 +33,8 @@ _NAMING: Final = 1
 def record_name(kind: str, *belongs_to: str) -> str:
     """Name a record after what it belongs to, without telling any of it.
 
-    Args:
-        kind: What the file's name begins with, such as `license`; docs/app/state.md lists them.
-        belongs_to: Server, license key, domain, slug …: whatever sets this record apart.
-
-    Returns:
-        A file name without ending; the same for the same arguments on every machine.
+    `kind`, such as `license`, begins the file's name; docs/app/state.md lists them. Server, license key,
+    domain or slug follow as a digest, the same on every machine.
     """
     # As JSON, because two different lists never come out as the same text.
     told = json.dumps(["licclient", _NAMING, kind, *belongs_to])

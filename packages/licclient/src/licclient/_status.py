@@ -193,16 +193,7 @@ def judge_status(
     key_hint: str | None,
     update: Update | None,
 ) -> LicenseStatus:
-    """Say what a settings page shows of an activated key.
-
-    Args:
-        held: The last success.
-        last: How the last call ended.
-        now: Aware, UTC.
-        settings: The client's.
-        key_hint: The end of the key.
-        update: What is offered.
-    """
+    """Return what a settings page shows of an activated key, after its last success and its last call."""
     answer = (last.refusal(settings) or last.answer) if last is not None else None
     message = str(answer) if answer is not None else None
     if held is None:

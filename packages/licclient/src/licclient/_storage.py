@@ -68,10 +68,8 @@ class Storage(Protocol):
 class StateFolder:
     """The records of one app, as files. Threads may share it; other processes' writes are seen at once.
 
-    Args:
-        folder: Where the records are; None for the platform's folder for application state. It is made,
-            private to the user, when the first record is written.
-        places: Where in the platform's folder; None to have all records in one folder.
+    Without a folder they are in the platform's folder for application state, at `places` in it. A folder is
+    made, private to the user, when the first record is written.
     """
 
     def __init__(self, folder: Path | None, places: "Places | None" = None) -> None:
@@ -269,11 +267,7 @@ def _discard(path: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and whatever is missing above it, for the user alone.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Make a folder, and whatever is missing above it, for the user alone."""
     for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
@@ -281,8 +275,7 @@ def make_private(folder: Path) -> None:
 def replace_file(source: Path, target: Path, pauses: Iterable[float] = REPLACE_PAUSES) -> None:
     """Give a finished file its name at one stroke, over whatever file had it before.
 
-    Raises:
-        OSError: It cannot be done, also not after waiting out another reader.
+    Raise `OSError` if that cannot be done, also not after waiting out another reader.
     """
     _patiently(lambda: source.replace(target), pauses)
 
@@ -339,12 +332,8 @@ class CallLock:
     """The right to make a call: one at a time for one key, for all threads and processes of a user (D-58).
 
     A lock of the operating system, so a process that is killed releases it. Whoever holds it leaves a result
-    for all who waited; one that hangs is waited for only as long as a call may take. Leave it as a context
-    manager, on any thread.
-
-    Args:
-        lock: The lock's file; None when there is no folder to have one in.
-        patience: Seconds until we go ahead without the lock.
+    for all who waited; one that hangs is waited for only as long as a call may take (`patience`, seconds).
+    Leave it as a context manager, on any thread.
     """
 
     pause = PAUSE
@@ -374,11 +363,7 @@ class CallLock:
         return True
 
     def left(self, seconds: float) -> float:
-        """Return how long the call itself may take, so that the wait for the lock is part of its time limit.
-
-        Args:
-            seconds: The time limit of a call as a whole.
-        """
+        """Return how much of a call's time limit is left for it: the wait for the lock is part of that."""
         return max(min(LEAST_SECONDS, seconds), self._began + seconds - monotonic())
 
     def __enter__(self) -> Self:

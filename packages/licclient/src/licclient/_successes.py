@@ -19,13 +19,7 @@ _MOST_SUBJECTS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a success is for.
-
-    Attributes:
-        key: None when it lies in a keyring that has not been asked.
-        domain: Of the installation.
-        name: Of the record.
-    """
+    """What a success is for; without the key when it lies in a keyring that has not been asked."""
 
     key: str | None = field(repr=False)
     domain: str
@@ -33,12 +27,7 @@ class Subject:
 
 
 class Successes:
-    """The successes of one client. Safe to share among threads.
-
-    Args:
-        settings: For which server, and which keys are pinned.
-        state: Where they are remembered.
-    """
+    """The successes of one client. Safe to share among threads."""
 
     def __init__(self, settings: Settings, state: Storage) -> None:
         self._settings = settings

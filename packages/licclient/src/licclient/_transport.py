@@ -113,13 +113,7 @@ def _has_cause(problem: BaseException | None, kind: type[BaseException]) -> bool
 
 
 class BaseTransport(Generic[T]):
-    """Build requests, find the way that they take, and read what comes back.
-
-    Args:
-        settings: Whom to call, and how long that may take.
-        agent: Our `User-Agent`.
-        given: Sends the requests, if the application passed one.
-    """
+    """Build requests, find the way that they take, and read what comes back."""
 
     def __init__(self, settings: Settings, agent: str, given: T | None = None) -> None:
         self._settings = settings
@@ -214,33 +208,21 @@ def read_reply(response: httpx.Response, body: bytes) -> Reply:
 
 
 class Body(bytearray):
-    """A small body, as it arrives.
-
-    Raises:
-        ServiceUnavailableError: It is encoded.
-    """
+    """A small body, as it arrives; `ServiceUnavailableError` for one that is encoded, or too long."""
 
     def __init__(self, response: httpx.Response, max_bytes: int) -> None:
         check_encoding(response)
         self._status, self._max_bytes = response.status_code, max_bytes
 
     def add(self, chunk: bytes) -> None:
-        """Append a chunk.
-
-        Raises:
-            ServiceUnavailableError: The body is too long.
-        """
+        """Append a chunk."""
         self.extend(chunk)
         if len(self) > self._max_bytes:
             raise unusable_response(self._status)
 
 
 def check_encoding(response: httpx.Response, requested: str = "") -> None:
-    """Refuse a content encoding that was not requested.
-
-    Raises:
-        ServiceUnavailableError: The body is encoded.
-    """
+    """Raise `ServiceUnavailableError` for a content encoding that was not requested."""
     if response.headers.get("Content-Encoding", "").strip().lower() not in ("", "identity", requested):
         raise unusable_response(response.status_code)
 
@@ -267,13 +249,7 @@ class Transport(BaseTransport[httpx.BaseTransport]):
             return shown_ip("")
 
     def send(self, call: Call, seconds: float, is_cancelled: Callable[[], bool]) -> Attempt:
-        """Send one request, once, and read the whole response; never raises.
-
-        Args:
-            call: What to send.
-            seconds: The deadline for all of it.
-            is_cancelled: As for `run_with_deadline`.
-        """
+        """Send one request, once, and read the whole response within so many seconds; never raises."""
         connection, deadline = Connection(), monotonic() + seconds
 
         def work() -> Reply:
@@ -325,12 +301,7 @@ def body_chunks(response: httpx.Response) -> Iterable[bytes]:
 
 
 def read_body(response: httpx.Response, max_bytes: int, deadline: float = float("inf")) -> bytes:
-    """Read a small body.
-
-    Raises:
-        ServiceUnavailableError: It is too long, or encoded.
-        TimeoutError: It is too slow.
-    """
+    """Read a small body; `ServiceUnavailableError` or `TimeoutError` for one that is too long or too slow."""
     body = Body(response, max_bytes)
     for chunk in body_chunks(response):
         body.add(chunk)

@@ -47,10 +47,7 @@ class KeyFlaw(StrEnum):
 class Mistyped:
     """Why a typed text is not a license key.
 
-    Attributes:
-        flaw: The kind.
-        detail: For `CHARACTERS` the wrong ones; for `TOO_SHORT` and `TOO_LONG` by how many. Never a part of
-            a key.
+    `detail` holds the wrong characters, or by how many it is too short or too long; never a part of a key.
     """
 
     flaw: KeyFlaw
@@ -58,7 +55,7 @@ class Mistyped:
 
 
 def repair_key(typed: str) -> str | Mistyped:
-    """Return the license key that a person typed or pasted, repaired (D-57).
+    """Return the license key that a person typed or pasted, repaired (D-57); or what is wrong with it.
 
     White space, invisible characters and case do not matter, nor which of the many dashes was used, nor
     whether the dashes were typed at all; full-width letters and letters of other alphabets that look alike
@@ -67,15 +64,6 @@ def repair_key(typed: str) -> str | Mistyped:
 
     A text that does not begin with CP- may be a key that was sold elsewhere: none of its ASCII characters is
     changed (D-185).
-
-    Args:
-        typed: Any text.
-
-    Returns:
-        The key as it was issued; or what is wrong.
-
-    Raises:
-        TypeError: Not a string.
     """
     if not isinstance(typed, str):
         raise TypeError(f"a license key is a string, not {type(typed).__name__}")

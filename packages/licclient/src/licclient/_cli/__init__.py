@@ -41,14 +41,7 @@ _STDIN: Final = "-"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        argv: Arguments without the program's name; those of the process when None.
-
-    Returns:
-        The exit status.
-    """
+    """Run the command line; return the exit status."""
     try:
         args = _parse(argv)
         with Output(as_json=args.json) as output:
@@ -73,11 +66,7 @@ def _run(args: argparse.Namespace, output: Output) -> int:
 
 
 def _read_key(typed: str) -> str:
-    """Return the license key, repaired if possible; what else it is, the server decides (D-02).
-
-    Raises:
-        ValueError: It is to be read from the standard input, and there is no text.
-    """
+    """Return the license key, repaired if possible; what else it is, the server decides (D-02)."""
     if typed == _STDIN:
         if sys.stdin is None:
             raise ValueError("there is no standard input to read the license key from")

@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._flows.context import Context
-from licclient._flows.runners import Flow, Wait, send_with_retries
+from licclient._flows.runners import Flow, send_with_retries
 from licclient._flows.updates import NOT_CHECKED, remembered_check
 from licclient._flows.verification import (
-    NO_KEY,
     call_lock,
+    call_name,
     check_name,
     find_activation,
+    find_key,
     find_subject,
     forget_records,
     installation_domain,
     last_outcome,
     license_or_raise,
     verify,
+    wait_for,
 )
 from licclient._keyring import QUICK_SECONDS
 from licclient._model import License
@@ -32,12 +34,7 @@ _NOT_ASKED: Final = "The license service has not been asked yet."
 
 
 def activate(context: Context, typed: str) -> Flow[License]:
-    """Verify a key that a person entered, and remember it when it is good (D-57).
-
-    Raises:
-        MistypedKeyError: It cannot be a key.
-        LicclientError: As `verify`.
-    """
+    """Verify a key that a person entered, and remember it when it is good (D-57)."""
     from licclient._typed_key import Mistyped, repair_key  # noqa: PLC0415 - needed for typed keys only
 
     key = repair_key(typed)
@@ -74,30 +71,16 @@ def forget_key(context: Context) -> None:
 
 
 def deactivate(context: Context, typed: str | None) -> Flow[None]:
-    """Free the slot of this computer, then forget the key; when that fails, the key stays.
-
-    Raises:
-        NotActivatedError: No key was given, and none was activated.
-        DeactivationError: The service frees no slot, or not yet.
-        LicclientError: As `verify`.
-    """
+    """Free the slot of this computer, then forget the key; when that fails, the key stays."""
     from licclient._protocol.requests import deactivate_call  # noqa: PLC0415 - rarely needed
     from licclient._protocol.responses import read_deactivate  # noqa: PLC0415 - as above
 
-    settings, domain = context.settings, installation_domain(context)
-    activation = find_activation(context) if typed is None else None
+    settings = context.settings
     context.activations.ask_again()
-    subject = find_subject(context, typed, activation, domain)
-    key = subject.key
-    if key is None and activation is not None:
-        key = context.activations.key_of(activation)
-    if key is None:
-        raise ServiceUnavailableError(NO_KEY)
-    subject = context.successes.subject(key, domain)
-    with call_lock(context, subject) as lock:  # a verify on its way would take the slot again
-        while not lock.is_ours():
-            yield Wait(lock.pause)
-        call = deactivate_call(settings, key, domain)
+    key, subject = find_key(context, typed)
+    with call_lock(context, call_name(subject)) as lock:  # a verify on its way would take the slot again
+        yield from wait_for(lock)
+        call = deactivate_call(settings, key, subject.domain)
         attempt = yield from send_with_retries(call, lock.left(settings.timeout.total_seconds()))
         if isinstance(attempt.result, ServiceUnavailableError):
             raise attempt.result
@@ -112,10 +95,7 @@ def deactivate(context: Context, typed: str | None) -> Flow[None]:
 
 
 def remembered_license(context: Context) -> tuple[License | None, bool]:
-    """Answer for the activated key without a call, grace included (D-59).
-
-    Returns:
-        The license, if what is remembered holds, and whether the server is to be asked.
+    """Return the license if it holds without a call, grace included (D-59), and whether to ask the server.
 
     Raises:
         NotActivatedError: No key was activated.
@@ -173,13 +153,7 @@ def request_file(context: Context) -> str:
 
 
 def install_file(context: Context, file: "bytes | str | PathLike[str]") -> License:
-    """Install a license file.
-
-    Raises:
-        LicenseFileError: It cannot be used.
-        OSError: It cannot be read.
-        ValueError: No public keys are pinned.
-    """
+    """Install a license file; errors are those of `LicenseClient.install_license_file`."""
     _demand_pinned_keys(context)
     if not isinstance(file, bytes):
         from licclient._signatures.license_files import MAX_FILE  # noqa: PLC0415 - as above

@@ -34,10 +34,7 @@ ASLEEP: Final = timedelta(minutes=10)
 class Callbacks:
     """Calls the application back: each change once, and never after the end.
 
-    Args:
-        on_status: Called with a `LicenseStatus`.
-        on_update: Called with an `Update`.
-        deliver: Runs a function on a thread of the application's choice.
+    `deliver` runs a function on a thread of the application's choice.
     """
 
     def __init__(
@@ -98,11 +95,7 @@ def work(
 ) -> Flow[None]:
     """Work until `callbacks` is over, or the flow is closed.
 
-    Args:
-        context: The client's.
-        callbacks: Whom to report to.
-        wake: Ends a wait.
-        report_error: Called with what a callback of the application raised.
+    `wake` ends a wait; `report_error` gets what a callback of the application raised.
     """
     pause = context.worker_pause  # the clock of a test: each jump is time that passes, awake
     times = _Times(now := context.now(), now, asleep=ASLEEP if pause is None else timedelta.max)

@@ -7,20 +7,12 @@ from typing import Any
 
 from licclient._entitlements import is_entitlement_name
 from licclient._flows.context import Context
-from licclient._flows.runners import Flow, Wait, send_with_retries
-from licclient._flows.verification import (
-    NO_KEY,
-    PATIENCE,
-    find_activation,
-    installation_domain,
-    random_name,
-    with_nonce,
-)
+from licclient._flows.runners import Flow
+from licclient._flows.verification import ask, call_lock, find_key, random_name, wait_for
 from licclient._policy import CLOCK_TOLERANCE
 from licclient._protocol.consumption import Usage, consume_call, read_consume
 from licclient._protocol.responses import Reply
 from licclient._records import Document, read_instant, record_name
-from licclient._storage import CallLock
 from licclient.errors import LicclientError, QuotaExceededError, ServiceUnavailableError
 
 
@@ -55,30 +47,25 @@ class _Quota:
         return record_name("quota", self.context.settings.server, self.key, self.domain, self.name)
 
     def send(self, amount: int, use_id: str, tally: _Tally, seconds: float) -> Flow[Usage]:
-        """Have a use counted, and remember the answer.
-
-        Raises:
-            LicclientError: It was not counted, or there is no answer.
-        """
+        """Have a use counted, and remember the answer; raise why it was not counted."""
         context = self.context
         call = consume_call(context.settings, self.key, self.domain, self.name, amount, use_id)
-        call = with_nonce(context, call)
-        attempt = yield from send_with_retries(call, seconds)
-        if isinstance(attempt.result, ServiceUnavailableError):
-            raise attempt.result
-        from licclient._signatures.responses import read_trusted_use  # noqa: PLC0415 - after a call
-
-        reply = attempt.result
-        usage = read_trusted_use(call, reply, self.key, self.name, context.settings, context.now())
-        if isinstance(usage, QuotaExceededError):
+        unknown = ServiceUnavailableError("This license service does not count uses.")
+        answer = yield from ask(context, call, self._read, unknown=unknown, seconds=seconds)
+        if isinstance(answer, QuotaExceededError):
             tally.answer, tally.usage = {}, None  # nothing offline before the next success
-        if isinstance(usage, LicclientError):
-            raise usage
+        if isinstance(answer, LicclientError):
+            raise answer
+        usage, reply = answer
         headers = dict(reply.headers) if context.settings.public_keys else {}
         tally.answer = {"headers": headers, "body": b64encode(reply.body).decode()}
         tally.answer |= {"amount": amount, "use_id": use_id}
         tally.usage, tally.answered_at = usage, context.now().isoformat()
         return usage
+
+    def _read(self, reply: Reply) -> tuple[Usage, Reply] | LicclientError:
+        usage = read_consume(reply, self.key, self.name)
+        return usage if isinstance(usage, LicclientError) else (usage, reply)
 
     def load(self) -> _Tally:
         """Read what is remembered; a signed answer is checked again."""
@@ -102,7 +89,7 @@ class _Quota:
         except ValueError:
             return None
         if settings.public_keys:
-            from licclient._signatures.responses import Signed, check_signature  # noqa: PLC0415 - as above
+            from licclient._signatures.responses import Signed, check_signature  # noqa: PLC0415 - for apps with pinned keys
 
             call = consume_call(settings, self.key, self.domain, self.name, amount, use_id)
             if not isinstance(check_signature(call, reply, settings.public_keys, nonce=None), Signed):
@@ -129,18 +116,11 @@ def _is_pending(one: list[Any]) -> bool:
 
 
 def consume(context: Context, name: str, amount: int) -> Flow[int]:
-    """Use some of a metered entitlement of the activated license; return how much is left.
-
-    Raises:
-        LicclientError: As `LicenseClient.consume`.
-    """
+    """Use some of a metered entitlement of the activated license; return how much is left."""
     quota = _find_quota(context, name, amount)
-    folder = context.storage.folder()
     timeout = context.settings.timeout.total_seconds()
-    path = None if folder is None else folder / f"{quota.record}.lock"
-    with CallLock(path, timeout + PATIENCE.total_seconds()) as lock:
-        while not lock.is_ours():
-            yield Wait(lock.pause)
+    with call_lock(context, quota.record) as lock:
+        yield from wait_for(lock)
         tally, use_id, was_sent = quota.load(), random_name(), False
         try:
             while tally.pending:
@@ -187,7 +167,5 @@ def _find_quota(context: Context, name: str, amount: int) -> _Quota:
         raise TypeError(f"an amount is a whole number, not a {type(amount).__name__}")
     if amount < 1:
         raise ValueError("an amount is at least 1")
-    key = context.activations.key_of(find_activation(context))
-    if key is None:
-        raise ServiceUnavailableError(NO_KEY)
-    return _Quota(context, key, installation_domain(context), name)
+    key, subject = find_key(context, None)
+    return _Quota(context, key, subject.domain, name)

@@ -24,14 +24,9 @@ class Context:
     """The parts of one client that its flows use. Safe to share among threads.
 
     Attributes:
-        settings: The client's.
         now: Returns the present instant; aware, UTC.
-        storage: The client's records.
-        activations: The key that was activated.
-        successes: The license that was last confirmed, for each key.
         installation: Name of the record with this installation's id (D-45).
         worker_pause: Seconds after which a worker reads the clock again, if it is one for tests; else None.
-        last_update_check: What the latest update check came to.
     """
 
     settings: Settings

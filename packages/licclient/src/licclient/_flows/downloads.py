@@ -144,8 +144,7 @@ class _Download:
     def _receive(self, incoming: Any, seconds: float) -> Flow[Any]:
         """Return the head or the next chunks; None at the end.
 
-        Raises:
-            ServiceUnavailableError: It broke off, took longer than `seconds`, or used up the time limit.
+        Raise `ServiceUnavailableError` if it broke off, took too long, or used up the time limit.
         """
         received = yield from self._timed(_perform(Receive(incoming, min(seconds, self._patience.left))))
         if isinstance(received, ServiceUnavailableError):

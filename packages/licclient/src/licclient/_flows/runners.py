@@ -120,12 +120,10 @@ def run(
     open_transport: "Callable[[], Transport]",
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> R:
-    """Run a flow in this thread, and return or raise what it does.
+    """Run a flow in this thread, close it, and return or raise what it does.
 
-    Args:
-        flow: Closed at the end, however it ends.
-        open_transport: Called when something has to be sent, since it loads httpx.
-        is_cancelled: Checked ten times a second while sending or waiting, which it ends.
+    `open_transport` is called when something has to be sent, since it loads httpx. `is_cancelled` is checked
+    ten times a second while sending or waiting, which it ends.
     """
     outcome: Any = None
     with closing(flow):

@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING, Final
 from licclient._clock import uptime
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, Notify, Wait, send_with_retries
-from licclient._flows.verification import (
-    NO_KEY,
-    find_activation,
-    find_subject,
-    installation_domain,
-    with_nonce,
-)
-from licclient._protocol.seats import HeldSeat, seat_call
-from licclient.errors import (
-    InvalidRequestError,
-    LicclientError,
-    LicenseRefusedError,
-    NoSeatError,
-    ServiceUnavailableError,
-)
+from licclient._flows.verification import ask, find_key
+from licclient._protocol.seats import HeldSeat, read_seat, seat_call
+from licclient.errors import InvalidRequestError, LicclientError, LicenseRefusedError, NoSeatError
 
 if TYPE_CHECKING:
     from licclient._flows.runners import Event
@@ -68,34 +56,21 @@ class Lease:
         return self.held.lease_seconds / 3 if self.held is not None else 0.0
 
     def owner(self) -> tuple[str, str]:
-        """Return key and domain.
-
-        Raises:
-            LicclientError: There is no key.
-        """
+        """Return key and domain; raise a `LicclientError` if there is no key."""
         if self._owner is None:
-            context, typed = self._context, self._typed
-            domain = installation_domain(context)
-            activation = find_activation(context) if typed is None else None
-            key = find_subject(context, typed, activation, domain).key
-            if key is None and activation is not None:
-                key = context.activations.key_of(activation)
-            if key is None:
-                raise ServiceUnavailableError(NO_KEY)
-            self._owner = key, domain
+            key, subject = find_key(self._context, self._typed)
+            self._owner = key, subject.domain
         return self._owner
 
 
-def ask(context: Context, lease: Lease, seconds: float) -> Flow[LicclientError | None]:
+def renew(context: Context, lease: Lease, seconds: float | None = None) -> Flow[LicclientError | None]:
     """Take or renew the seat; return why it was not granted."""
-    from licclient._signatures.responses import read_trusted_seat  # noqa: PLC0415 - loaded for a seat only
-
-    settings, asked_at, (key, domain) = context.settings, lease.clock(), lease.owner()
-    call = with_nonce(context, seat_call(settings, key, domain, lease.seat))
-    attempt = yield from send_with_retries(call, seconds)
-    if isinstance(attempt.result, ServiceUnavailableError):
-        return attempt.result
-    answer = read_trusted_seat(call, attempt.result, key, settings, context.now())
+    asked_at, (key, domain) = lease.clock(), lease.owner()
+    call = seat_call(context.settings, key, domain, lease.seat)
+    unknown = NoSeatError("This license service has no floating seats.", 0)
+    answer = yield from ask(
+        context, call, lambda reply: read_seat(reply, key, context.now()), unknown=unknown, seconds=seconds
+    )
     if isinstance(answer, LicclientError):
         return answer
     lease.held = answer
@@ -104,12 +79,8 @@ def ask(context: Context, lease: Lease, seconds: float) -> Flow[LicclientError |
 
 
 def take(context: Context, lease: Lease) -> Flow[None]:
-    """Take a seat.
-
-    Raises:
-        LicclientError: As `LicenseClient.seat`.
-    """
-    problem = yield from ask(context, lease, context.settings.timeout.total_seconds())
+    """Take a seat; errors are those of `Seat.take`."""
+    problem = yield from renew(context, lease)
     if problem is not None:
         raise problem
 
@@ -117,15 +88,10 @@ def take(context: Context, lease: Lease) -> Flow[None]:
 def hold(
     context: Context, lease: Lease, wake: "Event", report_lost: Callable[[LicclientError], object]
 ) -> Flow[None]:
-    """Renew a seat until it is given up or lost.
+    """Renew a seat that is held until it is given up or lost; `wake` ends a wait.
 
-    After a suspension there is a pause's time to reach the service and take the seat again.
-
-    Args:
-        context: The client's.
-        lease: A seat that is held.
-        wake: Ends a wait.
-        report_lost: Called once if the seat is lost: refused, or not renewed in time.
+    After a suspension there is a pause's time to reach the service and take the seat again. `report_lost` is
+    called once if it is lost: refused, or not renewed in time.
     """
     patience, looked_at = lease.until, lease.clock()
     problem: LicclientError | None = None
@@ -143,7 +109,7 @@ def hold(
         else:
             seconds = context.settings.timeout.total_seconds()
             left = lease.until - now
-            problem = yield from ask(context, lease, min(seconds, left) if left > 0 else seconds)
+            problem = yield from renew(context, lease, min(seconds, left) if left > 0 else seconds)
             if problem is not None:
                 again = lease.clock() + lease.pause / 8
                 lease.renew_at = min(again, lease.until) if lease.is_held else again

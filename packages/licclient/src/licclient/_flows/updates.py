@@ -6,14 +6,14 @@ from typing import Final
 
 from licclient._activation import Activation
 from licclient._flows.context import Context
-from licclient._flows.runners import Flow, send_with_retries
+from licclient._flows.runners import Flow
 from licclient._flows.verification import (
     NO_KEY,
+    ask,
     check_name,
     installation_domain,
     of_channels,
     read_key,
-    with_nonce,
 )
 from licclient._model import Listing, Manifest, Reason, Round, Update
 from licclient._platform import own_platform
@@ -68,14 +68,6 @@ def check_for_update(context: Context, typed: str | None, *, force: bool) -> Flo
     """Return what the server offers, or what it offered when it was last asked (D-46).
 
     `context.last_update_check` then has the reason for None.
-
-    Args:
-        context: The client's.
-        typed: The key; None for the one that was activated.
-        force: Ask the server also when no check is due.
-
-    Raises:
-        ValueError: The client was made without `slug` or `version`.
     """
     found = yield from _check(context, typed, force=force)
     context.last_update_check = found
@@ -117,11 +109,7 @@ def _judge(
 
 
 def installed_version(context: Context) -> tuple[str, str]:
-    """Return slug and version of the application.
-
-    Raises:
-        ValueError: The client was made without one of them.
-    """
+    """Return slug and version of the application; raise `ValueError` if the client was made without one."""
     slug, version = context.settings.slug, context.settings.version
     if slug is None or version is None:
         raise ValueError("updates need slug= and version= when the client is made")
@@ -209,17 +197,14 @@ def _ask(
         known is not None and known.is_manual and is_newer(known.version, installed, known.channel)
     )
     call = update_call(settings, key, slug, installed, domain, platform, is_manual=is_manual)
-    call = with_nonce(context, call)
-    reply, now = (yield from send_with_retries(call, seconds)).result, context.now()
-    answer: Listing | LicclientError
-    if isinstance(reply, ServiceUnavailableError):
-        answer = reply
-    else:
-        from licclient._signatures.responses import read_trusted_update  # noqa: PLC0415 - after a call
+    from licclient._protocol.responses import read_update  # noqa: PLC0415 - after a call
 
-        answer = read_trusted_update(call, reply, slug, key, settings, now)
-        if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
-            answer = context.releases.check(replace(answer, is_manual=is_manual), now)
+    answer = yield from ask(
+        context, call, lambda reply: read_update(reply, settings, slug, key), seconds=seconds
+    )
+    now = context.now()
+    if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
+        answer = context.releases.check(replace(answer, is_manual=is_manual), now)
 
     def remember(document: Document | None) -> Document | None:
         claimed = read_round(document) or begin_round(None, now, _jitter())
@@ -333,14 +318,7 @@ class FreshLink:
 def renew_link(context: Context, update: Update, seconds: float) -> Flow[FreshLink]:
     """Ask for a fresh link to a file; counts as an update check, which is never too early here (D-48).
 
-    Args:
-        context: The client's.
-        update: The offer.
-        seconds: The deadline.
-
-    Raises:
-        LicenseRefusedError: The key is refused, support is over, or the version is no longer offered.
-        LicclientError: As `LicenseClient.download`.
+    Raise `LicenseRefusedError` also if support is over, or the version is no longer offered.
     """
     _, installed = installed_version(context)
     key = key_of_offer(context, update)
@@ -359,11 +337,7 @@ def renew_link(context: Context, update: Update, seconds: float) -> Flow[FreshLi
 
 
 def key_of_offer(context: Context, update: Update) -> str:
-    """Return the key that an offer was made to; fetched now if the offer was shown without it (D-118).
-
-    Raises:
-        LicclientError: There is none.
-    """
+    """Return the key that an offer was made to; fetched now if the offer was shown without it (D-118)."""
     key = update.license_key or _activated_key(context)
     if isinstance(key, LicclientError):
         raise key
@@ -371,11 +345,7 @@ def key_of_offer(context: Context, update: Update) -> str:
 
 
 def offered_file(context: Context, update: Update) -> tuple[str | None, Manifest | None]:
-    """Return the link of an offer, None if a fresh one is needed, and what the vendor signed.
-
-    Raises:
-        ValueError: The client was made without `slug` or `version`.
-    """
+    """Return the link of an offer, None if a fresh one is needed, and what the vendor signed."""
     from licclient._protocol.links import is_safe_link  # noqa: PLC0415 - most starts download nothing
 
     installed_version(context)

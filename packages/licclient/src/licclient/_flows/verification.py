@@ -1,7 +1,8 @@
 """Verify a license key: from the cache, by another process that just did, or by the server."""
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from licclient._activation import Activation
 from licclient._flows.context import Context
@@ -18,12 +19,15 @@ from licclient.errors import (
     LicenseRefusedError,
     NotActivatedError,
     ServiceUnavailableError,
+    UntrustedResponseError,
 )
 
 if TYPE_CHECKING:
     from licclient._license_files import Installed
-    from licclient._protocol.responses import Attempt
+    from licclient._protocol.responses import Attempt, Reply
     from licclient._status import Outcome
+
+T = TypeVar("T")
 
 PATIENCE: Final = timedelta(seconds=5)
 """What a call may take beyond its time limit: our own address, slow disks. Then others go ahead (D-58)."""
@@ -62,16 +66,7 @@ def _license_file(context: Context, typed: str | None) -> "Installed | None":
 
 
 def verify_online(context: Context, typed: str | None, *, force: bool) -> Flow[License]:
-    """Return the license: from a fresh cache (D-41), or from the server.
-
-    Args:
-        context: The client's.
-        typed: The key; None for the one that was activated.
-        force: Ask the server also when the cache is fresh.
-
-    Raises:
-        LicclientError: As `LicenseClient.verify`.
-    """
+    """Return the license: from a fresh cache (D-41), or from the server; errors as of `verify`."""
     settings = context.settings
     domain = installation_domain(context)
     activation = find_activation(context) if typed is None else None
@@ -89,9 +84,8 @@ def verify_online(context: Context, typed: str | None, *, force: bool) -> Flow[L
         return license_or_raise(settle(ServiceUnavailableError(NO_KEY), held, now, settings).result)
     subject = context.successes.subject(key, domain)
     last_call = _last_call(context, subject)
-    with call_lock(context, subject) as lock:
-        while not lock.is_ours():
-            yield Wait(lock.pause)
+    with call_lock(context, call_name(subject)) as lock:
+        yield from wait_for(lock)
         if (answered := _answered_meanwhile(context, subject, last_call)) is not None:
             return answered
         address: str = yield OwnAddress()
@@ -100,11 +94,17 @@ def verify_online(context: Context, typed: str | None, *, force: bool) -> Flow[L
         return _end(context, subject, call, attempt, activation)
 
 
-def call_lock(context: Context, subject: Subject) -> CallLock:
+def call_lock(context: Context, name: str) -> CallLock:
     """Return the lock for a call that all threads and processes of a user would make (D-58)."""
     folder = context.storage.folder()
-    lock = None if folder is None else folder / f"{call_name(subject)}.lock"
+    lock = None if folder is None else folder / f"{name}.lock"
     return CallLock(lock, (context.settings.timeout + PATIENCE).total_seconds())
+
+
+def wait_for(lock: CallLock) -> Flow[None]:
+    """Wait until no other thread or process makes the call."""
+    while not lock.is_ours():
+        yield Wait(lock.pause)
 
 
 def _last_call(context: Context, subject: Subject) -> object:
@@ -113,11 +113,7 @@ def _last_call(context: Context, subject: Subject) -> object:
 
 
 def _answered_meanwhile(context: Context, subject: Subject, before: object) -> License | None:
-    """Return the answer to a call that somebody else made while we waited for the lock; None to make one.
-
-    Raises:
-        LicclientError: They were refused, or got no answer.
-    """
+    """Return or raise the answer to a call that somebody else made while we waited; None to make one."""
     if _last_call(context, subject) == before:
         return None
     last, now = last_outcome(context, subject), context.now()
@@ -192,11 +188,7 @@ def installation_domain(context: Context) -> str:
 
 
 def find_activation(context: Context) -> Activation:
-    """Return the activation of this computer.
-
-    Raises:
-        NotActivatedError: There is none.
-    """
+    """Return the activation of this computer; raise `NotActivatedError` if there is none."""
     found = context.activations.find()
     if found is None:
         raise NotActivatedError
@@ -212,12 +204,7 @@ def find_subject(
 ) -> Subject:
     """Return what a license is about; without its key where that can be spared the keyring.
 
-    Args:
-        context: The client's.
-        typed: The key; None for that of the activation.
-        activation: As from `find_activation`.
-        domain: Of the installation.
-        seconds: How long to wait for the keyring; as in `Activations.key_of`.
+    It is that of the activation, unless a key was typed; `seconds` are as for `Activations.key_of`.
     """
     successes = context.successes
     if activation is not None:
@@ -231,12 +218,20 @@ def find_subject(
     return known
 
 
-def read_key(typed: str) -> str:
-    """Read a key as `verify` takes it.
+def find_key(context: Context, typed: str | None) -> tuple[str, Subject]:
+    """Return a license's key, from the keyring if it is there, and what the license is about."""
+    domain = installation_domain(context)
+    activation = find_activation(context) if typed is None else None
+    key = find_subject(context, typed, activation, domain).key
+    if key is None and activation is not None:
+        key = context.activations.key_of(activation)
+    if key is None:
+        raise ServiceUnavailableError(NO_KEY)
+    return key, context.successes.subject(key, domain)
 
-    Raises:
-        InvalidRequestError: There is none.
-    """
+
+def read_key(typed: str) -> str:
+    """Return a key as `verify` takes it, or raise `InvalidRequestError`."""
     key = tidy_key(typed)
     if isinstance(key, InvalidRequestError):
         raise key
@@ -281,6 +276,37 @@ def forget_records(context: Context, success_name: str) -> None:
     subject = Subject(None, "", success_name)
     for name in (success_name, call_name(subject)):
         context.storage.change(name, lambda _: None)
+
+
+def ask(
+    context: Context,
+    call: Call,
+    read: "Callable[[Reply], T | LicclientError]",
+    *,
+    unknown: LicclientError | None = None,
+    seconds: float | None = None,
+) -> Flow[T | LicclientError]:
+    """Send a request, and return what the service says, signed if keys are pinned; or why that is not known.
+
+    Args:
+        context: The client's.
+        call: The request, without a nonce.
+        read: Parses the response.
+        unknown: What it comes to if the service does not have the endpoint; None for any other outage.
+        seconds: The deadline; None for the client's time limit.
+    """
+    call, limit = with_nonce(context, call), context.settings.timeout.total_seconds()
+    reply = (yield from send_with_retries(call, limit if seconds is None else seconds)).result
+    if isinstance(reply, ServiceUnavailableError):
+        return reply
+    from licclient._protocol.responses import UNKNOWN_ENDPOINT  # noqa: PLC0415 - after a call
+    from licclient._signatures.responses import require_signature  # noqa: PLC0415 - as above
+
+    found = read(reply)
+    if unknown and reply.status in UNKNOWN_ENDPOINT and isinstance(found, ServiceUnavailableError):
+        return unknown
+    signed = require_signature(call, reply, found, context.settings, context.now())
+    return signed if isinstance(signed, UntrustedResponseError) else found
 
 
 def with_nonce(context: Context, call: Call) -> Call:

@@ -1,19 +1,24 @@
 """Pure: the request that counts a use of a metered entitlement, and its response."""
 
-import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from licclient._model import Reason, Settings
-from licclient._protocol.requests import MAX_VERIFY_BYTES, Call
-from licclient._protocol.responses import Reply, read_deactivate, read_refusal, unusable_response
+from licclient._protocol.requests import Call, post_call
+from licclient._protocol.responses import (
+    Reply,
+    read_failure,
+    read_json_object,
+    read_refusal,
+    read_utc,
+    unusable_response,
+)
 from licclient.errors import (
     LicclientError,
     LicenseRefusedError,
     NotEntitledError,
     QuotaExceededError,
-    ServiceUnavailableError,
 )
 
 CONSUME_PATH: Final = "/api/v1/licenses/consume"
@@ -38,17 +43,12 @@ class Usage:
 def consume_call(settings: Settings, key: str, domain: str, name: str, amount: int, use_id: str) -> Call:
     """Return a request to count a use; `use_id` is random, and the same whenever this use is sent again."""
     fields = {"license_key": key, "domain": domain, "name": name, "amount": amount, "use_id": use_id}
-    headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    url = settings.server + CONSUME_PATH
-    return Call("POST", url, headers, json.dumps(fields).encode(), MAX_VERIFY_BYTES)
+    return post_call(settings, CONSUME_PATH, fields)
 
 
 def read_consume(reply: Reply, key: str, name: str) -> Usage | LicclientError:
     """Parse the response to a request to count a use of the entitlement `name`."""
-    try:
-        body = json.loads(reply.body)
-    except (ValueError, RecursionError):
-        body = None
+    body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"name": told} if told == name:
             return _read_usage(body) or unusable_response(200)
@@ -59,14 +59,8 @@ def read_consume(reply: Reply, key: str, name: str) -> Usage | LicclientError:
             return NotEntitledError(name)
         case 403, {"error": "not_activated"} if refusal := read_refusal(reply, key):
             return LicenseRefusedError(Reason.ENVIRONMENT, refusal.message)
-        case 401, _:
-            return read_refusal(reply, key) or unusable_response(401)
-        case 404 | 405 | 501, _:
-            return ServiceUnavailableError("This license service does not count uses.")
-        case 422, _:  # in the shape of all extensions
-            return read_deactivate(reply, key) or unusable_response(422)
         case _:
-            return unusable_response(reply.status, reply.retry_after)
+            return read_failure(reply, key, refused=(401,))
 
 
 def _read_usage(body: object) -> Usage | None:
@@ -74,10 +68,7 @@ def _read_usage(body: object) -> Usage | None:
         case {"used": int(used), "limit": int(limit), "remaining": int(remaining), "resets_at": str(at)} if (
             0 <= remaining <= limit and used >= 0
         ):
-            try:
-                resets_at = datetime.fromisoformat(at)
-                return Usage(used, limit, remaining, resets_at.astimezone(UTC)) if resets_at.tzinfo else None
-            except (ValueError, OverflowError):
-                return None
+            resets_at = read_utc(at)
+            return None if resets_at is None else Usage(used, limit, remaining, resets_at)
         case _:
             return None

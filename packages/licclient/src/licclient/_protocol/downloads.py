@@ -36,14 +36,9 @@ def add_promises(promised: dict[str, str], redirect: Mapping[str, str]) -> None:
 
 
 def file_name(content_disposition: str | None, fallback: str) -> str:
-    """Return the file name for a download.
+    """Return the file name for a download: harmless on Windows, macOS and Linux.
 
-    Args:
-        content_disposition: The server's header; `filename*` wins over `filename` (RFC 6266).
-        fallback: Used, made safe as well, when the header names nothing usable.
-
-    Returns:
-        One path component that is legal and harmless on Windows, macOS and Linux.
+    `filename*` wins over `filename` (RFC 6266); without a usable one it is the fallback, made safe as well.
     """
     return safe_name(_told_name(content_disposition or "")) or safe_name(fallback) or "download"
 

@@ -42,11 +42,7 @@ def is_safe_link(link: str, settings: Settings) -> bool:
 
 
 def redirect_target(link: str, location: str, settings: Settings) -> str | None:
-    """Follow one redirect of a download: never from `https` to `http`, and only to a safe address.
-
-    Returns:
-        The absolute address, or None when it must not be followed.
-    """
+    """Follow a redirect of a download: never from `https` to `http`, only to a safe address; else None."""
     try:
         target = urljoin(link, location)
     except ValueError:
@@ -76,11 +72,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _dotted(host: str) -> str:
-    """Return an IPv4 address as four numbers: 127.1 and 0x7f000001 are addresses, too.
-
-    Raises:
-        ValueError: It is no IPv4 address.
-    """
+    """Return an IPv4 address as four numbers: 127.1 and 0x7f000001 are addresses, too; else `ValueError`."""
     parts = host.split(".")
     *front, last = [int(part, 16 if part[:2] == "0x" else 8 if part[:1] == "0" else 10) for part in parts]
     number = last + sum(one << (24 - 8 * at) for at, one in enumerate(front))

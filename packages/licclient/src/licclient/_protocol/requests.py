@@ -21,7 +21,7 @@ MAX_UPDATE_BYTES: Final = 1024 * 1024
 
 KEY_PREFIX: Final = "CP-"
 
-JSON_HEADERS: Final = {"Accept": "application/json"}
+_JSON: Final = {"Accept": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,7 @@ def tidy_key(typed: str) -> str | InvalidRequestError:
     """Remove white space from a typed key, and convert a CP- key to upper case (D-02).
 
     Another key was sold elsewhere and stays as it is (D-185). Its shape is for the server to judge. Return
-    `InvalidRequestError` when nothing or no text is left.
-
-    Raises:
-        TypeError: Not a string.
+    `InvalidRequestError` when nothing or no text is left; raise `TypeError` for what is no string.
     """
     if not isinstance(typed, str):
         raise TypeError(f"a license key is a string, not {type(typed).__name__}")
@@ -58,28 +55,27 @@ def tidy_key(typed: str) -> str | InvalidRequestError:
     return key
 
 
+def post_call(settings: Settings, path: str, fields: Mapping[str, object]) -> Call:
+    """Return a request that sends a JSON object to an endpoint."""
+    headers = {**_JSON, "Content-Type": "application/json"}
+    return Call("POST", settings.server + path, headers, json.dumps(fields).encode(), MAX_VERIFY_BYTES)
+
+
 def verify_call(
     settings: Settings, key: str, domain: str, ip: str, machine: Mapping[str, str] | None = None
 ) -> Call:
     """Return a verify request (spec 4.1).
 
-    Args:
-        settings: Where to send it.
-        key: As from `tidy_key`.
-        domain: The app's domain, or the installation id (D-45).
-        ip: Our own address; the server checks its syntax only (D-05).
-        machine: As in `Settings`; other servers ignore it (D-11).
+    `domain` is the app's or the installation id (D-45). The server checks the syntax of our `ip` only (D-05),
+    and others ignore `machine`, which is as in `Settings` (D-11).
     """
-    body = json.dumps({"license_key": key, "domain": domain, "ip": ip, **(machine or {})})
-    headers = {**JSON_HEADERS, "Content-Type": "application/json"}
-    return Call("POST", settings.server + VERIFY_PATH, headers, body.encode(), MAX_VERIFY_BYTES)
+    fields = {"license_key": key, "domain": domain, "ip": ip, **(machine or {})}
+    return post_call(settings, VERIFY_PATH, fields)
 
 
 def deactivate_call(settings: Settings, key: str, domain: str) -> Call:
     """Return a request to free the slots of a domain; arguments as for `verify_call`."""
-    body = json.dumps({"license_key": key, "domain": domain})
-    headers = {**JSON_HEADERS, "Content-Type": "application/json"}
-    return Call("POST", settings.server + DEACTIVATE_PATH, headers, body.encode(), MAX_VERIFY_BYTES)
+    return post_call(settings, DEACTIVATE_PATH, {"license_key": key, "domain": domain})
 
 
 def update_call(
@@ -104,7 +100,7 @@ def update_call(
     if is_manual:
         fields["manual"] = "1"
     url = f"{settings.server}{UPDATE_CHECK_PATH}?{urlencode(fields, quote_via=quote)}"
-    return Call("GET", url, JSON_HEADERS, None, MAX_UPDATE_BYTES)
+    return Call("GET", url, _JSON, None, MAX_UPDATE_BYTES)
 
 
 def shown_ip(address: str) -> str:

@@ -6,12 +6,12 @@ and becomes `ServiceUnavailableError` (D-40). Types are checked strictly: `"true
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
-from licclient._entitlements import Entitlements, read_entitlements
+from licclient._entitlements import read_entitlements
 from licclient._model import Listing, Reason, Settings, Verified
 from licclient._protocol.links import is_safe_link
 from licclient._protocol.requests import is_text
@@ -30,6 +30,9 @@ MIN_MASKED: Final = 10
 """Shortest text that is taken for a license key when the server repeats it."""
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+UNKNOWN_ENDPOINT: Final = frozenset({404, 405, 501})
+"""With one of these and no body of ours, the service does not have the endpoint, such as an older one."""
 
 _STATUSES: Final = frozenset({200, 401, 403, 404, 422})
 
@@ -70,12 +73,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one try of a call came to.
+    """What one try of a call came to: the response, or why there is none.
 
-    Attributes:
-        result: The response, or why there is none.
-        may_retry: Whether the same request may succeed a moment later.
-        was_closed: Whether there is none because the client was closed meanwhile.
+    `may_retry`: the same request may succeed a moment later. `was_closed`: the client was closed meanwhile.
     """
 
     result: Reply | ServiceUnavailableError
@@ -105,48 +105,26 @@ def is_foreign(reply: Reply, read: object) -> bool:
 
 
 def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
-    """Parse the response to a verify (spec 4.1, D-40).
-
-    Args:
-        reply: Any status, any bytes.
-        key: The key that was sent; masked should the response repeat it.
-
-    Returns:
-        The success; or `LicenseRefusedError`, `InvalidRequestError`, or `ServiceUnavailableError` when this
-        is not a response of the service.
-    """
+    """Parse the response to a verify (spec 4.1, D-40); should it repeat the key, that is masked."""
     body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"valid": True, "product": str(product), "expiry": expiry, "lifetime": bool(lifetime)} if (
             is_text(product)
         ):
-            verified = _verified(
-                product, expiry, read_entitlements(body.get("entitlements")), lifetime=lifetime
-            )
-            is_trial = body.get("trial") is True
-            return (
-                replace(verified, is_trial=True) if isinstance(verified, Verified) and is_trial else verified
-            )
+            expires_on = None if expiry is None else read_date(expiry)
+            # D-10: a key that never expires has no date, so a response with both is not the service's.
+            if expiry is not None and (expires_on is None or lifetime):
+                return unusable_response(200)
+            granted, is_trial = read_entitlements(body.get("entitlements")), body.get("trial") is True
+            return Verified(product, expires_on, lifetime, entitlements=granted, is_trial=is_trial)
         case 403 | 404, {"valid": False, "reason": str(reason)} if is_text(reason):
             return LicenseRefusedError(_VERIFY_REASONS.get(reason, Reason.OTHER), masked(reason, key))
-        case 422, {"message": str(), "errors": dict(errors)}:
-            return read_invalid(errors, key)
         case _:
-            return unusable_response(reply.status, reply.retry_after)
+            return read_failure(reply, key, refused=())
 
 
 def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listing | LicclientError:
-    """Parse the response to an update check (spec 4.2, D-40).
-
-    Args:
-        reply: Any status, any bytes.
-        settings: Which server, and which download addresses are safe.
-        slug: The slug that was sent; a response about another one is none.
-        key: As in `read_verify`.
-
-    Returns:
-        The listing; or `LicenseRefusedError`, `InvalidRequestError`, `ServiceUnavailableError`.
-    """
+    """Parse the response to an update check (spec 4.2, D-40); one about another slug is none."""
     body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"slug": str(told), "sections": {"changelog": str(changelog)}} if told == slug:
@@ -154,12 +132,8 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
             if isinstance(listing, Listing) and settings.release_keys:
                 listing = replace(listing, manifest=reply.headers.get(MANIFEST_HEADER))
             return listing
-        case 401 | 403 | 404, _:
-            return read_refusal(reply, key) or unusable_response(reply.status)
-        case 422, {"message": str(), "errors": dict(errors)}:
-            return read_invalid(errors, key)
         case _:
-            return unusable_response(reply.status, reply.retry_after)
+            return read_failure(reply, key, refused=(401, 403, 404))
 
 
 def read_deactivate(reply: Reply, key: str) -> LicclientError | None:
@@ -174,20 +148,30 @@ def read_deactivate(reply: Reply, key: str) -> LicclientError | None:
         case 403, {"error": "too_many_moves" | "not_allowed", "message": str(message), "retry_at": at} if (
             is_text(message)
         ):
-            return DeactivationError(masked(message, key), _read_instant(at))
+            return DeactivationError(masked(message, key), read_utc(at))
         case 401, {"error": "invalid_license"}:
             return read_refusal(reply, key)
-        case 404 | 405 | 501, _:
+        case status, _ if status in UNKNOWN_ENDPOINT:
             return DeactivationError(
                 "This license service does not free the slots of computers; its support may."
             )
+        case _:
+            return read_failure(reply, key, refused=())
+
+
+def read_failure(reply: Reply, key: str, *, refused: Collection[int]) -> LicclientError:
+    """Parse an error in the form that endpoints share; statuses `refused` are about the license."""
+    match reply.status, read_json_object(reply.body):
         case 422, {"message": str(), "errors": dict(errors)}:
-            return read_invalid(errors, key)
+            return _read_invalid(errors, key)
+        case status, _ if status in refused and (refusal := read_refusal(reply, key)) is not None:
+            return refusal
         case _:
             return unusable_response(reply.status, reply.retry_after)
 
 
-def _read_instant(value: object) -> datetime | None:
+def read_utc(value: object) -> datetime | None:
+    """Parse an instant in ISO 8601; None for anything else, such as one without a zone."""
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else None
         return at.astimezone(UTC) if at is not None and at.tzinfo else None
@@ -251,16 +235,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _verified(
-    product: str, expiry: object, entitlements: Entitlements, *, lifetime: bool
-) -> Verified | ServiceUnavailableError:
-    expires_on = None if expiry is None else read_date(expiry)
-    # D-10: a key that never expires has no date, so a response with both is not the service's.
-    if expiry is not None and (expires_on is None or lifetime):
-        return unusable_response(200)
-    return Verified(product, expires_on, lifetime, entitlements=entitlements)
-
-
 def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | ServiceUnavailableError:
     link = body.get("download_url")
     if "download_url" in body and not isinstance(link, str):
@@ -317,7 +291,7 @@ def read_timestamp(value: str) -> datetime | None:
         return None
 
 
-def read_invalid(errors: dict[str, Any], key: str) -> InvalidRequestError | ServiceUnavailableError:
+def _read_invalid(errors: dict[str, Any], key: str) -> InvalidRequestError | ServiceUnavailableError:
     """Parse the faulty fields of a 422."""
     read: dict[str, list[str]] = {}
     for name, problems in errors.items():

@@ -1,10 +1,9 @@
 """Pure: the report of a version that was rolled back, and whether its response ends it (D-232)."""
 
-import json
 from typing import Final
 
 from licclient._model import Settings
-from licclient._protocol.requests import JSON_HEADERS, MAX_VERIFY_BYTES, Call
+from licclient._protocol.requests import Call, post_call
 from licclient._protocol.responses import Reply
 
 ROLLED_BACK_PATH: Final = "/api/v1/updates/rolled-back"
@@ -20,10 +19,7 @@ def report_call(
     fields = {"license_key": key, "slug": slug, "version": version, "domain": domain}
     if platform:
         fields["platform"] = platform
-    headers = {**JSON_HEADERS, "Content-Type": "application/json"}
-    return Call(
-        "POST", settings.server + ROLLED_BACK_PATH, headers, json.dumps(fields).encode(), MAX_VERIFY_BYTES
-    )
+    return post_call(settings, ROLLED_BACK_PATH, fields)
 
 
 def is_settled(reply: Reply) -> bool:

@@ -1,28 +1,18 @@
 """Pure: requests for floating seats, and their responses (D-239)."""
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from licclient._model import Settings
-from licclient._protocol.requests import MAX_VERIFY_BYTES, Call, is_text
-from licclient._protocol.responses import (
-    Reply,
-    masked,
-    read_invalid,
-    read_json_object,
-    read_refusal,
-    unusable_response,
-)
+from licclient._protocol.requests import Call, is_text, post_call
+from licclient._protocol.responses import Reply, masked, read_failure, read_json_object
 from licclient.errors import LicclientError, NoSeatError
 
 SEAT_PATH: Final = "/api/v1/licenses/seat"
 
 MAX_LEASE: Final = 24 * 3600
 """Seconds; a longer lease is not the service's."""
-
-_HEADERS: Final = {"Accept": "application/json", "Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +25,7 @@ class HeldSeat:
 
 
 def seat_call(settings: Settings, key: str, domain: str, seat: str, *, release: bool = False) -> Call:
-    """Return a request to take or renew a seat, or to release it.
-
-    Args:
-        settings: Where to send it, for which product, and from which machine.
-        key: As from `tidy_key`.
-        domain: As for `verify_call`.
-        seat: 32 hexadecimal digits, drawn for this seat.
-        release: Whether to give it up.
-    """
+    """Return a request to take, renew or release a seat, named by 32 random hexadecimal digits."""
     fields: dict[str, object] = {"license_key": key, "domain": domain, "seat": seat}
     if release:
         fields["release"] = True
@@ -51,7 +33,7 @@ def seat_call(settings: Settings, key: str, domain: str, seat: str, *, release: 
         fields["slug"] = settings.slug
     if not release and "label" in (settings.machine or {}):
         fields["label"] = (settings.machine or {})["label"]
-    return Call("POST", settings.server + SEAT_PATH, _HEADERS, json.dumps(fields).encode(), MAX_VERIFY_BYTES)
+    return post_call(settings, SEAT_PATH, fields)
 
 
 def read_seat(reply: Reply, key: str, now: datetime) -> HeldSeat | LicclientError:
@@ -73,11 +55,5 @@ def read_seat(reply: Reply, key: str, now: datetime) -> HeldSeat | LicclientErro
             message
         ):
             return NoSeatError(masked(message, key), None if code == "seat_lost" else 0)
-        case 401 | 403, _:
-            return read_refusal(reply, key) or unusable_response(reply.status)
-        case 404 | 405 | 501, _:
-            return NoSeatError("This license service has no floating seats.", 0)
-        case 422, {"message": str(), "errors": dict(errors)}:
-            return read_invalid(errors, key)
         case _:
-            return unusable_response(reply.status, reply.retry_after)
+            return read_failure(reply, key, refused=(401, 403))

@@ -27,17 +27,9 @@ _INSTALLATION: Final = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class LicenseFile:
-    """What the vendor signed.
+    """What the vendor signed; `text` is that, without the lines around it.
 
-    Attributes:
-        text: The signed text, without the lines around it.
-        verified: What a verify would have returned.
-        slug: Of the product.
-        masked_key: The license key, masked.
-        key_digest: As from `key_digest`.
-        domain: Of the installation that the file is for.
-        issued_at: By the service's clock.
-        ends_at: From then on the file is no longer valid.
+    `domain` is of the installation that the file is for. It holds until `ends_at`, by the service's clock.
     """
 
     text: str
@@ -77,10 +69,7 @@ def unwrap(raw: bytes) -> str:
 def check_file(text: str, settings: Settings, domain: str) -> LicenseFile | LicenseFileError:
     """Return what a pinned key signed for this app on this machine; whether it has ended is not checked.
 
-    Args:
-        text: As from `unwrap`; untrusted.
-        settings: The pinned keys, product and slug.
-        domain: Of this installation.
+    `text` is from `unwrap`, and untrusted.
     """
     signed, _, signature = text.rpartition(".")
     header, _, payload = signed.partition(".")

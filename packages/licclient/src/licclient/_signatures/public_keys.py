@@ -45,12 +45,7 @@ class PublicKey:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse `ed25519:` and 32 bytes in base64url without padding.
-
-    Raises:
-        TypeError: Not a string.
-        ValueError: Not such a key.
-    """
+    """Parse `ed25519:` and 32 bytes in base64url without padding; else raise `TypeError` or `ValueError`."""
     if not isinstance(text, str):
         raise TypeError(f"a public key is a string, not {type(text).__name__}")
     encoded = text.removeprefix(PREFIX)
@@ -66,14 +61,7 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def demand_library(argument: str) -> None:
-    """Check, without importing it, that the library for signatures is installed.
-
-    Args:
-        argument: The constructor's argument that needs it, for the message.
-
-    Raises:
-        ImportError: The extra is not installed.
-    """
+    """Raise `ImportError` if the library for signatures, which this argument needs, is not installed."""
     if find_spec("cryptography") is None:
         raise ImportError(
             f"{argument} needs an Ed25519 library: pip install 'licclient[signed]'", name="cryptography"

@@ -39,10 +39,7 @@ class Highest:
 class SignedReleases:
     """Requires that the vendor signed what can be downloaded, if release keys are pinned (D-67, D-68).
 
-    Args:
-        settings: Which keys are pinned, if any.
-        state: Where the highest version is remembered: one for each server, product and set of channels, for
-            all license keys.
+    The highest version is remembered: one for each server, product and set of channels, for all license keys.
     """
 
     def __init__(self, settings: Settings, state: Storage) -> None:
@@ -50,10 +47,9 @@ class SignedReleases:
         self._state = state
 
     def check(self, listing: Listing, now: datetime) -> Listing | UntrustedResponseError:
-        """Check an offer that has arrived or was remembered, and remember its version if it is the highest.
+        """Return an offer, with what was signed if keys are pinned; or why it must not be offered.
 
-        Returns:
-            The listing, with what was signed if keys are pinned; or why it must not be offered.
+        Its version is remembered if it is the highest.
         """
         if not self._settings.release_keys:
             return listing

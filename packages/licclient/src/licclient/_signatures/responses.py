@@ -18,13 +18,10 @@ from hashlib import sha256
 from typing import Final
 from urllib.parse import urlsplit
 
-from licclient._model import Held, Listing, Proof, Settings, Verified
-from licclient._protocol.consumption import Usage, read_consume
+from licclient._model import Held, Proof, Settings, Verified
 from licclient._protocol.downloads import read_sha256
 from licclient._protocol.requests import Call, verify_call
-from licclient._protocol.responses import Reply, is_foreign, read_update, read_verify
-from licclient._protocol.seats import HeldSeat, read_seat
-from licclient._protocol.trials import read_trial, replace_unsupported
+from licclient._protocol.responses import Reply, is_foreign, read_verify
 from licclient._records import Document, read_instant
 from licclient._signatures.public_keys import PublicKey
 from licclient.errors import LicclientError, UntrustedResponseError
@@ -74,10 +71,7 @@ class Signed:
 def request_signature(call: Call, keys: Sequence[PublicKey], nonce: str) -> Call:
     """Return a call that requests a signature by each of the pinned keys (RFC 9421 section 5).
 
-    Args:
-        call: Without such a request.
-        keys: All that are pinned; the service takes the newest one that it has.
-        nonce: At least 128 random bits as base64url; never used before.
+    The service takes the newest one that it has. The nonce is at least 128 random bits, never used before.
     """
     parameters = f'({" ".join(COMPONENTS)});created;expires;nonce="{nonce}";alg="ed25519";tag="{TAG}"'
     wanted = ", ".join(f'sig{number}={parameters};keyid="{key.id}"' for number, key in enumerate(keys))
@@ -98,12 +92,11 @@ def read_trusted_verify(
 ) -> Verified | LicclientError:
     """Parse the response to a verify, and require a signature if keys are pinned.
 
-    Returns:
-        As `read_verify`, with the proof in a success; `UntrustedResponseError` for a response in the form of
-        the service that no pinned key signed (D-62). Anything else is an outage (D-40).
+    A success comes with its proof; a response in the form of the service that no pinned key signed is an
+    `UntrustedResponseError` (D-62). Anything else is an outage (D-40).
     """
     result = read_verify(reply, key)
-    signed = _require_signature(call, reply, result, settings, now)
+    signed = require_signature(call, reply, result, settings, now)
     if isinstance(signed, UntrustedResponseError):
         return signed
     if signed is None or not isinstance(result, Verified):
@@ -115,49 +108,10 @@ def read_trusted_verify(
     return replace(result, proof=proof)
 
 
-def read_trusted_update(
-    call: Call, reply: Reply, slug: str, key: str, settings: Settings, now: datetime
-) -> Listing | LicclientError:
-    """Parse the response to an update check, and require a signature; as `read_trusted_verify`."""
-    result = read_update(reply, settings, slug, key)
-    signed = _require_signature(call, reply, result, settings, now)
-    return signed if isinstance(signed, UntrustedResponseError) else result
-
-
-def read_trusted_trial(call: Call, reply: Reply, settings: Settings, now: datetime) -> str | LicclientError:
-    """Parse the response to a request for a trial, and require a signature; as `read_trusted_verify`."""
-    result = read_trial(reply)
-    signed = _require_signature(call, reply, result, settings, now)
-    return signed if isinstance(signed, UntrustedResponseError) else replace_unsupported(reply, result)
-
-
-def read_trusted_seat(
-    call: Call, reply: Reply, key: str, settings: Settings, now: datetime
-) -> HeldSeat | LicclientError:
-    """Parse the response to a request for a seat, and require a signature; as `read_trusted_verify`.
-
-    A 404 is no response of this endpoint: the service does not have it.
-    """
-    result = read_seat(reply, key, now)
-    if reply.status == 404:  # noqa: PLR2004 - see above
-        return result
-    signed = _require_signature(call, reply, result, settings, now)
-    return signed if isinstance(signed, UntrustedResponseError) else result
-
-
-def read_trusted_use(
-    call: Call, reply: Reply, key: str, name: str, settings: Settings, now: datetime
-) -> Usage | LicclientError:
-    """Parse the response to a use of an entitlement, and require a signature; as `read_trusted_verify`."""
-    result = read_consume(reply, key, name)
-    signed = _require_signature(call, reply, result, settings, now)
-    return signed if isinstance(signed, UntrustedResponseError) else result
-
-
-def _require_signature(
+def require_signature(
     call: Call, reply: Reply, read: object, settings: Settings, now: datetime
 ) -> Signed | UntrustedResponseError | None:
-    """Check the signature and its time; None when none is needed."""
+    """Check the signature of a response that was `read`, and its time; None when none is needed."""
     if not settings.public_keys or is_foreign(reply, read):
         return None
     signed = check_signature(call, reply, settings.public_keys, call.nonce)
@@ -297,16 +251,9 @@ def write_signed_success(held: Held) -> Document:
 
 
 def read_signed_success(document: Document | None, key: str, domain: str, settings: Settings) -> Held | None:
-    """Parse the record of the last success and check its signature again.
+    """Parse the record of the last success, from the untrusted disk, and check its signature again.
 
-    Args:
-        document: As from the disk; untrusted.
-        key: The license key that it must be for.
-        domain: The domain that it must be for.
-        settings: Server and pinned keys.
-
-    Returns:
-        The success, confirmed at the time of its signature; None for anything else.
+    The success counts as confirmed at the time of its signature.
     """
     match document:
         case {"ip": str(ip), "headers": dict(headers), "body": str(body), "seen_at": str(seen)}:

@@ -28,24 +28,17 @@ _LONGEST: Final = 100 * 3600
 
 
 def text_of(code: str, language: str, *details: str) -> str:
-    """Return a text.
+    """Return a text, with details in its places.
 
-    Args:
-        code: A key of the tables; for an unknown one the text for an unknown reason.
-        language: As `de`, `de-AT`, `zh_CN.UTF-8`; English stands in for what is not there.
-        details: Fill the places in the text.
+    For an unknown code it is the text for an unknown reason. `language` is `de`, `de-AT` or `zh_CN.UTF-8`;
+    English stands in for what is not there.
     """
     table = TABLES[pick_language([language])]
     return table.get(code, table["reason.other"]).format(*details)
 
 
 def amount(count: float, language: str = "en") -> str:
-    """Format a number of bytes, as disks and networks are sold: a kilobyte has 1000 of them.
-
-    Args:
-        count: Bytes.
-        language: As for `text_of`.
-    """
+    """Format a number of bytes, as disks and networks are sold: a kilobyte has 1000 of them."""
     tongue = pick_language([language])
     byte = "o" if tongue == "fr" else "B"
     text = f"{count / 1000**3:.2f} G{byte}"
@@ -68,9 +61,7 @@ def span(seconds: float) -> str | None:
 def format_date(day: date, language: str) -> str:
     """Format a date as people write it: `21.11.2026`, `Nov 21, 2026`.
 
-    Args:
-        day: The date.
-        language: As for `text_of`; English with the region US, or without one, has the month first.
+    English with the region US, or without one, has the month first.
     """
     tag = pick_tag([language])
     match tag.partition("-")[0]:
@@ -87,11 +78,7 @@ def format_date(day: date, language: str) -> str:
 
 
 def pick_tag(wanted: Sequence[str]) -> str:
-    """Return the first wanted language that is there, with its region, as `de-at`; `en` when none is.
-
-    Args:
-        wanted: Tags as browsers, systems and environment variables write them, best first.
-    """
+    """Return the first wanted language that is there, with its region, as `de-at`; `en` when none is."""
     for tag in wanted:
         plain = tag.lower().replace("_", "-").partition(".")[0].partition("@")[0]
         first, *more = plain.split("-")

@@ -35,14 +35,7 @@ class _Phase(StrEnum):
 class Activation:
     """The state of the dialog; each step returns a new one.
 
-    Attributes:
-        language: As from `_texts.pick_tag`.
-        product: The app's name; None if the client has none.
-        problem: Why there is no license.
-        typed: The text in the field.
-        outcome: The license.
-        urls: The app's pages.
-        offers_trial: Whether there is a button that starts a trial.
+    `problem` is why there is no license, `typed` the text in the field, `outcome` the license.
     """
 
     language: str

@@ -50,17 +50,9 @@ _queue: Final[list["tuple[Driver, Callable[[], object]]"]] = []
 
 
 class Driver:
-    """One dialog from its opening to its end.
+    """One dialog from its opening, when its first view is drawn, to its end.
 
-    Args:
-        window: What to draw on; done at once.
-        deliver: Runs a function on the thread of the windows; called by others.
-        client: Verifies, downloads and remembers.
-        state: The dialog's first state.
-        to: The folder for downloads.
-
-    Attributes:
-        state: The dialog's state.
+    `deliver` runs a function on the thread of the windows, for other threads; `to` takes downloads.
     """
 
     def __init__(
@@ -189,11 +181,7 @@ class Driver:
 def begin_activation(
     client: "LicenseClient", problem: BaseException | None, language: str | None, *, trial: bool = False
 ) -> Activation:
-    """Return the first state of the dialog that asks for a key; arguments are those of `ask_for_key`.
-
-    Raises:
-        ValueError: A trial is offered, and the client has no `slug`.
-    """
+    """Return the first state of the dialog that asks for a key; `ValueError` for a trial without a slug."""
     settings = client.settings
     if trial and settings.slug is None:
         raise ValueError("a trial needs slug= when the client is made")
@@ -202,11 +190,7 @@ def begin_activation(
 
 
 def begin_offer(client: "LicenseClient", update: "Update", language: str | None) -> Offer:
-    """Return the first state of the dialog that offers an update; arguments are those of `offer_update`.
-
-    Raises:
-        ValueError: The client has no `slug` or `version`.
-    """
+    """Return the first state of the dialog that offers an update; `ValueError` without slug or version."""
     settings = client.settings
     if settings.slug is None or settings.version is None:
         raise ValueError("updates need slug= and version= when the client is made")

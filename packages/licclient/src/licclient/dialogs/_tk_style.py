@@ -52,9 +52,7 @@ def is_dark(widget: tk.Misc, colour: str) -> bool:
 def choose_palette(parent: tk.Misc, *, dark: bool | None) -> Palette | None:
     """Return the palette; None to follow the app's ttk theme.
 
-    Args:
-        parent: The app's window.
-        dark: What the app wants; None to follow its theme, or, if that is a plain one, its window.
+    If `dark` is None, that theme is followed, or if it is a plain one, the colour of the app's window.
     """
     if dark is None and ttk.Style(parent).theme_use() not in _PLAIN_THEMES:
         return None

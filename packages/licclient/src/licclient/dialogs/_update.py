@@ -38,15 +38,8 @@ class _Phase(StrEnum):
 class Offer:
     """The state of the dialog; each step returns a new one.
 
-    Attributes:
-        language: As from `_texts.pick_tag`.
-        update: What is offered.
-        installed: The app's version; None if the client has none.
-        problem: Why the last download failed.
-        far: The progress of the download.
-        outcome: The downloaded file.
-        changelog: As plain text; converted once, because each step makes a view.
-        urls: The app's pages.
+    `problem` is why the last download failed, `far` its progress, `outcome` the file. `changelog` is plain
+    text, converted once, because each step makes a view.
     """
 
     language: str

@@ -82,20 +82,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a window shows.
+    """What a window shows; all of it plain text, whatever characters are in it.
 
     Attributes:
-        title: Of the window.
-        heading: The first line; like all others plain text, whatever characters are in it.
-        intro: The line below it.
         label: What the body is called; `&` as in a button.
-        body: What the body holds: the key as typed, or the changelog; empty, a changelog is not shown.
+        body: The key as typed, or the changelog; empty, a changelog is not shown.
         is_editable: Whether a person can type into the body.
         message: What is to be said now; may be empty.
-        tone: Of the message.
         links: What helps with the message.
-        bar: None when there is no bar.
-        go, leave, skip: The buttons; None when there is no such button.
     """
 
     title: str
@@ -148,11 +142,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What was wanted has been done, or went wrong.
-
-    Attributes:
-        outcome: What came of it, such as a `License` or a `Downloaded`; or the exception.
-    """
+    """What was wanted has been done, or went wrong: `outcome` is what came of it, or the exception."""
 
     outcome: object
 
@@ -263,12 +253,7 @@ _MARKS: Final = {Tone.PLAIN: "", Tone.GOOD: "\u2713\u00a0", Tone.BAD: "\u26a0\u0
 
 
 def colour_of(tone: Tone, *, on_dark: bool) -> str | None:
-    """Return the colour of a message, as `#rrggbb`; None for the toolkit's own colour of text.
-
-    Args:
-        tone: Of the message.
-        on_dark: Whether the window's ground is dark.
-    """
+    """Return the colour of a message, as `#rrggbb`; None for the toolkit's own colour of text."""
     colours = _COLOURS.get(tone)
     return None if colours is None else colours[on_dark]
 
@@ -284,10 +269,6 @@ def marked(view: View) -> str:
 
 
 def split_mnemonic(text: str) -> tuple[str, int | None]:
-    """Take the `&` out of a text, for toolkits that want the letter's place instead.
-
-    Returns:
-        The text as it is read, and the index of its letter; None when it has none.
-    """
+    """Return a text without its `&`, and the index of the letter that this marks, for Tk."""
     at = text.find("&")
     return (text, None) if at < 0 else (text[:at] + text[at + 1 :], at)

@@ -54,11 +54,8 @@ class ZipEntry(Protocol):
 class Entry:
     """A file to create.
 
-    Attributes:
-        path: Where, from the top of the version's folder; names joined by `/`, each harmless everywhere.
-        size: In bytes; it must come out exactly.
-        executable: Whether it may be run.
-        index: Which entry of the zip it is.
+    `path` is from the top of the version's folder, joined by `/`, each name harmless everywhere. `size` must
+    come out exactly; `index` is the number of the zip's entry.
     """
 
     path: str
@@ -69,13 +66,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What unpacking will create.
-
-    Attributes:
-        folders: Every folder, also those that only a file's path names; parents before children.
-        files: Every file.
-        size: Bytes of all files.
-    """
+    """What unpacking will create: every folder, parents before children, and every file."""
 
     folders: tuple[str, ...]
     files: tuple[Entry, ...]
@@ -83,24 +74,13 @@ class Plan:
 
 
 def check_directory(size: int) -> None:
-    """Refuse a directory before it is read.
-
-    Args:
-        size: In bytes.
-
-    Raises:
-        UnusableArchiveError: It is too large.
-    """
+    """Raise `UnusableArchiveError` for a directory of so many bytes before it is read."""
     if size > MAX_DIRECTORY_BYTES:
         raise UnusableArchiveError(f"The archive's list of files is larger than {MAX_DIRECTORY_BYTES} bytes.")
 
 
 def check_entries(directory: bytes) -> None:
-    """Refuse a directory before an object is created for each of its entries.
-
-    Raises:
-        UnusableArchiveError: There are too many of them.
-    """
+    """Raise `UnusableArchiveError` for too many entries before an object is created for each."""
     if directory.count(_ENTRY) > MAX_ENTRIES:  # the number that the zip states may be wrong
         raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")
 
@@ -108,8 +88,7 @@ def check_entries(directory: bytes) -> None:
 def read_plan(entries: Sequence[ZipEntry]) -> Plan:
     """Check the whole directory of a zip, as of `zipfile.ZipFile.infolist`.
 
-    Raises:
-        UnusableArchiveError: An entry is not allowed, or not on every platform; the message has both.
+    Raise `UnusableArchiveError` if an entry is not allowed, or not on every platform.
     """
     if len(entries) > MAX_ENTRIES:
         raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")

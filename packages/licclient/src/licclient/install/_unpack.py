@@ -39,16 +39,12 @@ class _ArchiveFile(BufferedReader):
 def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
     """Unpack a zip into a new folder, durably: all of it is on the disk when this returns.
 
-    Args:
-        archive: The file.
-        size: Its verified size in bytes.
-        sha256: Its verified digest, in lower-case hex. One open file is hashed, and then unpacked.
-        folder: Created; the caller removes it when this fails.
+    One open file is hashed, compared with size and digest, and then unpacked. The caller removes the folder
+    when this fails.
 
     Raises:
         UntrustedResponseError: The file is not the verified one.
         UnusableArchiveError: It is not a zip, or contains what must not be unpacked.
-        OSError: The disk has no room for it, or cannot be written.
     """
     with _ArchiveFile(FileIO(archive)) as file:
         _demand_verified(file, size, sha256)

@@ -33,12 +33,7 @@ class Pointer:
 def folder_name(version: str, sha256: str) -> str:
     """Return the folder's name of a version and its archive: another archive has another folder.
 
-    Args:
-        version: As PEP 440 has it.
-        sha256: The archive's digest in lower-case hex.
-
-    Raises:
-        ValueError: Not a version, or not a digest.
+    Raise `ValueError` for no version of PEP 440, or no digest.
     """
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - a launcher only reads
 
@@ -88,15 +83,9 @@ def rolled_back(before: Pointer) -> Pointer | None:
 
 
 def leftovers(pointer: Pointer | None, names: Collection[str], needed: Collection[str]) -> list[str]:
-    """Return which entries of the folder of versions are not needed any more.
+    """Return which of our own folders in the folder of versions are not needed any more.
 
-    Args:
-        pointer: The current pointer; None if it is missing: then whole versions are kept.
-        names: All entries.
-        needed: Entries to keep, whatever the pointer says.
-
-    Returns:
-        Names of this library's own folders only.
+    Without a pointer whole versions are kept; what is `needed` is kept, whatever the pointer says.
     """
     made = [name for name in names if name.startswith((DRAFT, DISCARDED))]
     if pointer is not None:

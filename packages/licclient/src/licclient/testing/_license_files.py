@@ -11,11 +11,7 @@ from licclient.testing._signing import Signer
 
 
 def write_file(endpoints: Endpoints, key: str, request: str, days: int, now: datetime, sign: Signer) -> bytes:
-    """Return a license file for the machine that made a request, which takes a slot.
-
-    Raises:
-        ValueError: A verify of the machine would be refused.
-    """
+    """Return a license file for the machine that made a request; raise `ValueError` if it is refused."""
     domain, slug = _read_request(request)
     told: dict[str, Any] = endpoints.verify({"license_key": key, "domain": domain, "ip": "0.0.0.0"}).json()  # noqa: S104 - no address
     if not told["valid"]:
