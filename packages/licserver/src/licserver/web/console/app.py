@@ -16,9 +16,10 @@ from licserver.domain.records import Role
 from licserver.services import Services
 from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
-from licserver.web.console.handlers import Console, Show
+from licserver.web.console.handlers import Console
 from licserver.web.console.login import Login, SecondFactor
 from licserver.web.console.pages import (
+    Show,
     api,
     audit,
     backups,
@@ -70,27 +71,14 @@ ROUTES: Final[Mapping[str, Route]] = {
     "/customers": Route(licenses.show_customer),
     "/products": Route(products.show_all, {"add": once(products.add)}),
     "/products.csv": Route(products.export),
-    "/products/{slug}": Route(
-        products.show,
-        {
-            "rename": products.rename,
-            "rules": products.change_rules,
-            "save-plan": products.save_plan,
-            "remove-plan": products.remove_plan,
-        },
-    ),
+    "/products/{slug}": Route(products.show, products.ACTIONS),
     "/products/{slug}/releases.csv": Route(products.export_releases),
-    "/products/{slug}/releases/{version}": Route(
-        products.show_release,
-        {"promote": products.promote, "withdraw": products.withdraw, "rollout": products.change_rollout},
-    ),
+    "/products/{slug}/releases/{version}": Route(products.show_release, products.RELEASE_ACTIONS),
     "/products/{slug}/releases/{version}/downloads.csv": Route(products.export_holders),
     "/sources": Route(sources.show_all, {"add": sources.add}, sees=Role.SUPPORT),
-    "/sources/{name}": Route(
-        sources.show, {"map": sources.map_product, "unmap": sources.unmap}, sees=Role.SUPPORT
-    ),
+    "/sources/{name}": Route(sources.show, sources.MAPPING_ACTIONS, sees=Role.SUPPORT),
     "/sources/{name}/events": Route(
-        sources.show_events, {"replay": sources.replay}, sees=Role.SUPPORT, sends=Role.SUPPORT
+        sources.show_events, sources.EVENT_ACTIONS, sees=Role.SUPPORT, sends=Role.SUPPORT
     ),
     "/api": Route(api.show),
     "/audit": Route(audit.show),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from licserver.domain.decisions import is_support_over, license_state
@@ -10,6 +10,8 @@ from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import IssuedLicense, LicenseState, LicenseTerms, Product
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
+
+T = TypeVar("T")
 
 DONE: Final[Mapping[str, str]] = {
     "taken-back": "The seat is taken back. The app that held it is told when it next renews it.",
@@ -232,18 +234,35 @@ def parse_day(text: str) -> date | None:
         raise InvalidInputError(f"{text!r} is not a date; write it like 2027-01-31") from None
 
 
+def read_number(text: str, digits: int = 9) -> int | None:
+    """Read a whole number of at most so many digits; nine fit into 32 bits. None if it is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
+
+
+def parse_number(text: str, problem: str, digits: int = 9) -> int:
+    """Parse a number as `read_number` does; `problem` is the message if it is none."""
+    if (number_ := read_number(text, digits)) is None:
+        raise InvalidInputError(problem)
+    return number_
+
+
+def choose(kind: Callable[[str], T], text: str, problem: str) -> T:
+    """Parse what was chosen from a list; `problem` is the message if it is nothing of that."""
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidInputError(problem) from None
+
+
 def _parse_slots(text: str) -> int | None:
     if text.casefold() in {"unlimited", "∞"}:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
-        raise InvalidInputError("slots must be a whole number from 0, or “unlimited”")
-    return int(text)
+    return parse_number(text, "slots must be a whole number from 0, or “unlimited”")
 
 
 def _parse_seats(text: str) -> int | None:
-    if text and not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
-        raise InvalidInputError("floating seats must be a whole number from 1, or empty for none")
-    return int(text) if text else None
+    problem = "floating seats must be a whole number from 1, or empty for none"
+    return parse_number(text, problem) if text else None
 
 
 # --- the terms of a license -------------------------------------------------------------------
@@ -307,10 +326,10 @@ MAX_ISSUED: Final = 1_000
 
 def parse_count(form: Mapping[str, str]) -> int:
     """Parse how many licenses are to be issued."""
-    text = form.get("count", "").strip() or "1"
-    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MAX_ISSUED):  # noqa: PLR2004 - digits
+    count = read_number(form.get("count", "").strip() or "1")
+    if count is None or not 1 <= count <= MAX_ISSUED:
         raise InvalidInputError(f"the count must be a whole number from 1 to {MAX_ISSUED}")
-    return int(text)
+    return count
 
 
 def parse_changes(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:

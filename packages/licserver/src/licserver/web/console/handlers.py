@@ -25,6 +25,7 @@ from licserver.web.console.pages import (
     PageContext,
     Redirect,
     Reply,
+    Show,
     TextFile,
     draw_form_id,
     read_form_id,
@@ -42,7 +43,6 @@ from licserver.web.console.sessions import Form
 from licserver.web.responses import ApiError, read_body, to_sentence
 from licserver.web.worker_threads import WorkerThreads
 
-Show = Callable[[PageContext], Reply]
 Receive = Callable[..., AbstractAsyncContextManager[Any]]
 """`received` or `received_in_memory`, for forms with these fields; the CSRF token is in the query."""
 WithSession = Callable[[web.Request, SignedIn], Awaitable[web.StreamResponse]]
@@ -255,7 +255,10 @@ class Console:
         if not (is_id and all(map(is_printable, parts.values()))):
             raise ApiError(404, "There is no page at this address.")
         services = self._services.acting_as(Actor(ActorKind.USER, user.name))
-        return PageContext(services, user, self._clock(), dict(parts), dict(query))
+        path = request.path
+        is_form = request.method == "POST"  # its name is the last part
+        page = path.rpartition("/")[0] if is_form else path
+        return PageContext(services, user, self._clock(), path, page, dict(parts), dict(query))
 
     # --- responses ----------------------------------------------------------------------------
 

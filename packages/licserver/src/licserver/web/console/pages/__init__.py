@@ -32,6 +32,8 @@ class PageContext(NamedTuple):
 
     Args:
         services: Acting as `user`.
+        path: Of the request.
+        page: The path of the page, also while a form on it is carried out.
         parts: The variable parts of the path, by name.
         query: Of a name that is given twice, the last.
         form: The same; empty unless something was posted.
@@ -42,6 +44,8 @@ class PageContext(NamedTuple):
     services: Services
     user: SignedIn
     now: datetime
+    path: str
+    page: str
     parts: Mapping[str, str] = _NOTHING
     query: Mapping[str, str] = _NOTHING
     form: Mapping[str, str] = _NOTHING
@@ -55,6 +59,23 @@ class PageContext(NamedTuple):
     def from_form(self, name: str) -> str:
         """Return a value of the form, stripped; empty if it is missing."""
         return self.form.get(name, "").strip()
+
+    def typed(self, *names: str) -> dict[str, str]:
+        """Return values of the form, as the page shows them again if it could not be carried out."""
+        return {name: self.from_form(name) for name in names}
+
+    @property
+    def after(self) -> str | None:
+        """The cursor of the page of a list; None for the first one."""
+        return self.from_query("after") or None
+
+    def further(self, cursor: str | None, **query: str | None) -> str | None:
+        """Return the address of the next page of a list; None after the last one."""
+        return cursor and with_query(self.page, {**query, "after": cursor})
+
+    def back(self, done: str) -> "Redirect":
+        """Return to the page on which the form is, with the message `done`."""
+        return Redirect(self.page, done)
 
 
 class Page(NamedTuple):
@@ -70,21 +91,22 @@ def is_confirmed(context: PageContext) -> bool:
 
 
 def ask(
-    context: PageContext,
-    question: str,
-    effects: Sequence[str],
-    action: str,
-    button: str,
-    *,
-    asks_reason: bool = False,
+    context: PageContext, question: str, effects: Sequence[str], button: str, *, asks_reason: bool = False
 ) -> Page:
     """Return the page that asks before something is destroyed, and sends the same form again."""
     left_out = {CSRF_FIELD, "sure", "reason"} if asks_reason else {CSRF_FIELD, "sure"}
-    fields = {name: value for name, value in context.form.items() if name not in left_out}
-    back = action.rpartition("/")[0]
-    values: dict[str, Any] = {"question": question, "effects": effects, "action": action, "button": button}
-    values.update(asks_reason=asks_reason, reason=context.from_form("reason"), max_reason=MAX_REASON)
-    return Page("confirm.html", {**values, "fields": fields, "back": back})
+    values = {
+        "question": question,
+        "effects": effects,
+        "button": button,
+        "action": context.path,
+        "back": context.page,
+        "fields": {name: value for name, value in context.form.items() if name not in left_out},
+        "asks_reason": asks_reason,
+        "reason": context.from_form("reason"),
+        "max_reason": MAX_REASON,
+    }
+    return Page("confirm.html", values)
 
 
 class Redirect(NamedTuple):
@@ -110,6 +132,18 @@ class TextFile(NamedTuple):
 
 
 Reply = Page | Redirect | Csv | TextFile
+Show = Callable[[PageContext], Reply]
+Act = Callable[[PageContext], Redirect]
+
+
+def act(done: str, call: Callable[[PageContext], object]) -> Act:
+    """Make an action of a call, after which its page shows the message `done`."""
+
+    def carry_out(context: PageContext) -> Redirect:
+        call(context)
+        return context.back(done)
+
+    return carry_out
 
 
 def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:
@@ -134,7 +168,6 @@ def with_query(path: str, query: Mapping[str, str | None]) -> str:
 
 # --- forms that create something, carried out once however often they are sent (D-130) --------
 
-Act = Callable[[PageContext], Redirect]
 Prepared = TypeVar("Prepared")
 
 

@@ -90,7 +90,7 @@ _KINDS: Final = {
 
 def show(context: PageContext) -> Page:
     """Show the log, the latest entry first."""
-    found = context.services.audit.list_page(_filter(context), context.from_query("after") or None, 50)
+    found = context.services.audit.list_page(_filter(context), context.after, 50)
     search = {name: context.from_query(name) for name in ("actor", "kind", "license")}
     return Page(
         "audit.html",
@@ -98,7 +98,7 @@ def show(context: PageContext) -> Page:
             "entries": _describe_all(context, found.items),
             "search": search,
             "kinds": _KINDS,
-            "further": found.cursor and with_query("/console/audit", {**search, "after": found.cursor}),
+            "further": context.further(found.cursor, **search),
             "export": with_query("/console/audit.csv", search),
         },
     )

@@ -20,7 +20,7 @@ def show(context: PageContext) -> Page:
 def make(context: PageContext) -> Redirect:
     """Start a backup."""
     BackupFolder(context.services).start()
-    return Redirect("/console/backups", "backup-started")
+    return context.back("backup-started")
 
 
 def delete(context: PageContext) -> Reply:
@@ -31,6 +31,6 @@ def delete(context: PageContext) -> Reply:
         effects = [f"{name} is deleted from {folder.path}. This cannot be undone."]
         if name == newest:
             effects.append("It is the latest backup of this folder.")
-        return ask(context, "Delete this backup?", effects, "/console/backups/delete", "Delete")
+        return ask(context, "Delete this backup?", effects, "Delete")
     folder.delete(name)
-    return Redirect("/console/backups", "backup-deleted")
+    return context.back("backup-deleted")

@@ -41,7 +41,7 @@ def change_many(context: PageContext) -> Reply:
                 tx.licenses.revoke(one.id.hex(), context.from_form("reason") or None)
             else:
                 tx.support.extend(one.id.hex())
-        return Redirect("/console/licenses", _DONE[action])
+        return context.back(_DONE[action])
 
     return do_once(context, lambda: None, change_all)
 
@@ -70,6 +70,5 @@ def _preview(context: PageContext, action: str, chosen: list[IssuedLicense]) -> 
     for one in chosen:
         name, who = license_name(one), one.customer_email or "no email address"
         effects.append(f"{name}, {one.product_name}, {who}: {describe(one, context.now).label}")
-    path = "/console/licenses/bulk"
     button = f"{action.capitalize()} {count}"
-    return ask(context._replace(form=form), question, effects, path, button, asks_reason=action == "revoke")
+    return ask(context._replace(form=form), question, effects, button, asks_reason=action == "revoke")

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from licserver.services.transfer import (
     make_conversion,
 )
 from licserver.web.console.formatting import MAX_ISSUED, number
-from licserver.web.console.pages import Page, PageContext, Redirect, Reply
+from licserver.web.console.pages import Page, PageContext, Redirect, Reply, Show
 from licserver.web.uploads import MAX_TEXT, TextUpload
 
 FIELDS: Final = ("preset", "format", "existing", "slots", "products", "columns")
@@ -89,10 +89,10 @@ def confirm(context: PageContext) -> Reply:
 def cancel(context: PageContext) -> Redirect:
     """Remove the file of a preview."""
     take_upload(_folder(context), context.from_form("ticket"), context.user.name)
-    return Redirect("/console/imports", "import-cancelled")
+    return context.back("import-cancelled")
 
 
-ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {"confirm": confirm, "cancel": cancel}
+ACTIONS: Final[Mapping[str, Show]] = {"confirm": confirm, "cancel": cancel}
 
 
 def _page(context: PageContext, **values: Any) -> Page:

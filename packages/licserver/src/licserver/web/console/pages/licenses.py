@@ -26,6 +26,7 @@ from licserver.web.console.formatting import (
     parse_count,
     parse_day,
     parse_terms,
+    read_number,
 )
 from licserver.web.console.pages import (
     Csv,
@@ -33,7 +34,9 @@ from licserver.web.console.pages import (
     PageContext,
     Redirect,
     Reply,
+    Show,
     TextFile,
+    act,
     ask,
     do_once,
     in_pages,
@@ -85,22 +88,22 @@ _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
 def search(context: PageContext) -> Page:
     """Show the licenses that match the search."""
     fields = {name: context.from_query(name) for name in _SEARCHED}
-    which, place = read_filter(context.query), context.from_query("after") or None
-    found = context.services.licenses.search(which, place, _SHOWN)
+    which = read_filter(context.query)
+    found = context.services.licenses.search(which, context.after, _SHOWN)
     return Page(
         "licenses.html",
         {
             "licenses": found.items,
             "search": fields,
             "count": None
-            if place
+            if context.after
             else count_licenses(context.services, which, len(found.items), found.cursor),
             "orders": ORDERS,
             "bulk_actions": BULK_ACTIONS,
             "searched": any(fields.values()),
             "products": context.services.products.list_all(),
             "states": [state.value for state in LicenseState],
-            "further": found.cursor and with_query("/console/licenses", {**fields, "after": found.cursor}),
+            "further": context.further(found.cursor, **fields),
             "export": with_query("/console/licenses.csv", fields),
         },
     )
@@ -111,7 +114,7 @@ def find(context: PageContext) -> Redirect:
 
     Of what was typed of a key, no more than a masked key shows is put into an address.
     """
-    typed = {name: context.from_form(name) for name in _SEARCHED}
+    typed = context.typed(*_SEARCHED)
     if (found := context.services.licenses.find_pasted(typed["q"])) is not None:
         return Redirect(f"/console/licenses/{found.id.hex()}")
     part = parse_key_part(find_reference(typed["q"]) or typed["q"])
@@ -168,8 +171,7 @@ def show(context: PageContext) -> Page:
 def _license_page(context: PageContext, key: str | None = None) -> Page:
     services, reference = context.services, context.parts["id"]
     license_ = services.licenses.get(reference)
-    held = services.licenses.list_activations(reference, context.from_query("after") or None, _SHOWN)
-    here = f"/console/licenses/{license_.id.hex()}"
+    held = services.licenses.list_activations(reference, context.after, _SHOWN)
     about = AuditFilter(object=("license", license_.id.hex()))
     product = services.products.get(license_.product_slug)
     shown, entitlements = format_terms(license_), services.plans.resolve(license_)
@@ -189,7 +191,7 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
             "entitlements": format_grants(entitlements),
             "uses": services.consumption.list_current(license_.id, entitlements),
             "activations": held.items,
-            "further": held.cursor and with_query(here, {"after": held.cursor}),
+            "further": context.further(held.cursor),
             "history": [describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
             "key": key,
             "refusals": services.support.list_refusals(license_),
@@ -201,7 +203,7 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
             "days": context.from_form("days") or DEFAULT_DAYS,
             "max_days": MAX_DAYS,
             "open": context.problem and next((name for field, name in _FORMS if field in context.form), ""),
-            "here": here,
+            "here": context.page,
         },
     )
 
@@ -268,42 +270,25 @@ def show_customer(context: PageContext) -> Page:
     email = context.from_query("email")
     if not email:
         raise InvalidInputError("name the customer's email address")
-    found = context.services.support.find_customer(email, context.from_query("after") or None)
-    further = found.cursor and with_query("/console/customers", {"email": email, "after": found.cursor})
-    return Page("customer.html", {"customer": found, "further": further})
+    found = context.services.support.find_customer(email, context.after)
+    return Page("customer.html", {"customer": found, "further": context.further(found.cursor, email=email)})
 
 
 # --- actions on a license ---------------------------------------------------------------------
 
 
-def _back(context: PageContext, done: str) -> Redirect:
-    return Redirect(f"/console/licenses/{context.parts['id']}", done)
-
-
-def free(context: PageContext) -> Redirect:
-    """Free one slot."""
-    context.services.licenses.free_slot(
-        context.parts["id"], Environment(context.from_form("domain"), context.from_form("ip"))
-    )
-    return _back(context, "freed")
-
-
-def take_back(context: PageContext) -> Reply:
-    """Take back a floating seat, once that is confirmed."""
+def _take_back(context: PageContext) -> Reply:
     if not is_confirmed(context):
-        holder = context.from_form("holder")
         effects = [
             "The app that holds it is told when it next renews it; what it does then is its own decision.",
             "Somebody else can take the seat at once.",
         ]
-        action = f"/console/licenses/{context.parts['id']}/take-back"
-        return ask(context, f"Take back the seat of {holder}?", effects, action, "Take back")
+        return ask(context, f"Take back the seat of {context.from_form('holder')}?", effects, "Take back")
     context.services.seats.take_back(context.parts["id"], context.from_form("seat"))
-    return _back(context, "taken-back")
+    return context.back("taken-back")
 
 
-def revoke(context: PageContext) -> Reply:
-    """Revoke the license, once that is confirmed."""
+def _revoke(context: PageContext) -> Reply:
     license_ = context.services.licenses.get(context.parts["id"])
     if not is_confirmed(context):
         name = license_name(license_)
@@ -313,13 +298,12 @@ def revoke(context: PageContext) -> Reply:
             "Verify and update checks are refused from now on, and download links stop working at once.",
             "You can reinstate it later.",
         ]
-        action = f"/console/licenses/{context.parts['id']}/revoke"
-        return ask(context, f"Revoke {name}?", effects, action, f"Revoke {name}")
+        return ask(context, f"Revoke {name}?", effects, f"Revoke {name}")
     context.services.licenses.revoke(context.parts["id"], context.from_form("reason") or None)
-    return _back(context, "revoked")
+    return context.back("revoked")
 
 
-def reissue(context: PageContext) -> Reply:
+def _reissue(context: PageContext) -> Reply:
     """Replace the key, once that is confirmed, and show the new one."""
     license_ = context.services.licenses.get(context.parts["id"])
     if not is_confirmed(context):
@@ -330,8 +314,7 @@ def reissue(context: PageContext) -> Reply:
             f"It is activated on {license_.slots_used} {plural(license_.slots_used, 'machine')}.",
             "There the customer must enter the new key.",
         ]
-        action = f"/console/licenses/{context.parts['id']}/reissue"
-        return ask(context, f"Replace the key {name}?", effects, action, "Replace the key")
+        return ask(context, f"Replace the key {name}?", effects, "Replace the key")
     keys: list[str] = []
 
     def replace_key(tx: Services, _: None) -> Redirect:
@@ -343,75 +326,47 @@ def reissue(context: PageContext) -> Reply:
     return Page("keys.html", {"title": "New key", "keys": keys, "link": done.to}) if keys else done
 
 
-def extend(context: PageContext) -> Redirect:
-    """Extend the license by a year."""
-    context.services.support.extend(context.parts["id"])
-    return _back(context, "extended")
-
-
-def add_slot(context: PageContext) -> Redirect:
-    """Add a slot."""
-    context.services.support.add_slot(context.parts["id"])
-    return _back(context, "slot-added")
-
-
-def issue_file(context: PageContext) -> TextFile:
-    """Issue a license file for a machine without a network."""
-    typed = context.from_form("days")
-    days = int(typed) if typed.isascii() and typed.isdecimal() and len(typed) <= len(str(MAX_DAYS)) else 0
+def _issue_file(context: PageContext) -> TextFile:
+    days = read_number(context.from_form("days"), len(str(MAX_DAYS))) or 0
     issued = context.services.offline_files.issue(context.parts["id"], context.from_form("machine"), days)
     return TextFile(issued.name, issued.text)
 
 
-def reinstate(context: PageContext) -> Redirect:
-    """Reinstate the license."""
-    context.services.licenses.reinstate(context.parts["id"])
-    return _back(context, "reinstated")
+def _free(context: PageContext) -> None:
+    environment = Environment(context.from_form("domain"), context.from_form("ip"))
+    context.services.licenses.free_slot(context.parts["id"], environment)
 
 
-def change(context: PageContext) -> Redirect:
+def _change(context: PageContext) -> None:
     """Change the terms that the form sends and that were edited in it."""
     changes, was = parse_changes(context.form)
     context.services.licenses.change(context.parts["id"], was=was, **changes)
-    return _back(context, "changed")
 
 
-def convert(context: PageContext) -> Redirect:
-    """Make a purchased license of the trial."""
+def _convert(context: PageContext) -> None:
     last = parse_day(context.from_form("expires"))
     context.services.trials.convert(context.parts["id"], expires_on=last)
-    return _back(context, "converted")
 
 
-def allow(context: PageContext) -> Redirect:
-    """Add an entry to the allow-list."""
-    context.services.licenses.allow(context.parts["id"], context.from_form("entry"))
-    return _back(context, "allowed")
-
-
-def disallow(context: PageContext) -> Redirect:
-    """Remove an entry from the allow-list."""
-    context.services.licenses.disallow(context.parts["id"], context.from_form("entry"))
-    return _back(context, "disallowed")
-
-
-def reveal(context: PageContext) -> Page:
+def _reveal(context: PageContext) -> Page:
     """Show the key once: reloading the page does not show it again."""
     return _license_page(context, key=context.services.licenses.reveal(context.parts["id"]))
 
 
-ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {
-    "free": free,
-    "take-back": take_back,
-    "revoke": revoke,
-    "extend": once(extend),
-    "slot": once(add_slot),
-    "file": issue_file,
-    "reissue": reissue,
-    "reinstate": reinstate,
-    "change": change,
-    "convert": convert,
-    "allow": allow,
-    "disallow": disallow,
-    "reveal": reveal,
+ACTIONS: Final[Mapping[str, Show]] = {
+    "free": act("freed", _free),
+    "take-back": _take_back,
+    "revoke": _revoke,
+    "extend": once(act("extended", lambda c: c.services.support.extend(c.parts["id"]))),
+    "slot": once(act("slot-added", lambda c: c.services.support.add_slot(c.parts["id"]))),
+    "file": _issue_file,
+    "reissue": _reissue,
+    "reinstate": act("reinstated", lambda c: c.services.licenses.reinstate(c.parts["id"])),
+    "change": act("changed", _change),
+    "convert": act("converted", _convert),
+    "allow": act("allowed", lambda c: c.services.licenses.allow(c.parts["id"], c.from_form("entry"))),
+    "disallow": act(
+        "disallowed", lambda c: c.services.licenses.disallow(c.parts["id"], c.from_form("entry"))
+    ),
+    "reveal": _reveal,
 }

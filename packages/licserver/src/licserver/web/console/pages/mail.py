@@ -1,23 +1,22 @@
 """Mail to customers: what was sent, what was given up and why, and previews of the texts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from licserver.database.repositories.queue import JobState
-from licserver.errors import InvalidInputError
 from licserver.services.mail import TEMPLATES
-from licserver.web.console.pages import Page, PageContext, Redirect, Reply
+from licserver.web.console.formatting import parse_number, read_number
+from licserver.web.console.pages import Page, PageContext, Show, act
 
-HOME: Final = "/console/mail"
 _SHOWN: Final = 50
 _MAX_DIGITS: Final = 15
 
 
 def show(context: PageContext) -> Page:
     """Show mails, the latest first, and one text with made-up values."""
-    mail, before, chosen = context.services.mail, context.from_query("before"), context.from_query("text")
+    mail, chosen = context.services.mail, context.from_query("text")
     is_failed = context.from_query("failed") == "1"
-    last = int(before) if before.isdecimal() and len(before) <= _MAX_DIGITS else None
+    last = read_number(context.from_query("before"), _MAX_DIGITS)
     found = mail.list_jobs(JobState.DEAD if is_failed else None, last, _SHOWN)
     values = {
         "is_on": mail.is_on,
@@ -36,17 +35,11 @@ def show(context: PageContext) -> Page:
     return Page("mail.html", values)
 
 
-def _retry(context: PageContext) -> Redirect:
-    number = context.from_form("mail")
-    if not (number.isdecimal() and len(number) <= _MAX_DIGITS):
-        raise InvalidInputError("choose a mail")
-    context.services.mail.retry(int(number))
-    return Redirect(HOME, "mail-repeated")
+def _retry(context: PageContext) -> None:
+    context.services.mail.retry(parse_number(context.from_form("mail"), "choose a mail", _MAX_DIGITS))
 
 
-def _test(context: PageContext) -> Redirect:
-    context.services.mail.send_test(context.from_form("address").strip())
-    return Redirect(HOME, "mail-tested")
-
-
-ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {"retry": _retry, "test": _test}
+ACTIONS: Final[Mapping[str, Show]] = {
+    "retry": act("mail-repeated", _retry),
+    "test": act("mail-tested", lambda c: c.services.mail.send_test(c.from_form("address"))),
+}

@@ -1,6 +1,6 @@
 """Products, and their versions: upload, changelog as customers see it, withdrawal."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -14,13 +14,15 @@ from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
 from licserver.services.products import StagedRelease
-from licserver.web.console.formatting import parse_grant_lines
+from licserver.web.console.formatting import choose, parse_grant_lines
 from licserver.web.console.pages import (
     Csv,
     Page,
     PageContext,
     Redirect,
     Reply,
+    Show,
+    act,
     ask,
     do_once,
     in_pages,
@@ -55,13 +57,9 @@ PLATFORMS: Final = (
 
 def show_all(context: PageContext) -> Page:
     """Show all products, and the form for a new one."""
-    form = {
-        name: context.from_form(name)
-        for name in ("name", "slug", "policy", "support", "imported", "moves", "trial")
-    }
-    form["moves"] = form["moves"] or str(CUSTOMER_MOVES)
-    form["trial"] = form["trial"] or "0"
-    form["policy"] = form["policy"] or EnvironmentPolicy.DOMAIN.value
+    usual = {"moves": str(CUSTOMER_MOVES), "trial": "0", "policy": EnvironmentPolicy.DOMAIN.value}
+    form = context.typed("name", "slug", "policy", "support", "imported", "moves", "trial")
+    form = {name: text or usual.get(name, "") for name, text in form.items()}
     products = context.services.products.list_all()
     return Page("products.html", {"products": products, "policies": POLICIES, "form": form})
 
@@ -76,14 +74,8 @@ def add(context: PageContext) -> Redirect:
 
 def _rules(context: PageContext) -> dict[str, Any]:
     """Return what identifies a machine, how long updates are available, and which keys are valid."""
-    try:
-        policy = EnvironmentPolicy(context.from_form("policy"))
-    except ValueError:
-        raise InvalidInputError("choose what identifies a machine") from None
-    numbers = {
-        "customer_moves": context.from_form("moves"),
-        "trial_days": context.from_form("trial"),
-    }
+    policy = choose(EnvironmentPolicy, context.from_form("policy"), "choose what identifies a machine")
+    numbers = {"customer_moves": context.from_form("moves"), "trial_days": context.from_form("trial")}
     if not all(text.isdecimal() for text in numbers.values() if text):
         raise InvalidInputError("slots that customers may free, and days of a trial, are numbers; 0 for none")
     # Browsers send nothing for a box that is not ticked.
@@ -98,7 +90,7 @@ def _rules(context: PageContext) -> dict[str, Any]:
 def show(context: PageContext) -> Page:
     """Show a product with its versions, and the form for a new one."""
     product = context.services.products.get(context.parts["slug"])
-    rules = {
+    rules: Mapping[str, Any] = {
         "policy": product.policy.value,
         "support": product.has_support_policy,
         "imported": product.accepts_imported_keys,
@@ -107,7 +99,7 @@ def show(context: PageContext) -> Page:
         "minimum": product.minimum_version or "",
     }
     if "policy" in context.form:
-        rules = {name: context.from_form(name) for name in rules}
+        rules = context.typed(*rules)
     releases = context.services.releases.list_all(product.slug)
     by_channel = latest_by_channel(releases)
     return Page(
@@ -121,7 +113,7 @@ def show(context: PageContext) -> Page:
             "policies": POLICIES,
             "rules": rules,
             "releases": releases[::-1],
-            "here": f"/console/products/{product.slug}",
+            "here": context.page,
             "plans": [
                 (one.name, "\n".join(format_grants(one.entitlements)))
                 for one in context.services.plans.list_all(product.slug)
@@ -131,36 +123,28 @@ def show(context: PageContext) -> Page:
     )
 
 
-def save_plan(context: PageContext) -> Redirect:
-    """Add a plan, or replace what one grants."""
+def _save_plan(context: PageContext) -> None:
     plans, slug, name = context.services.plans, context.parts["slug"], context.from_form("plan")
     entitlements = parse_grant_lines(context.form.get("entitlements", ""))
     if context.from_form("is_new"):
         plans.add(slug, name, entitlements)
     else:
         plans.change(slug, name, entitlements, replaces=True)
-    return Redirect(f"/console/products/{slug}", "plan")
 
 
-def remove_plan(context: PageContext) -> Redirect:
-    """Remove a plan."""
-    context.services.plans.remove(context.parts["slug"], context.from_form("plan"))
-    return Redirect(f"/console/products/{context.parts['slug']}", "plan-removed")
-
-
-def rename(context: PageContext) -> Redirect:
-    """Rename a product."""
-    product = context.services.products.rename(context.parts["slug"], context.from_form("name"))
-    return Redirect(f"/console/products/{product.slug}", "renamed")
-
-
-def change_rules(context: PageContext) -> Redirect:
-    """Change what identifies a machine, how long updates are available, and which keys and versions."""
+def _change_rules(context: PageContext) -> None:
     minimum = context.from_form("minimum")
-    product = context.services.products.change(
-        context.parts["slug"], minimum_version=minimum, **_rules(context)
-    )
-    return Redirect(f"/console/products/{product.slug}", "rules")
+    context.services.products.change(context.parts["slug"], minimum_version=minimum, **_rules(context))
+
+
+ACTIONS: Final[Mapping[str, Show]] = {
+    "rename": act("renamed", lambda c: c.services.products.rename(c.parts["slug"], c.from_form("name"))),
+    "rules": act("rules", _change_rules),
+    "save-plan": act("plan", _save_plan),
+    "remove-plan": act(
+        "plan-removed", lambda c: c.services.plans.remove(c.parts["slug"], c.from_form("plan"))
+    ),
+}
 
 
 def export(context: PageContext) -> Csv:
@@ -223,24 +207,20 @@ def show_release(context: PageContext) -> Page:
             "audience": context.services.releases.describe_audience(slug, release),
             "holders": context.services.licenses.list_entitled(slug, release.version, limit=10).items,
             "changelog": _render_changelog(release.changelog),
-            "here": f"/console/products/{slug}/releases/{release.version}",
+            "here": context.page,
         },
     )
 
 
-def promote(context: PageContext) -> Redirect:
-    """Move a version to another channel."""
+def _promote(context: PageContext) -> None:
     slug, version = context.parts["slug"], context.parts["version"]
     context.services.releases.promote(slug, version, context.from_form("channel") or STABLE)
-    return Redirect(f"/console/products/{slug}/releases/{version}", "promoted")
 
 
-def withdraw(context: PageContext) -> Reply:
-    """Withdraw a version, once that is confirmed."""
+def _withdraw(context: PageContext) -> Reply:
     slug, version = context.parts["slug"], context.parts["version"]
     if not is_confirmed(context):
         product = context.services.products.get(slug)
-        action = f"/console/products/{slug}/releases/{version}/withdraw"
         releases = context.services.releases.list_all(slug)
         others = [one for one in releases if one.version != version]
         channel = next((one.channel for one in releases if one.version == version), STABLE)
@@ -250,22 +230,28 @@ def withdraw(context: PageContext) -> Reply:
             f"Update checks offer {after} from then on." if after else "Update checks offer nothing then.",
             "This cannot be undone: this version can never be published again.",
         ]
-        return ask(context, f"Withdraw {product.name} {version}?", effects, action, f"Withdraw {version}")
+        return ask(context, f"Withdraw {product.name} {version}?", effects, f"Withdraw {version}")
     context.services.releases.withdraw(slug, version)
-    return Redirect(f"/console/products/{slug}/releases/{version}", "withdrawn")
+    return context.back("withdrawn")
 
 
-def change_rollout(context: PageContext) -> Redirect:
+def _change_rollout(context: PageContext) -> None:
     """Pause, resume or finish the rollout of a version, or set its share."""
-    slug, version, act = context.parts["slug"], context.parts["version"], context.from_form("act")
-    typed = "100" if act == "finish" else context.from_form("percent").removesuffix("%")
-    if act in ("pause", "resume"):
-        context.services.rollouts.change(slug, version, paused=act == "pause")
+    slug, version, wanted = context.parts["slug"], context.parts["version"], context.from_form("act")
+    typed = "100" if wanted == "finish" else context.from_form("percent").removesuffix("%")
+    if wanted in ("pause", "resume"):
+        context.services.rollouts.change(slug, version, paused=wanted == "pause")
     elif typed.isdecimal():
         context.services.rollouts.change(slug, version, percent=int(typed[:_MOST_DIGITS]))
     else:
         raise InvalidInputError("the share is a whole number of percent, such as 50")
-    return Redirect(f"/console/products/{slug}/releases/{version}", "rollout")
+
+
+RELEASE_ACTIONS: Final[Mapping[str, Show]] = {
+    "promote": act("promoted", _promote),
+    "withdraw": _withdraw,
+    "rollout": act("rollout", _change_rollout),
+}
 
 
 def _list_versions(releases: Iterable[Release]) -> str:
@@ -273,28 +259,26 @@ def _list_versions(releases: Iterable[Release]) -> str:
     return " or ".join(dict.fromkeys(one.version for one in releases))
 
 
+_COLUMNS: Final[Mapping[str, Callable[[Release], Any]]] = {
+    "version": lambda one: one.version,
+    "platform": lambda one: one.platform,
+    "channel": lambda one: one.channel,
+    "file": lambda one: one.artifact.file_name,
+    "bytes": lambda one: one.artifact.size,
+    "sha256": lambda one: one.artifact.sha256.hex(),
+    "published at": lambda one: one.published_at,
+    "withdrawn at": lambda one: one.withdrawn_at,
+    "signed": lambda one: one.manifest is not None,
+}
+"""Of the CSV file of versions."""
+
+
 def export_releases(context: PageContext) -> Csv:
     """Export a product's versions."""
     slug = context.parts["slug"]
-    rows = [
-        (
-            release.version,
-            release.platform,
-            release.channel,
-            release.artifact.file_name,
-            release.artifact.size,
-            release.artifact.sha256.hex(),
-            release.published_at,
-            release.withdrawn_at,
-            release.manifest is not None,
-        )
-        for release in context.services.releases.list_all(slug)
-    ]
-    columns = (
-        *("version", "platform", "channel", "file", "bytes", "sha256"),
-        *("published at", "withdrawn at", "signed"),
-    )
-    return Csv(f"releases-{slug}", columns, [rows])
+    releases = context.services.releases.list_all(slug)
+    rows = [tuple(get(one) for get in _COLUMNS.values()) for one in releases]
+    return Csv(f"releases-{slug}", tuple(_COLUMNS), [rows])
 
 
 def export_holders(context: PageContext) -> Csv:

@@ -1,13 +1,12 @@
 """Who has access: users of the console, and tokens of the admin API. For owners."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from licserver.domain.records import Role, Scope
-from licserver.errors import InvalidInputError
 from licserver.services.tokens import is_valid
-from licserver.web.console.formatting import parse_day
-from licserver.web.console.pages import Page, PageContext, Redirect, Reply
+from licserver.web.console.formatting import choose, parse_day
+from licserver.web.console.pages import Page, PageContext, Show, act
 
 ROLES: Final = {
     Role.OWNER: "everything",
@@ -23,46 +22,26 @@ def show_users(context: PageContext) -> Page:
     return Page("users.html", {"users": context.services.users.list_all(), "roles": ROLES, "form": form})
 
 
-def _add_user(context: PageContext) -> Redirect:
+def _add_user(context: PageContext) -> None:
     context.services.users.add(
         context.from_form("name"), context.form.get("password", ""), _read_role(context)
     )
-    return Redirect("/console/users", "user-added")
 
 
-def _set_role(context: PageContext) -> Redirect:
-    context.services.users.set_role(context.from_form("user"), _read_role(context))
-    return Redirect("/console/users", "user-role")
-
-
-def _set_password(context: PageContext) -> Redirect:
+def _set_password(context: PageContext) -> None:
     context.services.users.set_password(context.from_form("user"), context.form.get("password", ""))
-    return Redirect("/console/users", "user-password")
-
-
-def _reset_second_factor(context: PageContext) -> Redirect:
-    context.services.second_factors.reset(context.from_form("user"))
-    return Redirect("/console/users", "user-factor")
-
-
-def _remove_user(context: PageContext) -> Redirect:
-    context.services.users.remove(context.from_form("user"))
-    return Redirect("/console/users", "user-removed")
 
 
 def _read_role(context: PageContext) -> Role:
-    try:
-        return Role(context.from_form("role"))
-    except ValueError:
-        raise InvalidInputError("choose a role") from None
+    return choose(Role, context.from_form("role"), "choose a role")
 
 
-USER_ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {
-    "add": _add_user,
-    "role": _set_role,
-    "password": _set_password,
-    "second-factor": _reset_second_factor,
-    "remove": _remove_user,
+USER_ACTIONS: Final[Mapping[str, Show]] = {
+    "add": act("user-added", _add_user),
+    "role": act("user-role", lambda c: c.services.users.set_role(c.from_form("user"), _read_role(c))),
+    "password": act("user-password", _set_password),
+    "second-factor": act("user-factor", lambda c: c.services.second_factors.reset(c.from_form("user"))),
+    "remove": act("user-removed", lambda c: c.services.users.remove(c.from_form("user"))),
 }
 
 
@@ -73,32 +52,23 @@ def show_tokens(context: PageContext) -> Page:
 
 def _create_token(context: PageContext) -> Page:
     """Create a token; the page shows it this once."""
-    try:
-        scope = Scope(context.from_form("scope"))
-    except ValueError:
-        raise InvalidInputError("choose what the token may do") from None
+    scope = choose(Scope, context.from_form("scope"), "choose what the token may do")
     expires_on = parse_day(context.from_form("expires"))
     _, text = context.services.tokens.create(context.from_form("name"), scope, expires_on)
     return _tokens_page(context._replace(form={}), text)
 
 
 def _tokens_page(context: PageContext, created: str | None) -> Page:
-    form = {name: context.from_form(name) for name in ("name", "scope", "expires")}
-    values: dict[str, Any] = {
+    values = {
         "tokens": [(token, is_valid(token, context.now)) for token in context.services.tokens.list_all()],
         "scopes": SCOPES,
-        "form": form,
+        "form": context.typed("name", "scope", "expires"),
         "created": created,
     }
     return Page("tokens.html", values)
 
 
-def _revoke_token(context: PageContext) -> Redirect:
-    context.services.tokens.revoke(context.from_form("token"))
-    return Redirect("/console/tokens", "token-revoked")
-
-
-TOKEN_ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {
+TOKEN_ACTIONS: Final[Mapping[str, Show]] = {
     "create": _create_token,
-    "revoke": _revoke_token,
+    "revoke": act("token-revoked", lambda c: c.services.tokens.revoke(c.from_form("token"))),
 }

@@ -1,15 +1,16 @@
 """Webhooks that are sent: endpoints, and deliveries with what was answered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
-from licserver.web.console.pages import Page, PageContext, Redirect, Reply, ask, is_confirmed
+from licserver.web.console.formatting import parse_number, read_number
+from licserver.web.console.pages import Page, PageContext, Reply, Show, act, ask, is_confirmed
 
-HOME: Final = "/console/webhooks"
 _SHOWN: Final = 50
+_MAX_DIGITS: Final = 15
 
 
 def show(context: PageContext) -> Page:
@@ -18,9 +19,8 @@ def show(context: PageContext) -> Page:
 
 
 def _page(context: PageContext, secret: str | None) -> Page:
-    endpoints, before = context.services.webhooks.list_endpoints(), context.from_query("before")
-    chosen = context.from_query("endpoint") or None
-    last = int(before) if before.isdecimal() and len(before) < 16 else None  # noqa: PLR2004 - a number
+    endpoints, chosen = context.services.webhooks.list_endpoints(), context.from_query("endpoint") or None
+    last = read_number(context.from_query("before"), _MAX_DIGITS)
     found = context.services.webhooks.list_deliveries(chosen, last, _SHOWN)
     values = {
         "endpoints": endpoints,
@@ -30,7 +30,7 @@ def _page(context: PageContext, secret: str | None) -> Page:
         "more": found[-1].id if len(found) == _SHOWN else None,
         "types": list(EventType),
         "secret": secret,
-        "form": {"url": context.from_form("url")},
+        "form": context.typed("url"),
     }
     return Page("webhooks.html", values)
 
@@ -46,51 +46,33 @@ def _rotate(context: PageContext) -> Page:
     return _page(context, context.services.webhooks.rotate(context.from_form("endpoint")))
 
 
-def _disable(context: PageContext) -> Redirect:
-    context.services.webhooks.disable(context.from_form("endpoint"))
-    return Redirect(HOME, "webhook-disabled")
-
-
-def _enable(context: PageContext) -> Redirect:
-    context.services.webhooks.enable(context.from_form("endpoint"))
-    return Redirect(HOME, "webhook-enabled")
-
-
 def _remove(context: PageContext) -> Reply:
     endpoint = context.services.webhooks.get(context.from_form("endpoint"))
     if not is_confirmed(context):
         effects = ["Nothing more is sent to it.", "The list of its deliveries is deleted."]
-        return ask(context, f"Remove {endpoint.url}?", effects, f"{HOME}/remove", "Remove")
+        return ask(context, f"Remove {endpoint.url}?", effects, "Remove")
     context.services.webhooks.remove(endpoint.id)
-    return Redirect(HOME, "webhook-removed")
+    return context.back("webhook-removed")
 
 
-def _test(context: PageContext) -> Redirect:
-    context.services.webhooks.send_test(context.from_form("endpoint"))
-    return Redirect(HOME, "webhook-tested")
-
-
-def _redeliver(context: PageContext) -> Redirect:
+def _redeliver(context: PageContext) -> None:
     if since := context.from_form("since"):
         try:
             parsed = datetime.fromisoformat(since)
         except ValueError:
             raise InvalidInputError("choose a day and a time") from None
         context.services.webhooks.redeliver_since(parsed.replace(tzinfo=parsed.tzinfo or UTC))
-        return Redirect(HOME, "webhook-repeated")
-    number = context.from_form("delivery")
-    if not (number.isdecimal() and len(number) < 16):  # noqa: PLR2004 - a number
-        raise InvalidInputError("choose a delivery, or a day and a time")
-    context.services.webhooks.redeliver(int(number))
-    return Redirect(HOME, "webhook-repeated")
+        return
+    problem = "choose a delivery, or a day and a time"
+    context.services.webhooks.redeliver(parse_number(context.from_form("delivery"), problem, _MAX_DIGITS))
 
 
-ACTIONS: Final[Mapping[str, Callable[[PageContext], Reply]]] = {
+ACTIONS: Final[Mapping[str, Show]] = {
     "add": _add,
     "rotate": _rotate,
-    "disable": _disable,
-    "enable": _enable,
+    "disable": act("webhook-disabled", lambda c: c.services.webhooks.disable(c.from_form("endpoint"))),
+    "enable": act("webhook-enabled", lambda c: c.services.webhooks.enable(c.from_form("endpoint"))),
     "remove": _remove,
-    "test": _test,
-    "redeliver": _redeliver,
+    "test": act("webhook-tested", lambda c: c.services.webhooks.send_test(c.from_form("endpoint"))),
+    "redeliver": act("webhook-repeated", _redeliver),
 }
