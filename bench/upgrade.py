@@ -1,6 +1,6 @@
 """How long a change of the schema takes, and who waits for it: `python -m bench.upgrade [COUNT] [ENGINE]…`.
 
-A database of the first schema that ever was is filled, and brought to each later one up to this program's.
+A database of the first schema is filled, and brought to each later one up to this program's.
 Meanwhile somebody reads a license and somebody writes to it, as a server beside `licserver db upgrade`
 would, if it were left running: the longest wait of each is told.
 """

@@ -19,7 +19,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 SUITE, PYTHON = "trixie", "3.13"
 PACKAGES = "systemd,systemd-sysv,dbus,python3-venv,nginx,ca-certificates,curl"
-OLD = "a62bc7f3cb4757f620aba859e4125133a05732c2"  # the last one with schema 0002
 
 Done = subprocess.CompletedProcess[str]
 

@@ -18,15 +18,14 @@ from licserver.database.engine import connect
 from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import ActorKind, Scope
+from licserver.errors import BackupError
 from licserver.services import LicenseFilter, open_services
 from licserver.services.backup import write_backup
 from licserver.services.restore import restore_backup
 from licserver.services.tokens import Response
 from licserver.settings import Settings
 
-OLDER = schema.REVISIONS[1:-1]  # 0001 wrote no backups
-THEN = {"0003": {"receipts": "idempotency"}}
-"""Tables of today, with their names then."""
+OLDER = schema.REVISIONS[:-1]
 
 
 def columns_of(revision: str, folder: Path) -> dict[str, set[str]]:
@@ -43,14 +42,11 @@ def columns_of(revision: str, folder: Path) -> dict[str, set[str]]:
 
 def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
     """Write a backup anew as a licserver of that schema would have."""
-    older, names = columns_of(revision, folder), THEN.get(revision, {})
+    older = columns_of(revision, folder)
     written, contents, columns = io.BytesIO(), dict[str, Any](), dict[str, list[str]]()
 
-    def name_then(table: str) -> str:
-        return names.get(table, table)
-
     def is_there(table: str, column: str) -> bool:
-        return column in older[name_then(table)]
+        return column in older[table]
 
     with tarfile.open(fileobj=held) as new, tarfile.open(fileobj=written, mode="w") as old:
         for member in new:
@@ -60,22 +56,20 @@ def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
             if member.name == "licserver-backup.json":
                 header = json.loads(content)
                 header["revision"] = revision
-                header["tables"] = [one for one in header["tables"] if name_then(one["name"]) in older]
+                header["tables"] = [one for one in header["tables"] if one["name"] in older]
                 for one in header["tables"]:
                     columns[one["name"]] = [name for name, _ in one["columns"]]
                     one["columns"] = [pair for pair in one["columns"] if is_there(one["name"], pair[0])]
-                    one["name"] = name_then(one["name"])
                 content = json.dumps(header).encode()
             elif member.name.startswith("database/"):
-                _, table, piece = member.name.split("/")
-                if name_then(table) not in older:
+                table = member.name.split("/")[1]
+                if table not in older:
                     continue
                 rows = [
                     [value for name, value in zip(columns[table], row, strict=True) if is_there(table, name)]
                     for row in json.loads(gzip.decompress(content))
                 ]
                 content = gzip.compress(json.dumps(rows, separators=(",", ":")).encode())
-                member.name = f"database/{name_then(table)}/{piece}"
             elif member.name == "contents.json":
                 content = json.dumps(contents).encode()
             member.size = len(content)
@@ -108,8 +102,21 @@ def test_an_older_schema_is_upgraded_on_its_way_in(world, revision, into, clock,
         assert schema.read_version(restored.database) == schema.HEAD
         assert restored.licenses.decrypt_key(restored.licenses.get(key)) == key
         assert restored.licenses.search(LicenseFilter(mask_key(key))).items
-        assert restored.idempotency.find(receipt) == (None if revision == "0002" else answer)
+        assert restored.idempotency.find(receipt) == answer
         other = restored.tokens.create("other", Scope.WRITE)[0]
         restored.idempotency.record(receipt._replace(owner_id=other.id), answer)  # numbered after what came
     finally:
         restored.close()
+
+
+def test_a_backup_from_before_the_first_release_names_who_can_restore_it(tmp_path):
+    """The steps from its schema to the first one are gone: it is not taken for a newer licserver's."""
+    held = io.BytesIO()
+    header = json.dumps({"format": 1, "licserver": "0.0.9", "revision": "0024"}).encode()
+    with tarfile.open(fileobj=held, mode="w") as tar:
+        member = tarfile.TarInfo("licserver-backup.json")
+        member.size = len(header)
+        tar.addfile(member, io.BytesIO(header))
+    held.seek(0)
+    with pytest.raises(BackupError, match=r"0\.0\.9, before the first release: restore it with that"):
+        restore_backup(held, Settings(data_dir=tmp_path / "anew"))

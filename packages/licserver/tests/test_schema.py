@@ -1,5 +1,6 @@
 """The schema and its migrations: one shape by every way, and no other is served."""
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -92,20 +93,13 @@ def test_an_upgraded_schema_is_that_of_the_tables(database):
     migrate.migrate(database, command.check)
 
 
-def test_what_is_in_the_database_outlives_an_upgrade(database):
-    """Products, and what refers to them, are the same after `db upgrade`."""
-    migrate.migrate(database, lambda config: command.upgrade(config, "0001"))
-    values = {
-        "slug": "'app'",
-        "name": "'App'",
-        "environment_policy": "'strict'",
-        "has_support_policy": "true",
-    }
+def add_rows(database):
+    """Add a product with a release, a license and an activation, by the columns of the first schema."""
     instant = "'2026-06-15 12:00:00+00'" if database.is_remote else "'2026-06-15 12:00:00.000000'"
     with database.writing() as connection:
         connection.exec_driver_sql(
-            f"INSERT INTO products (id, created_at, latest_release_id, {', '.join(values)}) "  # noqa: S608
-            f"VALUES (7, {instant}, 9, {', '.join(values.values())})"
+            "INSERT INTO products (id, slug, name, environment_policy, has_support_policy, created_at, "  # noqa: S608
+            f"latest_release_id) VALUES (7, 'app', 'App', 'strict', true, {instant}, 9)"
         )
         connection.exec_driver_sql(
             "INSERT INTO releases (id, product_id, version, version_key, changelog, published_at, file_name, "  # noqa: S608
@@ -120,29 +114,82 @@ def test_what_is_in_the_database_outlives_an_upgrade(database):
             f"VALUES ('0123456789abcdef', 'a.example', '192.0.2.1', {instant})"
         )
 
-    def held():
-        with database.reading() as connection:
-            found = connection.exec_driver_sql("SELECT * FROM products").mappings().one()
-            later = {"latest_manifest_id", "accepts_imported_keys", "customer_moves", "trial_days"}
-            later |= {"minimum_version", "release_changes"}
-            return {name: value for name, value in found.items() if name not in later}
 
-    before = held()
-    assert migrate.upgrade(database) == "0001"
-    assert held() == before
-    with database.reading() as connection:  # found by its domain from the first day on
-        seen = "SELECT domain, last_seen_at = activated_at FROM activations"
-        assert connection.exec_driver_sql(seen).all() == [("a.example", True)]
-        for table in ("releases", "licenses", "activations"):
-            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 1  # noqa: S608
+def held(database):
+    """The rows that `add_rows` has added, each as a dictionary."""
+    with database.reading() as connection:
+        return {
+            table: dict(connection.exec_driver_sql(f"SELECT * FROM {table}").mappings().one())  # noqa: S608
+            for table in ("products", "releases", "licenses", "activations")
+        }
 
 
-def test_recorded_responses_outlive_the_step_to_0004(database):
-    """A response recorded for a token outlives `db upgrade`; from then on each has one owner."""
-    migrate.migrate(database, lambda config: command.upgrade(config, "0003"))
+def test_what_is_in_the_database_outlives_an_upgrade(database):
+    """Products, and what refers to them, are the same after `db upgrade`."""
+    migrate.migrate(database, lambda config: command.upgrade(config, schema.REVISIONS[0]))
+    add_rows(database)
+    before = held(database)
+    assert migrate.upgrade(database) == schema.REVISIONS[0]
+    after = held(database)
+    assert {table: {name: after[table][name] for name in before[table]} for table in before} == before
+    assert after["products"]["release_changes"] == 0
+
+
+NEXT = f"""
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "9999", "{schema.HEAD}"
+
+
+def upgrade():
+    with op.batch_alter_table("products", recreate="auto") as products:
+        products.alter_column("name", type_=sa.String(300))
+"""
+
+
+@pytest.fixture
+def next_step(tmp_path, monkeypatch):
+    """Write the step of a later licserver; give the function that does it."""
+
+    def write(source):
+        folder = tmp_path / "next"
+        folder.mkdir()
+        (folder / "9999_next.py").write_text(source)
+        config = migrate.make_config()
+        config.set_main_option("version_locations", f"{schema._MIGRATIONS}{os.pathsep}{folder}")
+        monkeypatch.setattr(migrate, "make_config", lambda: config)
+
+    return write
+
+
+def test_what_refers_to_a_table_outlives_its_recreation(database, next_step):
+    """SQLite changes a column by making the table anew, while others refer to its rows."""
+    migrate.upgrade(database)
+    add_rows(database)
+    before = held(database)
+    next_step(NEXT)
+    migrate.upgrade(database)
+    assert schema.read_version(database) == "9999"
+    assert held(database) == before
+
+
+def test_a_step_that_leaves_rows_without_what_they_refer_to_changes_nothing(database, next_step):
+    """Foreign keys are not held while tables are recreated, so they are checked at the end."""
+    migrate.upgrade(database)
+    add_rows(database)
+    before = held(database)
+    next_step(f'{NEXT}\n    op.execute(sa.delete(sa.table("products")))\n')
+    with pytest.raises(StoreError):
+        migrate.upgrade(database)
+    assert held(database) == before
+    assert schema.read_version(database) == schema.HEAD
+
+
+def test_a_recorded_response_has_one_owner(database):
+    """Neither nobody nor a token and a user together."""
+    migrate.upgrade(database)
     instant = "'2026-06-15 12:00:00+00'" if database.is_remote else "'2026-06-15 12:00:00.000000'"
-    what = f"'{'d' * 32}', 201, 'sealed', {instant}"
-    told = "SELECT token_id, key, status FROM {} WHERE token_id IS NOT NULL ORDER BY key"
     with database.writing() as connection:
         connection.exec_driver_sql(
             "INSERT INTO tokens (id, name, token_hash, scope, created_at) "  # noqa: S608
@@ -152,20 +199,19 @@ def test_recorded_responses_outlive_the_step_to_0004(database):
             "INSERT INTO users (id, name, password_hash, password_changed_at, created_at) "  # noqa: S608
             f"VALUES (7, 'ann', 'h', {instant}, {instant})"
         )
-        connection.exec_driver_sql(f"INSERT INTO idempotency VALUES (7, 'order-1', {what})")  # noqa: S608
-        connection.exec_driver_sql(f"INSERT INTO idempotency VALUES (7, 'order-2', {what})")  # noqa: S608
-    assert migrate.upgrade(database) == "0003"
-    both = [(7, "order-1", 201), (7, "order-2", 201)]
-    held = "(user_id, key, digest, status, answer, created_at)"
-    with database.writing() as connection:
-        assert connection.exec_driver_sql(told.format("receipts")).all() == both
-        connection.exec_driver_sql(f"INSERT INTO receipts {held} VALUES (7, 'order-1', {what})")  # noqa: S608
-    for owners, values in (("", ""), ("token_id, user_id, ", "7, 7, ")):  # nobody's, or of two
-        with pytest.raises(StoreUnavailableError), database.writing() as connection:
+
+    def record(owners, values):
+        with database.writing() as connection:
             connection.exec_driver_sql(
                 f"INSERT INTO receipts ({owners}key, digest, status, answer, created_at) "  # noqa: S608
-                f"VALUES ({values}'k', {what})"
+                f"VALUES ({values}'k', '{'d' * 32}', 201, 'sealed', {instant})"
             )
+
+    record("token_id, ", "7, ")
+    record("user_id, ", "7, ")
+    for owners, values in (("", ""), ("token_id, user_id, ", "7, 7, ")):
+        with pytest.raises(StoreUnavailableError):
+            record(owners, values)
 
 
 def test_the_program_knows_all_revisions_without_alembic():
@@ -242,14 +288,17 @@ def test_two_who_open_a_fresh_database_with_other_secrets_are_told_apart(url, da
     assert ["other secrets" in told for told in refusals] == [True] * 3
 
 
-def test_a_newer_schema_is_refused_and_not_downgraded(url, database):
-    """A program that is too old says so, to who serves and to who upgrades."""
+@pytest.mark.parametrize(
+    ("version", "advice"), [("9999", "use a newer licserver"), ("0024", "export its licenses")]
+)
+def test_an_unknown_schema_is_refused_and_not_changed(url, database, version, advice):
+    """A program that is too old, or too new for an unreleased schema, says so to who serves and upgrades."""
     migrate.upgrade(database)
     with database.writing() as connection:
-        connection.execute(schema.alembic_version.update().values(version_num="9999"))
-    with pytest.raises(StoreError, match="use a newer licserver"):
+        connection.execute(schema.alembic_version.update().values(version_num=version))
+    with pytest.raises(StoreError, match=advice):
         open_database(url, SECRETS)
-    with pytest.raises(StoreError, match="use a newer licserver"):
+    with pytest.raises(StoreError, match=advice):
         migrate.upgrade(database)
 
 

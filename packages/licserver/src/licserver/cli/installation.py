@@ -86,9 +86,6 @@ def upgrade_database(settings: Settings, printer: Printer) -> None:
             schema.check_expected(database, None, expected=_is_expected(settings))
             schema.check_new(database)
         before = migrate.upgrade(database)
-    if before not in (None, schema.HEAD) and _is_expected(settings):  # else a sweep does it
-        with opened_services(settings) as services:
-            services.licenses.complete_index()
     done = f"upgraded from {before}" if before else "set up"
     printer.result(
         {"from": before, "to": schema.HEAD},

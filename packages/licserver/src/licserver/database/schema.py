@@ -155,6 +155,11 @@ def check_version(version: str | None) -> None:
         raise StoreError(
             f"this database has schema {version} and this program needs {HEAD}; run: licserver db upgrade"
         )
+    if version < REVISIONS[0]:
+        raise StoreError(
+            f"this database has schema {version}, which no released licserver had: export its licenses with "
+            "the licserver that wrote it, and import them into a new database"
+        )
     if version != HEAD:
         raise StoreError(
             f"this database has schema {version}, which this program does not know (its own is {HEAD}); "

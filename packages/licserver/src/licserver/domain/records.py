@@ -201,8 +201,7 @@ class LicenseTerms:
 class IssuedLicense(LicenseTerms):
     """An issued license with its terms, as the database has it.
 
-    `id` is the key's index, which reveals nothing about the key; `product_name` is that of the day of issue;
-    `masked_key` is None for a license of an earlier version until `LicenseService.complete_index` has run.
+    `id` is the key's index, which reveals nothing about the key; `product_name` is that of the day of issue.
     """
 
     id: bytes

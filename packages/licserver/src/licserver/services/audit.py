@@ -8,7 +8,6 @@ from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
 from licserver.services.context import Context
-from licserver.services.licenses import LicenseService
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 from licserver.services.sources import KEPT as DELIVERIES_KEPT
 from licserver.services.tokens import RESPONSES_KEPT
@@ -67,8 +66,6 @@ class RetentionService:
         What was deleted before the database fails stays deleted.
         """
         now, settings = self._context.now(), self._context.settings
-        if not dry_run:
-            LicenseService(self._context).complete_index()  # of processes of an earlier version
         unseen = _before(now, settings.activation_days)
         lines = _before(now, settings.audit_days)
         since = now if unseen is None else self._retention.watched_since(now)

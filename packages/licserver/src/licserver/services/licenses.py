@@ -36,7 +36,6 @@ from licserver.services.webhooks import expired_event
 ISSUE_BATCH: Final = 10_000
 """Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
 
-UNREADABLE: Final = "unreadable"  # instead of the masked key of an altered row
 MAX_REASON: Final = 500  # characters of a reason
 _CHANGEABLE: Final = {*TERMS} - {"subscription_id"}
 
@@ -155,20 +154,11 @@ class LicenseService:
         try:
             return mask_key(self.decrypt_key(license_))
         except SecretsError:
-            return UNREADABLE
+            return "unreadable"
 
     def decrypt_key(self, license_: IssuedLicense) -> str:
         """Return a license's key, which is for nobody to see: `reveal` is audited."""
         return self._context.vault.decrypt_key(license_.encrypted_key, license_.id)
-
-    def complete_index(self) -> int:
-        """Make licenses that an earlier version has issued or revoked searchable; return how many."""
-
-        def mask(license_: IssuedLicense) -> str | None:
-            masked = self.mask_key(license_)
-            return None if masked == UNREADABLE else masked
-
-        return self._context.repositories.licenses.complete_index(mask)
 
     def reveal(self, reference: str) -> str:
         """Return a license's whole key, and record who asked for it."""

@@ -16,7 +16,6 @@ from licserver.database.dump import Layout, Loading, holds_something, loading
 from licserver.errors import BackupError, ConflictError, InvalidInputError, StoreError
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
-from licserver.services import open_services
 from licserver.services.backup import (
     ARTIFACTS,
     CONTENTS,
@@ -64,20 +63,16 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
                 _restore_rows(reader, name, rows, summary)
             target.put_in_place(place_secrets)
     summary.size = reader.size
-    if summary.revision != schema.HEAD:
-        services = open_services(settings)
-        try:
-            services.licenses.complete_index()
-        finally:
-            services.close()
     return summary
 
 
 def _read_header(reader: Reader) -> dict[str, Any]:
     header: dict[str, Any] = json.loads(reader.expect(HEADER))
     if header["format"] != FORMAT or header["revision"] not in schema.REVISIONS:
+        is_newer = header["format"] != FORMAT or header["revision"] > schema.HEAD
+        whose = "which is newer" if is_newer else "before the first release"
         raise BackupError(
-            f"this backup was made by licserver {header['licserver']}, which is newer: restore it with that"
+            f"this backup was made by licserver {header['licserver']}, {whose}: restore it with that"
         )
     return header
 

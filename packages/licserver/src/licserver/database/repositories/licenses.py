@@ -1,6 +1,6 @@
 """Licenses, activations and subscriptions. What is missing is a return value; services raise the error."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from itertools import groupby
@@ -12,7 +12,6 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    bindparam,
     func,
     literal,
     or_,
@@ -22,7 +21,7 @@ from sqlalchemy import (
 )
 
 from licserver.database.hot_path.driver import RowWriter
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository
 from licserver.database.tables import activations, license_words, licenses, products
 from licserver.domain.entitlements import dump, load
 from licserver.domain.records import LISTS, Environment, IssuedLicense, LicenseSnapshot, Machine
@@ -60,9 +59,6 @@ _WORDS = RowWriter(license_words)
 _STORED: Final[Select[Any]] = select(
     *(one.label(one.key) for one in licenses.columns), products.c.slug.label("product_slug")
 ).join(products, products.c.id == licenses.c.product_id)
-_SET_MASKED_KEY: Final = (
-    update(licenses).where(licenses.c.id == bindparam("of")).values(masked_key=bindparam("key"))
-)
 _SELECT: Final = _STORED.add_columns(
     select(func.count())
     .where(activations.c.license_id == licenses.c.id)
@@ -225,29 +221,6 @@ class LicenseRepository(Repository):
         is_valid = ~columns.lifetime & columns.revoked_at.is_(None)
         wanted = select(columns.id, columns.expires_on).where(is_ending, is_valid, columns.id > after)
         return self._all(wanted.order_by(columns.id).limit(limit))
-
-    def complete_index(self, mask: Callable[[IssuedLicense], str | None]) -> int:
-        """Store masked keys, and words of revocations, that an earlier version did not; return how many."""
-        statement = _STORED.where(licenses.c.masked_key.is_(None)).order_by(licenses.c.id).limit(_PAGE)
-        count, last = 0, b""
-        while rows := self._all(statement.where(licenses.c.id > last)):
-            found, last = (
-                [replace(one, masked_key=mask(one)) for one in map(_read_license, rows)],
-                rows[-1].id,
-            )
-            keys = [{"of": one.id, "key": one.masked_key} for one in found if one.masked_key]
-            words = [
-                dict(zip(("word", "license_id"), row, strict=True))
-                for one in found
-                for row in _word_rows(one)
-            ]
-            with self._writing() as connection:
-                if keys:
-                    connection.execute(_SET_MASKED_KEY, keys)
-                if words:
-                    connection.execute(insert_into(connection, license_words).on_conflict_do_nothing(), words)
-            count += len(keys)
-        return count
 
 
 class SubscriptionRepository(Repository):
