@@ -39,7 +39,7 @@ _COMMANDS: Final = {  # name → module and function in this package, and help
     "plan": ("plans:plan_group", "Choose what licenses are entitled to."),
     "release": ("releases:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licenses:license_group", "Issue license keys, and change what they allow."),
-    "subscription": ("licenses:subscription_group", "End and resume subscriptions."),
+    "subscription": ("subscriptions:subscription_group", "End and resume subscriptions."),
     "source": ("sources:source_group", "Take sales from shops."),
     "secret": ("access:secret_group", "List and rotate the secrets that sign download links."),
     "signing-key": ("access:signing_key_group", "Manage the keys that sign responses, for apps to pin."),

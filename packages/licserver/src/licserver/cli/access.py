@@ -13,10 +13,12 @@ from licserver.cli.common import (
     Printer,
     opened_services,
     parse_day,
+    pick,
     read_file,
     read_stdin_line,
     services_command,
     settings_command,
+    with_settings,
 )
 from licserver.clock import system_clock
 from licserver.database.repositories.tokens import Token
@@ -50,13 +52,12 @@ password_option = click.option(
 _ROLES = click.Choice([role.value for role in Role])
 
 
-@user_group.command("add")
+@services_command("add", user_group)
 @name_argument
 @password_option
 @click.option(
     "--role", type=_ROLES, default=Role.OWNER.value, show_default=True, help="What the user may do."
 )
-@services_command
 def add_user(services: Services, printer: Printer, name: str, role: str, *, password_stdin: bool) -> None:
     """Add the user NAME, and ask for a password."""
     services.users.check_new_name(name)
@@ -64,18 +65,16 @@ def add_user(services: Services, printer: Printer, name: str, role: str, *, pass
     printer.result({"user": name, "role": role}, f"added {name} ({role}); sign in at /console")
 
 
-@user_group.command("role")
+@services_command("role", user_group)
 @name_argument
 @click.argument("role", type=_ROLES)
-@services_command
 def set_role(services: Services, printer: Printer, name: str, role: str) -> None:
     """Change what the user NAME may do: everything, support customers, or only look."""
     services.users.set_role(name, Role(role))
     printer.result({"user": name, "role": role}, f"{name} is {role} now")
 
 
-@user_group.command("list")
-@services_command
+@services_command("list", user_group)
 def list_users(services: Services, printer: Printer) -> None:
     """List all users."""
     records = (
@@ -91,10 +90,9 @@ def list_users(services: Services, printer: Printer) -> None:
     printer.table(records, (32, 10, 23, 23, 0), "no users yet; add one: licserver user add NAME")
 
 
-@user_group.command("password")
+@services_command("password", user_group)
 @name_argument
 @password_option
-@services_command
 def change_password(services: Services, printer: Printer, name: str, *, password_stdin: bool) -> None:
     """Change the password of the user NAME, and end their sessions."""
     services.users.get(name)
@@ -102,18 +100,16 @@ def change_password(services: Services, printer: Printer, name: str, *, password
     printer.result({"user": name}, f"changed the password of {name}, who is signed out everywhere")
 
 
-@user_group.command("remove")
+@services_command("remove", user_group)
 @name_argument
-@services_command
 def remove_user(services: Services, printer: Printer, name: str) -> None:
     """Remove the user NAME, and end their sessions."""
     services.users.remove(name)
     printer.result({"user": name}, f"removed {name}")
 
 
-@user_group.command("reset-second-factor")
+@services_command("reset-second-factor", user_group)
 @name_argument
-@services_command
 def reset_second_factor(services: Services, printer: Printer, name: str) -> None:
     """Remove the second factor of the user NAME, who has lost it and the recovery codes."""
     services.second_factors.reset(name)
@@ -137,7 +133,7 @@ def token_group() -> None:
     """Create, list and revoke tokens of the admin API."""
 
 
-@token_group.command("create")
+@services_command("create", token_group)
 @name_argument
 @click.option(
     "--scope",
@@ -148,23 +144,20 @@ def token_group() -> None:
 @click.option(
     "--expires", type=parse_day, metavar="YYYY-MM-DD", help="Its last day, UTC; default: never expires."
 )
-@services_command
 def create_token(services: Services, printer: Printer, name: str, scope: str, expires: date | None) -> None:
     """Create the token NAME and print it; it cannot be shown again."""
     token, text = services.tokens.create(name, Scope(scope), expires)
     printer.result({"token": text, **_token_record(token)}, text)
 
 
-@token_group.command("list")
-@services_command
+@services_command("list", token_group)
 def list_tokens(services: Services, printer: Printer) -> None:
     """List all tokens, including revoked ones."""
     printer.table(map(_token_record, services.tokens.list_all()), (24, 6, 24, 10, 24, 0), "no tokens yet")
 
 
-@token_group.command("revoke")
+@services_command("revoke", token_group)
 @name_argument
-@services_command
 def revoke_token(services: Services, printer: Printer, name: str) -> None:
     """Revoke the token NAME; it is refused from now on."""
     token = services.tokens.revoke(name)
@@ -172,14 +165,7 @@ def revoke_token(services: Services, printer: Printer, name: str) -> None:
 
 
 def _token_record(token: Token) -> dict[str, Any]:
-    return {
-        "name": token.name,
-        "scope": token.scope.value,
-        "created_at": token.created_at,
-        "expires_on": token.expires_on,
-        "revoked_at": token.revoked_at,
-        "last_used_on": token.last_used_on,
-    }
+    return pick(token, "name", "scope", "created_at", "expires_on", "revoked_at", "last_used_on")
 
 
 # --- secrets of download links ----------------------------------------------------------------
@@ -190,15 +176,14 @@ def secret_group() -> None:
     """List and rotate the secrets that sign download links; the secrets themselves are never shown."""
 
 
-@secret_group.command("list")
-@settings_command
+@settings_command("list", secret_group)
 def list_secrets(settings: Settings, printer: Printer) -> None:
     """List the accepted secrets, the newest first."""
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     _print_secrets(printer, link_secrets.secret_statuses(open_vault(settings).link_secrets, system_clock()))
 
 
-@secret_group.command("rotate")
+@settings_command("rotate", secret_group)
 @click.option(
     "--after",
     type=click.IntRange(1, 7 * 24 * 60),
@@ -208,7 +193,6 @@ def list_secrets(settings: Settings, printer: Printer) -> None:
     help="When the new secret starts to sign; until then, copy it to all machines.",
 )
 @click.option("--leaked", is_flag=True, help="Refuse the old secrets at once: existing links stop working.")
-@settings_command
 def rotate_secrets(settings: Settings, printer: Printer, after: int, *, leaked: bool) -> None:
     """Generate a new secret for download links; running servers read it within seconds.
 
@@ -244,13 +228,12 @@ def signing_key_group() -> None:
     """Add, list and retire the keys that sign responses, and print the public keys for apps to pin."""
 
 
-@signing_key_group.command("add")
+@settings_command("add", signing_key_group)
 @click.option(
     "--pem",
     type=click.Path(path_type=Path),
     help="A key file of openssl genpkey -algorithm ed25519; default: generate a key.",
 )
-@settings_command
 def add_key(settings: Settings, printer: Printer, pem: Path | None) -> None:
     """Add a key that signs responses."""
     private = PrivateKey.generate() if pem is None else PrivateKey.from_pem(read_file(pem), str(pem))
@@ -259,8 +242,7 @@ def add_key(settings: Settings, printer: Printer, pem: Path | None) -> None:
     printer.result(_key_record(key), f"added {key.id}; {_RESTART}\napps pin {key.private.public.text}")
 
 
-@signing_key_group.command("list")
-@settings_command
+@settings_command("list", signing_key_group)
 def list_keys(settings: Settings, printer: Printer) -> None:
     """List all keys, the oldest first."""
     keys = secrets_file.signing_keys(settings)
@@ -273,7 +255,7 @@ def list_keys(settings: Settings, printer: Printer) -> None:
 )
 @click.argument("key_id", metavar="ID")
 @click.option("--last", is_flag=True, help="Retire even the last key: responses are then not signed.")
-@settings_command
+@with_settings
 def retire_key(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> None:
     """Retire the key ID, or the only key that starts with ID: it signs nothing any more."""
     key = secrets_file.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
@@ -281,8 +263,7 @@ def retire_key(settings: Settings, printer: Printer, key_id: str, *, last: bool)
     printer.result(_key_record(key), f"retired {key.id}; {_RESTART}")
 
 
-@signing_key_group.command("public")
-@settings_command
+@settings_command("public", signing_key_group)
 def print_public_keys(settings: Settings, printer: Printer) -> None:
     """Print the public keys for apps to pin, of all live keys, the newest first."""
     pins = [key.private.public.text for key in live_keys(secrets_file.signing_keys(settings))]
@@ -292,23 +273,17 @@ def print_public_keys(settings: Settings, printer: Printer) -> None:
 
 
 def _key_record(key: SigningKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "added_at": key.added_at,
-        "retired_at": key.retired_at,
-        "public_key": key.private.public.text,
-    }
+    return {**pick(key, "id", "added_at", "retired_at"), "public_key": key.private.public.text}
 
 
 # --- audit log --------------------------------------------------------------------------------
 
 
-@click.command()
+@services_command("audit")
 @click.option("--license", "license_", metavar="KEY", help="Only changes of this license (key or id).")
 @click.option(
     "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many lines."
 )
-@services_command
 def audit(services: Services, printer: Printer, license_: str | None, limit: int) -> None:
     """Show who changed what, the latest first."""
     object_ = None if license_ is None else ("license", services.licenses.get(license_).id.hex())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -20,7 +20,7 @@ from licserver.security.private_files import become_owner
 from licserver.services import Services, open_services
 from licserver.settings import Settings, load_settings
 
-R = TypeVar("R")
+Function = Callable[..., Any]
 
 
 # --- opening an installation ------------------------------------------------------------------
@@ -61,24 +61,40 @@ def opened_services(settings: Settings, *, new_database: bool = False) -> Iterat
         services.close()
 
 
-def settings_command(function: Callable[..., R]) -> Callable[..., R]:
-    """Add ``--data-dir`` and ``--json`` to a command, and call it with settings and a printer."""
+def settings_command(name: str, group: click.Group | None = None) -> Callable[[Function], click.Command]:
+    """Make a command with ``--data-dir`` and ``--json`` of a function of settings and a printer."""
+    return lambda function: _create_command(with_settings(function), name, group)
+
+
+def services_command(name: str, group: click.Group | None = None) -> Callable[[Function], click.Command]:
+    """Make a command with ``--data-dir`` and ``--json`` of a function of services and a printer."""
+    return lambda function: _create_command(with_services(function), name, group)
+
+
+def _create_command(function: Function, name: str, group: click.Group | None) -> click.Command:
+    command = (click.command if group is None else group.command)(name)(function)
+    command.params = [*command.params[2:], *command.params[:2]]  # the common options last in the help
+    return command
+
+
+def with_settings(function: Function) -> Function:
+    """Add ``--data-dir`` and ``--json`` to a command's function, and call it with settings and a printer."""
 
     @data_dir_option
     @json_option
     @functools.wraps(function)
-    def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> R:
+    def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> Any:
         return function(load_command_settings(data_dir), Printer(as_json=as_json), **parameters)
 
     return command
 
 
-def services_command(function: Callable[..., R]) -> Callable[..., R]:
-    """Add ``--data-dir`` and ``--json`` to a command, and call it with services and a printer."""
+def with_services(function: Function) -> Function:
+    """Do as `with_settings`, with services in place of settings."""
 
-    @settings_command
+    @with_settings
     @functools.wraps(function)
-    def command(settings: Settings, printer: Printer, **parameters: Any) -> R:
+    def command(settings: Settings, printer: Printer, **parameters: Any) -> Any:
         with opened_services(settings) as services:
             return function(services, printer, **parameters)
 
@@ -142,6 +158,11 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 # --- printing ---------------------------------------------------------------------------------
+
+
+def pick(record: object, *names: str) -> dict[str, Any]:
+    """Return fields of a record that are printed as they are."""
+    return {name: getattr(record, name) for name in names}
 
 
 class Printer:

@@ -19,6 +19,7 @@ from licserver.cli.common import (
     json_option,
     load_command_settings,
     opened_services,
+    pick,
     services_command,
     settings_command,
 )
@@ -60,8 +61,7 @@ def _connected(settings: Settings, *, create: bool = False) -> Iterator[Database
         database.close()
 
 
-@database_group.command("create")
-@settings_command
+@settings_command("create", database_group)
 def create_database(settings: Settings, printer: Printer) -> None:
     """Create a new database for secrets whose database is lost; it knows no license key."""
     from licserver.database import migrate  # noqa: PLC0415
@@ -75,8 +75,7 @@ def create_database(settings: Settings, printer: Printer) -> None:
     printer.result({"to": schema.HEAD}, f"created: schema {schema.HEAD}")
 
 
-@database_group.command("upgrade")
-@settings_command
+@settings_command("upgrade", database_group)
 def upgrade_database(settings: Settings, printer: Printer) -> None:
     """Upgrade the database to the schema of this program."""
     from licserver.database import migrate  # noqa: PLC0415
@@ -103,8 +102,7 @@ def _is_expected(settings: Settings) -> bool:
     )
 
 
-@database_group.command("check")
-@settings_command
+@settings_command("check", database_group)
 def check_database(settings: Settings, printer: Printer) -> None:
     """Compare the database's schema with that of this program; exit code 1 if they differ."""
     from licserver.database import migrate  # noqa: PLC0415
@@ -116,8 +114,7 @@ def check_database(settings: Settings, printer: Printer) -> None:
     printer.result({"version": schema.HEAD, "ok": True}, f"the schema is {schema.HEAD}, as it should be")
 
 
-@database_group.command("status")
-@settings_command
+@settings_command("status", database_group)
 def show_status(settings: Settings, printer: Printer) -> None:
     """Show the database's engine, its schema, and how much it holds."""
     from licserver.database import migrate  # noqa: PLC0415
@@ -212,9 +209,8 @@ def written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
         yield target
 
 
-@click.command("sweep")
+@services_command("sweep")
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
-@services_command
 def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
     """Delete what is older than LICSERVER_ACTIVATION_DAYS and LICSERVER_AUDIT_DAYS allow.
 
@@ -231,11 +227,10 @@ def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
 # --- backup -----------------------------------------------------------------------------------
 
 
-@click.command("backup")
+@services_command("backup")
 @file_argument
 @replace_option
 @click.option("--without-artifacts", is_flag=True, help="Omit the files of releases.")
-@services_command
 def backup(
     services: Services, printer: Printer, file: Path, *, replace: bool, without_artifacts: bool
 ) -> None:
@@ -256,10 +251,9 @@ def backup(
         printer.result({"file": str(file), **_record(summary)}, f"{sentence} in {file}")
 
 
-@click.command("restore")
+@settings_command("restore")
 @file_argument
 @click.option("--force", is_flag=True, help="Replace the existing installation; stop its server first.")
-@settings_command
 def restore(settings: Settings, printer: Printer, file: Path, *, force: bool) -> None:
     """Create an installation from the backup FILE; - reads standard input.
 
@@ -283,8 +277,7 @@ def restore(settings: Settings, printer: Printer, file: Path, *, force: bool) ->
 
 def _record(summary: Summary) -> dict[str, object]:
     return {
-        "made_at": summary.made_at,
-        "version": summary.version,
+        **pick(summary, "made_at", "version"),
         "schema": summary.revision,
         "licenses": summary.rows.get("licenses", 0),
         "activations": summary.rows.get("activations", 0),

@@ -1,16 +1,16 @@
-"""Commands on licenses and subscriptions."""
+"""Commands on licenses."""
 
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, key_argument, parse_day, services_command
+from licserver.cli.common import Printer, key_argument, parse_day, pick, services_command
 from licserver.cli.offline_files import issue_file
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import IssuedLicense, LicenseTerms
@@ -38,16 +38,6 @@ def _parse_day_or_never(text: str) -> date | None:
     return None if text.lower() == "never" else parse_day(text)
 
 
-def _parse_instant(text: str) -> datetime:
-    try:
-        instant = datetime.fromisoformat(text)
-        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{text!r} is not a date and time; write it like 2027-01-31T12:00Z"
-        ) from None
-
-
 _SLOTS: Any = {"type": parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
 _SEATS: Any = {
     "metavar": "N",
@@ -68,7 +58,6 @@ _CHANNELS: Any = {
 }
 
 entry_argument = click.argument("entry")
-subscription_argument = click.argument("subscription_id", metavar="ID")
 
 
 @click.group("license", cls=Commands)
@@ -80,7 +69,7 @@ def license_group() -> None:
 
 
 # Each option of a license is named after its field of `LicenseTerms`.
-@license_group.command("issue")
+@services_command("issue", license_group)
 @click.argument("slug")
 @click.option("--slots", default="1", show_default=True, **_SLOTS)
 @click.option("--floating-seats", type=int, **_SEATS)
@@ -106,7 +95,6 @@ def license_group() -> None:
 @click.option("--trial", is_flag=True, help="A trial, which `license convert` makes a purchased license of.")
 @click.option("--channels", default="", **_CHANNELS)
 @click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
-@services_command
 def issue(services: Services, printer: Printer, slug: str, count: int, **terms: Any) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
     batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count)
@@ -144,16 +132,15 @@ def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count
     return issued
 
 
-@license_group.command("show")
+@services_command("show", license_group)
 @key_argument
 @click.option("--reveal", is_flag=True, help="Print the whole key.")
-@services_command
 def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> None:
     """Show a license and its activations."""
     _show(services, printer, services.licenses.get(key), reveal=reveal)
 
 
-@license_group.command("change")
+@services_command("change", license_group)
 @key_argument
 @click.option("--slots", **_SLOTS)
 @click.option("--floating-seats", type=_parse_seats, **{**_SEATS, "metavar": "N|NONE"})
@@ -172,7 +159,6 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 @click.option("--inherit", multiple=True, metavar="NAME", help="What the plan grants again.")
 @click.option("--trial/--no-trial", default=None, help="Whether it is a trial.")
 @click.option("--channels", **_CHANNELS)
-@services_command
 def change(services: Services, printer: Printer, key: str, inherit: tuple[str, ...], **options: Any) -> None:
     """Change the terms of a license; what is not given stays."""
     changes = _given(options)
@@ -191,7 +177,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if source(name) is ParameterSource.COMMANDLINE}
 
 
-@license_group.command("convert")
+@services_command("convert", license_group)
 @key_argument
 @click.option("--slots", **_SLOTS)
 @click.option("--expires", "expires_on", help="Last day of validity, UTC; default: none.", **_DAY)
@@ -200,16 +186,14 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--email", "customer_email", metavar="ADDRESS", help="The customer's address.")
 @click.option("--note", help="Any text.")
 @click.option("--plan", metavar="NAME", help="A plan of the product; default: none.")
-@services_command
 def convert(services: Services, printer: Printer, key: str, **options: Any) -> None:
     """Make a purchased license of a trial; the app goes on with the same key."""
     _print_changed(services, printer, services.trials.convert(key, **_given(options)), "converted")
 
 
-@license_group.command("find")
+@services_command("find", license_group)
 @click.argument("text")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many.")
-@services_command
 def find(services: Services, printer: Printer, text: str, limit: int) -> None:
     """Find licenses.
 
@@ -222,135 +206,84 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
         click.echo("there may be more; search for a longer text", err=True)
 
 
-@license_group.command("list")
+@services_command("list", license_group)
 @click.option("--product", metavar="SLUG", help="Only this product's licenses.")
 @click.option("--trials", is_flag=True, help="Only trials.")
-@services_command
 def list_licenses(services: Services, printer: Printer, product: str | None, *, trials: bool) -> None:
     """List licenses, with masked keys."""
     found = (one for one in services.licenses.list_all(product) if one.trial or not trials)
     printer.table((_summary(services, printer, one) for one in found), _WIDTHS, "no licenses yet")
 
 
-@license_group.command("revoke")
+@services_command("revoke", license_group)
 @key_argument
 @click.option("--reason", help="For your records.")
-@services_command
 def revoke(services: Services, printer: Printer, key: str, reason: str | None) -> None:
     """Revoke a license: verify, update check and existing links refuse it from now on."""
     _print_changed(services, printer, services.licenses.revoke(key, reason), "revoked")
 
 
-@license_group.command("reinstate")
+@services_command("reinstate", license_group)
 @key_argument
-@services_command
 def reinstate(services: Services, printer: Printer, key: str) -> None:
     """Undo the revocation of a license."""
     _print_changed(services, printer, services.licenses.reinstate(key), "reinstated")
 
 
-@license_group.command("reissue")
+@services_command("reissue", license_group)
 @key_argument
-@services_command
 def reissue(services: Services, printer: Printer, key: str) -> None:
     """Revoke a license, and print a new key with the same terms; its machines must enter that key."""
     license_, new_key = services.support.reissue(key)
     printer.result({"id": license_.id.hex(), "license_key": new_key}, new_key)
 
 
-@license_group.command("deactivate")
+@services_command("deactivate", license_group)
 @key_argument
 @click.argument("domain_or_ip")
-@services_command
 def deactivate(services: Services, printer: Printer, key: str, domain_or_ip: str) -> None:
     """Free the slots that DOMAIN_OR_IP takes."""
     freed = services.licenses.deactivate(key, domain_or_ip)
     printer.result({"freed": freed}, f"freed {freed} {plural(freed, 'slot')}")
 
 
-@license_group.command("seats")
+@services_command("seats", license_group)
 @key_argument
-@services_command
 def seats(services: Services, printer: Printer, key: str) -> None:
     """List the floating seats that are in use, and by whom."""
     rows = (
-        {
-            "seat": one.id.hex(),
-            "taken_at": one.taken_at,
-            "expires_at": one.expires_at,
-            "domain": one.domain,
-            "label": one.label,
-        }
+        {"seat": one.id.hex(), **pick(one, "taken_at", "expires_at", "domain", "label")}
         for one in services.seats.list_held(services.licenses.get(key))
     )
     printer.table(rows, (32, 20, 20, 32, 0), "nobody holds a seat")
 
 
-@license_group.command("take-back")
+@services_command("take-back", license_group)
 @key_argument
 @click.argument("seat")
-@services_command
 def take_back(services: Services, printer: Printer, key: str, seat: str) -> None:
     """Take back SEAT, as `license seats` shows it: the app that holds it is told when it renews it."""
     services.seats.take_back(key, seat)
     printer.result({"taken_back": seat}, f"took back {seat}")
 
 
-@license_group.command("allow")
+@services_command("allow", license_group)
 @key_argument
 @entry_argument
-@services_command
 def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Allow ENTRY, a domain, `*.domain`, IP or network, to use the key without a slot."""
     _print_changed(services, printer, services.licenses.allow(key, entry), "changed")
 
 
-@license_group.command("disallow")
+@services_command("disallow", license_group)
 @key_argument
 @entry_argument
-@services_command
 def disallow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Remove ENTRY: what used the key through it needs a slot from now on."""
     _print_changed(services, printer, services.licenses.disallow(key, entry), "changed")
 
 
 license_group.add_command(issue_file)
-
-
-@click.group("subscription", cls=Commands)
-def subscription_group() -> None:
-    """End and resume subscriptions."""
-
-
-@subscription_group.command("end")
-@subscription_argument
-@click.option(
-    "--at",
-    type=_parse_instant,
-    metavar="INSTANT",
-    help="When it ends, UTC unless a zone is given; default: now.",
-)
-@services_command
-def end(services: Services, printer: Printer, subscription_id: str, at: datetime | None) -> None:
-    """End the subscription ID: its licenses expire at that time."""
-    count = services.subscriptions.end(subscription_id, at)
-    licenses = plural(count, "license expires", "licenses expire")
-    printer.result(
-        {"subscription": subscription_id, "licenses": count},
-        f"ended {subscription_id}: {count} {licenses} with it",
-    )
-
-
-@subscription_group.command("resume")
-@subscription_argument
-@services_command
-def resume(services: Services, printer: Printer, subscription_id: str) -> None:
-    """Undo the end of the subscription ID."""
-    count = services.subscriptions.resume(subscription_id)
-    printer.result(
-        {"subscription": subscription_id, "licenses": count},
-        f"resumed {subscription_id}: {count} {plural(count, 'license')}",
-    )
 
 
 def _print_changed(services: Services, printer: Printer, license_: IssuedLicense, done: str) -> None:
@@ -390,19 +323,11 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "id": license_.id.hex(),
             "license_key": key,
             "product": license_.product_slug,
-            "product_name": license_.product_name,
-            "issued_at": license_.issued_at,
-            "expires_on": license_.expires_on,
-            "lifetime": license_.lifetime,
-            "revoked_at": license_.revoked_at,
-            "revoked_reason": license_.revoked_reason,
+            **pick(license_, "product_name", "issued_at", "expires_on", "lifetime"),
+            **pick(license_, "revoked_at", "revoked_reason"),
             "slots": "unlimited" if license_.slots is None else license_.slots,
-            "slots_used": license_.slots_used,
-            "floating_seats": license_.floating_seats,
-            "support_until": license_.support_until,
-            "customer_email": license_.customer_email,
-            "note": license_.note,
-            "trial": license_.trial,
+            **pick(license_, "slots_used", "floating_seats", "support_until"),
+            **pick(license_, "customer_email", "note", "trial"),
             "channels": list(license_.channels),
             "subscription": license_.subscription_id,
             "subscription_ended_at": license_.subscription_ended_at,
@@ -411,15 +336,8 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "overrides": _entitlements(printer, license_.overrides),
             "entitlements": _entitlements(printer, services.plans.resolve(license_)),
             "activations": [
-                {
-                    "domain": one.environment.domain,
-                    "ip": one.environment.ip,
-                    "activated_at": one.activated_at,
-                    "last_seen_at": one.last_seen_at,
-                    "label": one.label,
-                    "app_version": one.app_version,
-                    "offline_until": one.offline_until,
-                }
+                pick(one.environment, "domain", "ip")
+                | pick(one, "activated_at", "last_seen_at", "label", "app_version", "offline_until")
                 for one in services.licenses.list_all_activations(license_)
             ],
         }

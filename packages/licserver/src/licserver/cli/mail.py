@@ -17,10 +17,9 @@ def mail_group() -> None:
     """List mails to customers, send one again, try the settings."""
 
 
-@mail_group.command("list")
+@services_command("list", mail_group)
 @click.option("--failed", is_flag=True, help="Only those that were given up.")
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="At most so many.")
-@services_command
 def list_mails(services: Services, printer: Printer, limit: int, *, failed: bool) -> None:
     """List mails, the latest first; the license names the customer."""
     found = services.mail.list_jobs(JobState.DEAD if failed else None, limit=limit)
@@ -39,27 +38,24 @@ def list_mails(services: Services, printer: Printer, limit: int, *, failed: bool
     printer.table(records, (8, 15, 32, 8, 8, 23, 0), "no mails")
 
 
-@mail_group.command("retry")
+@services_command("retry", mail_group)
 @click.argument("mail", type=int)
-@services_command
 def retry(services: Services, printer: Printer, mail: int) -> None:
     """Send MAIL, a number of the list, again."""
     services.mail.retry(mail)
     printer.result({"mail": mail}, f"mail {mail} is sent again by the running server")
 
 
-@mail_group.command("test")
+@services_command("test", mail_group)
 @click.argument("address")
-@services_command
 def send_test(services: Services, printer: Printer, address: str) -> None:
     """Send a test to ADDRESS; the server must be running."""
     services.mail.send_test(address)
     printer.result({"sent": True}, "the running server sends it; see: licserver mail list")
 
 
-@mail_group.command("keys")
+@services_command("keys", mail_group)
 @click.argument("address")
-@services_command
 def send_keys(services: Services, printer: Printer, address: str) -> None:
     """Send a customer who has lost them the keys of all valid licenses of ADDRESS."""
     if not services.mail.send_lost_keys(address):
@@ -67,9 +63,8 @@ def send_keys(services: Services, printer: Printer, address: str) -> None:
     printer.result({"sent": True}, "the running server sends them; see: licserver mail list")
 
 
-@mail_group.command("preview")
+@services_command("preview", mail_group)
 @click.argument("template", type=click.Choice(list(TEMPLATES)))
-@services_command
 def preview(services: Services, printer: Printer, template: str) -> None:
     """Print a TEMPLATE with made-up values."""
     message = services.mail.preview(template)

@@ -10,7 +10,7 @@ from licserver.errors import InvalidInputError
 from licserver.services import Services
 
 
-@click.command("file")
+@services_command("file")
 @key_argument
 @click.option(
     "--machine",
@@ -27,7 +27,6 @@ from licserver.services import Services
     help="How long it is valid; it ends with the license in any case.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Write to this new file; default: print it.")
-@services_command
 def issue_file(
     services: Services, printer: Printer, key: str, request: str, days: int, out: Path | None
 ) -> None:

@@ -1,11 +1,9 @@
 """Commands on plans: what licenses of a product are entitled to."""
 
-from typing import Any
-
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, services_command
+from licserver.cli.common import Printer, pick, services_command
 from licserver.domain.entitlements import Plan, format_grants, parse_grants
 from licserver.errors import InvalidInputError
 from licserver.services import Services
@@ -30,49 +28,43 @@ def plan_group() -> None:
     """
 
 
-@plan_group.command("add")
+@services_command("add", plan_group)
 @product_argument
 @name_argument
 @grant_option
-@services_command
 def add_plan(services: Services, printer: Printer, product: str, name: str, grants: tuple[str, ...]) -> None:
     """Add the plan NAME to PRODUCT."""
     plan = services.plans.add(product, name, parse_grants(grants))
     _print(printer, product, plan, f"added the plan {name} of {product}")
 
 
-@plan_group.command("list")
+@services_command("list", plan_group)
 @product_argument
-@services_command
 def list_plans(services: Services, printer: Printer, product: str) -> None:
     """List the plans of PRODUCT."""
-    records = (
-        {
-            "name": one.name,
-            "entitlements": one.entitlements
-            if printer.as_json
-            else ", ".join(format_grants(one.entitlements)),
-        }
-        for one in services.plans.list_all(product)
-    )
+    plans = services.plans.list_all(product)
+    if printer.as_json:
+        records = (pick(one, "name", "entitlements") for one in plans)
+    else:
+        records = (
+            {"name": one.name, "entitlements": ", ".join(format_grants(one.entitlements))} for one in plans
+        )
     printer.table(records, (20, 0), "no plans yet")
 
 
-@plan_group.command("show")
+@services_command("show", plan_group)
 @product_argument
 @name_argument
-@services_command
 def show_plan(services: Services, printer: Printer, product: str, name: str) -> None:
     """Show what the plan NAME of PRODUCT grants."""
     plan = services.plans.get(product, name)
     _print(printer, product, plan, "\n".join(format_grants(plan.entitlements)) or "nothing")
 
 
-@plan_group.command("change")
+@services_command("change", plan_group)
 @product_argument
 @name_argument
 @grant_option
-@services_command
 def change_plan(
     services: Services, printer: Printer, product: str, name: str, grants: tuple[str, ...]
 ) -> None:
@@ -86,10 +78,9 @@ def change_plan(
     _print(printer, product, plan, f"changed the plan {name} of {product}")
 
 
-@plan_group.command("remove")
+@services_command("remove", plan_group)
 @product_argument
 @name_argument
-@services_command
 def remove_plan(services: Services, printer: Printer, product: str, name: str) -> None:
     """Remove the plan NAME of PRODUCT, which no license may have."""
     services.plans.remove(product, name)
@@ -97,5 +88,4 @@ def remove_plan(services: Services, printer: Printer, product: str, name: str) -
 
 
 def _print(printer: Printer, product: str, plan: Plan, text: str) -> None:
-    record: dict[str, Any] = {"product": product, "name": plan.name, "entitlements": plan.entitlements}
-    printer.result(record, text)
+    printer.result({"product": product, **pick(plan, "name", "entitlements")}, text)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, services_command
+from licserver.cli.common import Printer, pick, services_command
 from licserver.domain.records import CUSTOMER_MOVES, EnvironmentPolicy, Product
 from licserver.errors import InvalidInputError
 from licserver.services import Services
@@ -20,7 +20,7 @@ def product_group() -> None:
     """Add, list, change and rename products."""
 
 
-@product_group.command("add")
+@services_command("add", product_group)
 @slug_argument
 @click.option("--name", required=True, help="The name for customers.")
 @click.option(
@@ -51,7 +51,6 @@ def product_group() -> None:
     help="How many slots of a license its customer may free in 30 days; 0 for none.",
 )
 @click.option("--trial-days", type=int, default=0, metavar="N", help="How long a trial lasts; 0 for none.")
-@services_command
 def add_product(
     services: Services, printer: Printer, slug: str, name: str, environment: str, **rules: Any
 ) -> None:
@@ -60,25 +59,23 @@ def add_product(
     printer.result(_product_record(product), f"added {product.slug}: {product.name}")
 
 
-@product_group.command("list")
-@services_command
+@services_command("list", product_group)
 def list_products(services: Services, printer: Printer) -> None:
     """List all products."""
     records = map(_product_record, services.products.list_all())
     printer.table(records, (24, 11, 14, 20, 14, 10, 16, 12, 0), "no products yet")
 
 
-@product_group.command("rename")
+@services_command("rename", product_group)
 @slug_argument
 @click.option("--name", required=True, help="The new name; existing keys keep the old one.")
-@services_command
 def rename_product(services: Services, printer: Printer, slug: str, name: str) -> None:
     """Give the product SLUG another name."""
     product = services.products.rename(slug, name)
     printer.result(_product_record(product), f"renamed {product.slug}: {product.name}")
 
 
-@product_group.command("change")
+@services_command("change", product_group)
 @slug_argument
 @click.option("--name", help="The new name; existing keys keep the old one.")
 @click.option("--environment", type=_POLICIES, help="What identifies a machine from now on.")
@@ -106,7 +103,6 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str) -
     metavar="VERSION",
     help="The lowest version that is supported; apps below it are told to update. '' removes it.",
 )
-@services_command
 def change_product(
     services: Services, printer: Printer, slug: str, environment: str | None, **changes: Any
 ) -> None:
@@ -124,9 +120,7 @@ def _product_record(product: Product) -> dict[str, Any]:
         "environment": product.policy.value,
         "support_policy": product.has_support_policy,
         "accept_imported_keys": product.accepts_imported_keys,
-        "customer_moves": product.customer_moves,
-        "trial_days": product.trial_days,
-        "minimum_version": product.minimum_version,
+        **pick(product, "customer_moves", "trial_days", "minimum_version"),
         "latest": product.latest.version if product.latest else None,
         "name": product.name,
     }

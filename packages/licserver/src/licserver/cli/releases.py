@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, json_option, read_file, services_command, write_new
+from licserver.cli.common import (
+    Printer,
+    json_option,
+    pick,
+    read_file,
+    services_command,
+    with_services,
+    write_new,
+)
 from licserver.cli.rollouts import show_rollout
 from licserver.clock import system_clock
 from licserver.domain.decisions import is_slug, parse_version
@@ -116,7 +124,7 @@ release_group.add_command(show_rollout)
     metavar="VERSION",
     help="Offer it to installations below VERSION at once, as important.",
 )
-@services_command
+@with_services
 @signing_options
 def publish(
     services: Services,
@@ -167,7 +175,7 @@ def publish(
 @slug_argument
 @version_argument
 @platform_option
-@services_command
+@with_services
 @signing_options
 def renew(
     services: Services,
@@ -199,20 +207,18 @@ def renew(
     )
 
 
-@release_group.command("list")
+@services_command("list", release_group)
 @slug_argument
-@services_command
 def list_releases(services: Services, printer: Printer, slug: str) -> None:
     """List the versions of the product SLUG, a line for each file."""
     releases = services.releases.list_all(slug)
     printer.table(map(_release_record, releases), (14, 16, 10, 24, 24, 24, 12, 30, 0), "no versions yet")
 
 
-@release_group.command("patches")
+@services_command("patches", release_group)
 @slug_argument
 @version_argument
 @platform_option
-@services_command
 def make_patches(services: Services, printer: Printer, slug: str, version: str, platform: str) -> None:
     """List the patches to VERSION of the product SLUG, by which apps download less.
 
@@ -228,31 +234,28 @@ def make_patches(services: Services, printer: Printer, slug: str, version: str, 
     printer.table(records, (16, 14, 0), "no patch saves half of the download")
 
 
-@release_group.command("changelog")
+@services_command("changelog", release_group)
 @slug_argument
 @version_argument
-@services_command
 def show_changelog(services: Services, printer: Printer, slug: str, version: str) -> None:
     """Show the changelog of VERSION of the product SLUG, as customers read it."""
     release = services.releases.get(slug, version)
     printer.result({"version": release.version, "changelog": release.changelog}, release.changelog)
 
 
-@release_group.command("promote")
+@services_command("promote", release_group)
 @slug_argument
 @version_argument
 @click.option("--channel", default=STABLE, show_default=True, metavar="NAME", help="Where it belongs then.")
-@services_command
 def promote(services: Services, printer: Printer, slug: str, version: str, channel: str) -> None:
     """Move VERSION of the product SLUG with all its files to another channel."""
     release = services.releases.promote(slug, version, channel)
     printer.result(_release_record(release), f"{slug} {release.version} is in the channel {release.channel}")
 
 
-@release_group.command("withdraw")
+@services_command("withdraw", release_group)
 @slug_argument
 @version_argument
-@services_command
 def withdraw(services: Services, printer: Printer, slug: str, version: str) -> None:
     """Withdraw VERSION of the product SLUG with all its files; links to them stop working."""
     release = services.releases.withdraw(slug, version)
@@ -264,9 +267,7 @@ def _release_record(release: Release) -> dict[str, Any]:
     return {
         "version": release.version,
         "platform": release.platform or None,
-        "channel": release.channel,
-        "published_at": release.published_at,
-        "withdrawn_at": release.withdrawn_at,
+        **pick(release, "channel", "published_at", "withdrawn_at"),
         "signed_until": manifest and manifest.expires_at,
         "size": release.artifact.size,
         "file": release.artifact.file_name,

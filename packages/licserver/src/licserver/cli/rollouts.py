@@ -14,7 +14,7 @@ def _parse_percent(_context: click.Context, _option: click.Parameter, text: str 
         raise click.BadParameter(f"{text!r} is no share; write it like 50%") from None
 
 
-@click.command("rollout")
+@services_command("rollout")
 @click.argument("slug")
 @click.argument("version")
 @click.option(
@@ -25,7 +25,6 @@ def _parse_percent(_context: click.Context, _option: click.Parameter, text: str 
 )
 @click.option("--pause/--resume", "paused", default=None, help="Let the share stand still, or grow again.")
 @click.option("--finish", is_flag=True, help="Let it reach all installations.")
-@services_command
 def show_rollout(
     services: Services,
     printer: Printer,

@@ -3,13 +3,14 @@
 import asyncio
 import os
 from collections import Counter, defaultdict
+from dataclasses import asdict
 from datetime import UTC, date, datetime, time
 from typing import Any
 
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, services_command
+from licserver.cli.common import Printer, pick, services_command
 from licserver.cli.licenses import parse_slots
 from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
 from licserver.errors import InvalidInputError
@@ -36,7 +37,7 @@ def source_group() -> None:
     """
 
 
-@source_group.command("add")
+@services_command("add", source_group)
 @name_argument
 @click.option(
     "--kind", type=click.Choice([one.value for one in SourceKind]), required=True, help="The shop's system."
@@ -65,7 +66,6 @@ def source_group() -> None:
     show_default=True,
     help="Which refunds revoke the licenses of an order.",
 )
-@services_command
 def add_source(
     services: Services, printer: Printer, name: str, kind: str, secret_env: str, refund: str, **options: Any
 ) -> None:
@@ -80,8 +80,7 @@ def add_source(
     printer.result(record, f"added {name}: let the shop deliver to {record['path']}, then map its products")
 
 
-@source_group.command("list")
-@services_command
+@services_command("list", source_group)
 def list_sources(services: Services, printer: Printer) -> None:
     """List all sources, and what is mapped."""
     mappings = defaultdict[str, list[SourceMapping]](list)
@@ -113,7 +112,7 @@ def describe_mapping(mapping: SourceMapping) -> str:
     return f"{mapping.external_id} -> {mapping.product} ({', '.join(terms)})"
 
 
-@source_group.command("map")
+@services_command("map", source_group)
 @name_argument
 @external_id_argument
 @click.option("--product", "slug", metavar="SLUG", help="The product whose licenses are issued.")
@@ -130,7 +129,6 @@ def describe_mapping(mapping: SourceMapping) -> str:
 @click.option("--support", metavar="PERIOD", help="From the purchase to the end of the support period.")
 @click.option("--lifetime", is_flag=True, help="Never expires.")
 @click.option("--plan", metavar="NAME", help="The plan of each license.")
-@services_command
 def map_product(
     services: Services,
     printer: Printer,
@@ -145,34 +143,30 @@ def map_product(
     if ignore is (slug is not None):
         raise InvalidInputError("give --product or --ignore")
     mapping = services.sources.map(name, external_id, slug, **terms)
-    record = {field: getattr(mapping, field) for field in SourceMapping.__dataclass_fields__}
-    printer.result(record, f"mapped {describe_mapping(mapping)}")
+    printer.result(asdict(mapping), f"mapped {describe_mapping(mapping)}")
 
 
-@source_group.command("unmap")
+@services_command("unmap", source_group)
 @name_argument
 @external_id_argument
-@services_command
 def unmap_product(services: Services, printer: Printer, name: str, external_id: str) -> None:
     """Remove a mapping."""
     services.sources.unmap(name, external_id)
     printer.result({"source": name, "external_id": external_id}, f"unmapped {external_id}")
 
 
-@source_group.command("remove")
+@services_command("remove", source_group)
 @name_argument
-@services_command
 def remove_source(services: Services, printer: Printer, name: str) -> None:
     """Remove the source NAME with its mappings and deliveries; its licenses stay."""
     services.sources.remove(name)
     printer.result({"source": name}, f"removed {name}")
 
 
-@source_group.command("events")
+@services_command("events", source_group)
 @name_argument
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state; dead ones need you.")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True)
-@services_command
 def list_events(services: Services, printer: Printer, name: str, state: str | None, limit: int) -> None:
     """List what the source NAME has delivered, the latest first."""
     events = services.sources.list_events(name, state, limit=limit).items
@@ -180,32 +174,24 @@ def list_events(services: Services, printer: Printer, name: str, state: str | No
 
 
 def _event_record(event: StoredEvent) -> dict[str, Any]:
-    return {
-        "id": event.id,
-        "received_at": event.received_at,
-        "type": event.type,
-        "state": event.state,
-        "reason": event.reason,
-    }
+    return pick(event, "id", "received_at", "type", "state", "reason")
 
 
-@source_group.command("replay")
+@services_command("replay", source_group)
 @click.argument("event_id", metavar="ID", type=int)
-@services_command
 def replay(services: Services, printer: Printer, event_id: int) -> None:
     """Process the delivery ID again; `source events` shows ids. Nothing is issued twice."""
     event = services.sources.replay(event_id)
     printer.result(_event_record(event), f"the server will process delivery {event_id} again")
 
 
-@source_group.command("sync")
+@services_command("sync", source_group)
 @name_argument
 @click.option("--since", required=True, metavar="DAY", help="What has happened since then, as 2026-01-31.")
 @click.option(
     "--key-env", required=True, metavar="VARIABLE", help="The environment variable with the API key."
 )
 @click.option("--url", help="Address of a shop that has an API of its own, such as WooCommerce.")
-@services_command
 def sync(services: Services, printer: Printer, name: str, since: str, key_env: str, url: str | None) -> None:
     """Ask the API of the shop NAME for what was not delivered; the running server processes it."""
     source, key = services.sources.get(name), os.environ.get(key_env, "").strip()

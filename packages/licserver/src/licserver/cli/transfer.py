@@ -23,12 +23,11 @@ format_option = click.option(
 )
 
 
-@click.command("export")
+@services_command("export")
 @file_argument
 @format_option
 @click.option("--product", metavar="SLUG", help="Only this product's licenses.")
 @replace_option
-@services_command
 def export(
     services: Services, printer: Printer, file: Path, form: str | None, product: str | None, *, replace: bool
 ) -> None:
@@ -48,7 +47,7 @@ def export(
         printer.result(record, f"exported {count} {plural(count, 'license')} into {file}")
 
 
-@click.command("import")
+@services_command("import")
 @file_argument
 @format_option
 @click.option("--preset", type=click.Choice(sorted(PRESETS)), help="The system whose export FILE is.")
@@ -75,7 +74,6 @@ def export(
     help="What to do with a line whose key is in the database with other terms.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done with each line, and change nothing.")
-@services_command
 def import_(
     services: Services,
     printer: Printer,

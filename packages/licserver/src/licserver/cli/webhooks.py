@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, services_command
+from licserver.cli.common import Printer, pick, services_command
 from licserver.database.repositories.webhooks import Delivery, Endpoint
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
@@ -20,10 +20,9 @@ def webhook_group() -> None:
     """Notify programs of yours of what happens: add, list and change endpoints; repeat deliveries."""
 
 
-@webhook_group.command("add")
+@services_command("add", webhook_group)
 @click.argument("url")
 @click.option("--events", metavar="TYPE,…", help=f"Only these: {', '.join(EventType)}.  [default: all]")
-@services_command
 def add(services: Services, printer: Printer, url: str, events: str | None) -> None:
     """Send events to URL, and print the secret that signs them."""
     types = [] if events is None else [one.strip() for one in events.split(",") if one.strip()]
@@ -34,8 +33,7 @@ def add(services: Services, printer: Printer, url: str, events: str | None) -> N
     )
 
 
-@webhook_group.command("list")
-@services_command
+@services_command("list", webhook_group)
 def list_endpoints(services: Services, printer: Printer) -> None:
     """List all endpoints."""
     records = map(_describe_endpoint, services.webhooks.list_endpoints())
@@ -55,45 +53,40 @@ def _describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-@webhook_group.command("rotate")
+@services_command("rotate", webhook_group)
 @id_argument
-@services_command
 def rotate(services: Services, printer: Printer, endpoint: str) -> None:
     """Give the endpoint ID another secret; for a day, the old one signs as well."""
     secret = services.webhooks.rotate(endpoint)
     printer.result({"endpoint": endpoint, "secret": secret}, f"secret, which is not shown again: {secret}")
 
 
-@webhook_group.command("disable")
+@services_command("disable", webhook_group)
 @id_argument
-@services_command
 def disable(services: Services, printer: Printer, endpoint: str) -> None:
     """Send nothing to the endpoint ID."""
     services.webhooks.disable(endpoint)
     printer.result({"endpoint": endpoint}, f"disabled {endpoint}; events are not kept for it")
 
 
-@webhook_group.command("enable")
+@services_command("enable", webhook_group)
 @id_argument
-@services_command
 def enable(services: Services, printer: Printer, endpoint: str) -> None:
     """Send events to the endpoint ID again."""
     services.webhooks.enable(endpoint)
     printer.result({"endpoint": endpoint}, f"enabled {endpoint}")
 
 
-@webhook_group.command("remove")
+@services_command("remove", webhook_group)
 @id_argument
-@services_command
 def remove(services: Services, printer: Printer, endpoint: str) -> None:
     """Remove the endpoint ID and the list of its deliveries."""
     services.webhooks.remove(endpoint)
     printer.result({"endpoint": endpoint}, f"removed {endpoint}")
 
 
-@webhook_group.command("test")
+@services_command("test", webhook_group)
 @id_argument
-@services_command
 def send_test(services: Services, printer: Printer, endpoint: str) -> None:
     """Send an event without a meaning to the endpoint ID; the server must be running."""
     event = services.webhooks.send_test(endpoint)
@@ -102,10 +95,9 @@ def send_test(services: Services, printer: Printer, endpoint: str) -> None:
     )
 
 
-@webhook_group.command("deliveries")
+@services_command("deliveries", webhook_group)
 @click.option("--endpoint", metavar="ID", help="Only those to this endpoint.")
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="At most so many.")
-@services_command
 def deliveries(services: Services, printer: Printer, endpoint: str | None, limit: int) -> None:
     """List deliveries, the latest first, with what the endpoint answered."""
     found = services.webhooks.list_deliveries(endpoint, limit=limit)
@@ -118,20 +110,15 @@ def _describe_delivery(delivery: Delivery) -> dict[str, Any]:
         "delivery": delivery.id,
         "endpoint": delivery.endpoint_id,
         "event": delivery.event_id,
-        "type": delivery.type,
-        "state": delivery.state.value,
-        "attempts": delivery.attempts,
-        "sent_at": delivery.sent_at,
-        "status": delivery.status,
+        **pick(delivery, "type", "state", "attempts", "sent_at", "status"),
         "answer": None if delivery.answer is None else " ".join(delivery.answer.split()),
     }
 
 
-@webhook_group.command("redeliver")
+@services_command("redeliver", webhook_group)
 @click.argument("delivery", type=int, required=False, metavar="[DELIVERY]")
 @click.option("--since", metavar="TIME", help="All events since then: 2026-01-31, or 2026-01-31T14:00 (UTC).")
 @click.option("--endpoint", metavar="ID", help="With --since: only those to this endpoint.")
-@services_command
 def redeliver(
     services: Services, printer: Printer, delivery: int | None, since: str | None, endpoint: str | None
 ) -> None:
