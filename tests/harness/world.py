@@ -18,7 +18,7 @@ from harness.vectors import instant
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
-from licserver.domain.records import Environment, EnvironmentPolicy, IssuedLicense, Rollout
+from licserver.domain.records import Environment, EnvironmentPolicy, IssuedLicense, Product, Rollout
 from licserver.domain.seats import Seat
 from licserver.protocol import public_api
 from licserver.services import open_services
@@ -75,13 +75,16 @@ class World:
         """Write a vector's records into the database."""
         for product in given["products"]:
             self.repositories.products.add(
-                product["slug"],
-                product["name"],
-                EnvironmentPolicy(product["environment"]),
+                Product(
+                    0,
+                    product["slug"],
+                    product["name"],
+                    EnvironmentPolicy(product["environment"]),
+                    product["support_policy"],
+                    accepts_imported_keys=product.get("accept_imported_keys", False),
+                    trial_days=product.get("trial_days", 0),
+                ),
                 self.clock(),
-                has_support_policy=product["support_policy"],
-                accepts_imported_keys=product.get("accept_imported_keys", False),
-                trial_days=product.get("trial_days", 0),
             )
             if "minimum_version" in product:
                 self.services.products.change(product["slug"], minimum_version=product["minimum_version"])

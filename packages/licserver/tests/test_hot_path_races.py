@@ -16,7 +16,7 @@ from harness import engines
 from licserver.database import engine
 from licserver.database.hot_path.store import BatchStore
 from licserver.domain.decisions import Valid
-from licserver.domain.records import Environment, EnvironmentPolicy
+from licserver.domain.records import Environment, Product
 from licserver.errors import LicenseLockedError
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
@@ -81,7 +81,7 @@ licserver.database.engine.RUN_LIMIT *= 20
 from datetime import UTC, datetime
 from pathlib import Path
 from licserver.errors import LicenseLockedError
-from licserver.domain.records import Environment, EnvironmentPolicy
+from licserver.domain.records import Environment
 from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.settings import Settings
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
@@ -138,9 +138,7 @@ def test_whoever_publishes_or_adds_first_wins_and_the_others_are_told(world):
 
     def add(number):
         start.wait()
-        return world.repositories.products.add(
-            f"new-{number}", "New", EnvironmentPolicy.STRICT, world.clock(), has_support_policy=False
-        )
+        return world.repositories.products.add(Product(0, f"new-{number}", "New"), world.clock())
 
     def publish(number):
         start.wait()

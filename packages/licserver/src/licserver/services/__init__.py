@@ -26,7 +26,8 @@ from licserver.services.mail import MailService
 from licserver.services.offline_files import OfflineFileService
 from licserver.services.patches import PatchService
 from licserver.services.plans import PlanService
-from licserver.services.products import MAX_CHANGELOG, ProductService, ReleaseService
+from licserver.services.products import ProductService
+from licserver.services.releases import MAX_CHANGELOG, ReleaseService
 from licserver.services.rollouts import RolloutService
 from licserver.services.sales import SaleService
 from licserver.services.seats import SeatService

@@ -30,7 +30,8 @@ from licserver.services import license_terms, lists
 from licserver.services.context import Context
 from licserver.services.lists import LicenseFilter, Page, check_limit, cut_page, read_place
 from licserver.services.plans import check_plans
-from licserver.services.products import ProductService, ReleaseService
+from licserver.services.products import ProductService
+from licserver.services.releases import ReleaseService
 from licserver.services.webhooks import expired_event
 
 ISSUE_BATCH: Final = 10_000

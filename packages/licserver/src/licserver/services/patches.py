@@ -9,7 +9,7 @@ from typing import Final
 from licserver.domain.records import Artifact, Release
 from licserver.protocol.patches import MAGIC
 from licserver.services.context import Context
-from licserver.services.products import ReleaseService
+from licserver.services.releases import ReleaseService
 
 BASES: Final = 3
 """From how many older files: most customers have one of these, and each patch takes room and time."""

@@ -1,30 +1,46 @@
-"""Products and their releases."""
+"""Products: what they are called, and the rules that hold for all their licenses and versions."""
 
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypedDict, Unpack
 
-from licserver.domain.decisions import (
-    describe_audience,
-    is_platform,
-    is_slug,
-    parse_version,
-    version_key,
-)
-from licserver.domain.records import CUSTOMER_MOVES, STABLE, Artifact, EnvironmentPolicy, Product, Release
-from licserver.domain.rollout import TO_ALL, Reach
-from licserver.domain.text import sanitize
+from packaging.version import Version
+
+from licserver.domain.decisions import is_slug, parse_version
+from licserver.domain.records import EnvironmentPolicy, Product
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
-from licserver.protocol.release_manifests import Manifest, ManifestSigner
-from licserver.protocol.webhooks import EventType
-from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Context
-from licserver.services.license_terms import MAX_INDEXED, check_channel, check_line, is_text
+from licserver.services.license_terms import MAX_INDEXED, check_line
 
-PATCHES: Final = "patches"  # the queue of releases whose patches are to be made
 MAX_PRODUCT_NAME: Final = 200  # characters of a product's name
 MAX_MOVES: Final = 1_000  # of a license in 30 days, by the customer
 MAX_TRIAL_DAYS: Final = 366
-MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
+
+_AUDITED_AS: Final = {
+    "policy": "environment",
+    "has_support_policy": "support_policy",
+    "accepts_imported_keys": "accept_imported_keys",
+}
+
+
+class ProductRules(TypedDict, total=False):
+    """Rules of a product, as its record describes them."""
+
+    has_support_policy: bool
+    accepts_imported_keys: bool
+    customer_moves: int
+    trial_days: int
+
+
+class ProductChanges(TypedDict, total=False):
+    """What changes of a product; None for what stays. An empty `minimum_version` removes it."""
+
+    name: str | None
+    policy: EnvironmentPolicy | None
+    has_support_policy: bool | None
+    accepts_imported_keys: bool | None
+    customer_moves: int | None
+    trial_days: int | None
+    minimum_version: str | None
 
 
 class ProductService:
@@ -38,99 +54,39 @@ class ProductService:
         slug: str,
         name: str,
         policy: EnvironmentPolicy = EnvironmentPolicy.STRICT,
-        *,
-        has_support_policy: bool = False,
-        accepts_imported_keys: bool = False,
-        customer_moves: int = CUSTOMER_MOVES,
-        trial_days: int = 0,
+        **rules: Unpack[ProductRules],
     ) -> Product:
-        """Add a product."""
+        """Add a product; rules that are not named have the record's defaults."""
         if not is_slug(slug):
             raise InvalidInputError(
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
             )
-        name = _check_name(name)
-        _check_moves(customer_moves)
-        _check_trial_days(trial_days)
+        chosen = _validate({"name": name, "policy": policy, **rules})
+        new = Product(id=0, slug=slug, **chosen)
         with self._context.transaction() as tx:
-            if not tx.repositories.products.add(
-                slug,
-                name,
-                policy,
-                tx.now(),
-                has_support_policy=has_support_policy,
-                accepts_imported_keys=accepts_imported_keys,
-                customer_moves=customer_moves,
-                trial_days=trial_days,
-            ):
+            if not tx.repositories.products.add(new, tx.now()):
                 raise ConflictError(f"there is a product {slug!r} already")
-            tx.write_audit(
-                "product.add",
-                ("product", slug),
-                name=name,
-                environment=policy.value,
-                support_policy=has_support_policy,
-                accept_imported_keys=accepts_imported_keys,
-                customer_moves=customer_moves,
-                trial_days=trial_days,
-            )
+            audited = {name: getattr(new, name) for name in ("name", "policy", *ProductRules.__annotations__)}
+            tx.write_audit("product.add", ("product", slug), **_label(audited))
         return self.get(slug)
 
     def rename(self, slug: str, name: str) -> Product:
         """Change the name that update checks return; licenses keep the one they were issued with (D-12)."""
-        return self.change(slug, name=_check_name(name))
+        return self.change(slug, name=name)
 
-    def change(
-        self,
-        slug: str,
-        *,
-        name: str | None = None,
-        policy: EnvironmentPolicy | None = None,
-        has_support_policy: bool | None = None,
-        accepts_imported_keys: bool | None = None,
-        customer_moves: int | None = None,
-        trial_days: int | None = None,
-        minimum_version: str | None = None,
-    ) -> Product:
-        """Change a product; what is None stays, and an empty `minimum_version` removes it."""
-        wanted: dict[str, Any] = {
-            "name": None if name is None else _check_name(name),
-            "environment": None if policy is None else policy.value,
-            "support_policy": has_support_policy,
-            "accept_imported_keys": accepts_imported_keys,
-            "customer_moves": None if customer_moves is None else _check_moves(customer_moves),
-            "trial_days": None if trial_days is None else _check_trial_days(trial_days),
-            "minimum_version": minimum_version and _check_version(minimum_version),
-        }
-        columns = {
-            "environment": "environment_policy",
-            "support_policy": "has_support_policy",
-            "accept_imported_keys": "accepts_imported_keys",
-        }
+    def change(self, slug: str, **changes: Unpack[ProductChanges]) -> Product:
+        """Change a product; what is not named stays."""
+        wanted = _validate(changes)
         with self._context.transaction() as tx:  # the audit log's old value must be the one replaced
             before = ProductService(tx).get(slug)
-            old = {
-                "name": before.name,
-                "environment": before.policy.value,
-                "support_policy": before.has_support_policy,
-                "accept_imported_keys": before.accepts_imported_keys,
-                "customer_moves": before.customer_moves,
-                "trial_days": before.trial_days,
-                "minimum_version": before.minimum_version or "",
-            }
-            new = {
-                label: value for label, value in wanted.items() if value is not None and value != old[label]
-            }
+            old = before._asdict() | {"minimum_version": before.minimum_version or ""}
+            new = {name: value for name, value in wanted.items() if value != old[name]}
             if new:
                 tx.repositories.products.change(
-                    slug,
-                    **{
-                        columns.get(label, label): None if value == "" else value
-                        for label, value in new.items()
-                    },
+                    slug, **{name: None if value == "" else value for name, value in new.items()}
                 )
-                changes = {label: [old[label], value] for label, value in new.items()}
-                tx.write_audit("product.change", ("product", slug), **changes)
+                audited = {name: [old[name], value] for name, value in new.items()}
+                tx.write_audit("product.change", ("product", slug), **_label(audited))
         return self.get(slug)
 
     def list_all(self) -> list[Product]:
@@ -148,6 +104,18 @@ class ProductService:
         return product
 
 
+def read_version(text: str) -> Version:
+    """Read a version by PEP 440."""
+    version = parse_version(text) if len(text) <= MAX_INDEXED else None
+    if version is None:
+        raise InvalidInputError(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
+    return version
+
+
+def _check_name(name: str) -> str:
+    return check_line("a product's name", name, MAX_PRODUCT_NAME)
+
+
 def _check_moves(moves: int) -> int:
     if not 0 <= moves <= MAX_MOVES:
         raise InvalidInputError(f"moves by customers must be between 0 (none) and {MAX_MOVES} in 30 days")
@@ -160,251 +128,26 @@ def _check_trial_days(days: int) -> int:
     return days
 
 
-def _check_name(name: str) -> str:
-    return check_line("a product's name", name, MAX_PRODUCT_NAME)
+def _check_minimum(text: str) -> str:
+    if text:
+        text = text.strip()
+        read_version(text)
+    return text
 
 
-class StagedRelease(NamedTuple):
-    """A release whose file is stored, and that the database does not have yet."""
-
-    product: Product
-    version: str
-    changelog: str
-    artifact: Artifact
-    document: str | None
-    platform: str
-    channel: str
-    reach: Reach
+_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "name": _check_name,
+    "customer_moves": _check_moves,
+    "trial_days": _check_trial_days,
+    "minimum_version": _check_minimum,
+}
 
 
-class ReleaseService:
-    """Publishes, withdraws and lists releases."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._products = ProductService(context)
-
-    def publish(
-        self,
-        slug: str,
-        version: str,
-        file: Path,
-        changelog: str = "",
-        sign: ManifestSigner | None = None,
-        *,
-        file_name: str | None = None,
-        platform: str = "",
-        channel: str = "",
-        reach: Reach = TO_ALL,
-    ) -> Release:
-        """Publish a file as a version (PEP 440) of a product; its changelog is sanitized.
-
-        The file is stored first and the database written last, together with the manifest: a crash between
-        the two leaves no release. Without `sign` there is no manifest; `file_name` is what customers see, if
-        not the file's own. With `platform` the file is for that platform alone, also of a version that is
-        published already (D-187). An empty channel is that of the version, or else `stable`. `reach` is for
-        the first file of a version (D-230).
-        """
-        staged = self.stage(
-            slug,
-            version,
-            file,
-            changelog,
-            sign,
-            file_name=file_name,
-            platform=platform,
-            channel=channel,
-            reach=reach,
-        )
-        return self.add(staged)
-
-    def stage(
-        self,
-        slug: str,
-        version: str,
-        file: Path,
-        changelog: str = "",
-        sign: ManifestSigner | None = None,
-        *,
-        file_name: str | None = None,
-        platform: str = "",
-        channel: str = "",
-        reach: Reach = TO_ALL,
-    ) -> StagedRelease:
-        """Do the slow part of `publish`, outside of any transaction: check everything and store the file."""
-        reach.check(version)
-        product, version, changelog, channel = self._check(slug, version, changelog, platform, channel)
-        document = None
-        if sign is not None:  # before anything is stored: it may be a manifest of another file
-            size, sha256 = digest_file(validate_file(file))
-            document = sign(self._describe(slug, version, size, sha256)).document
-        with validate_file(file).open("rb") as source:
-            artifact = self._context.artifacts.store(source, file_name or file.name)
-        if sign is not None and artifact.sha256 != sha256:
-            raise InvalidInputError(f"{file} changed while it was published; publish it again")
-        return StagedRelease(product, version, changelog, artifact, document, platform, channel, reach)
-
-    def _check(
-        self, slug: str, version: str, changelog: str, platform: str, channel: str
-    ) -> tuple[Product, str, str, str]:
-        """Check all but the file; return product, version, changelog and channel as published.
-
-        A further file of a version has its spelling, its changelog and its channel.
-        """
-        product = self._products.get(slug)
-        version = version.strip()
-        if platform and not is_platform(platform):
-            raise InvalidInputError(
-                f"{platform!r} is no platform: use up to 40 lower-case letters, digits and _ . -, "
-                "like windows-x86_64"
-            )
-        if channel:
-            check_channel(channel)
-        changelog = _check_changelog(changelog)
-        files = self._context.repositories.releases.list_files(product.id, _version_key(version))
-        if not files:
-            return product, version, changelog, channel or STABLE
-        version = files[0].version
-        if any(one.platform == platform for one in files):
-            raise _published_already(slug, version, platform)
-        if files[0].withdrawn_at is not None:
-            raise ConflictError(f"{slug} {version} is withdrawn; publish a higher version")
-        if changelog not in ("", files[0].changelog):
-            raise InvalidInputError(
-                f"{slug} {version} has another changelog already; leave it out for a further file"
-            )
-        if channel not in ("", files[0].channel):
-            raise InvalidInputError(
-                f"{slug} {version} is in the channel {files[0].channel} already; to move it: "
-                f"licserver release promote {slug} {version} --channel {channel}"
-            )
-        return product, version, files[0].changelog, files[0].channel
-
-    def add(self, staged: StagedRelease) -> Release:
-        """Do the last step of `publish`; a further file of a version has its rollout."""
-        product, version, changelog, artifact, document, platform, channel, reach = staged
-        key = _version_key(version)
-        with self._context.transaction() as tx:
-            releases = tx.repositories.releases.list_all(product.id)
-            reached = reach.begin(version, releases, tx.now())
-            if not tx.repositories.releases.add(
-                product.id, version, key, changelog, artifact, tx.now(), document, platform, channel, *reached
-            ):
-                raise _published_already(product.slug, version, platform)
-            details = {"platform": platform} if platform else {}
-            details |= {"channel": channel} if channel != STABLE else {}
-            tx.write_audit(
-                "release.publish",
-                _object(product.slug, version),
-                file=artifact.file_name,
-                size=artifact.size,
-                sha256=artifact.sha256,
-                signed=document is not None,
-                **details,
-                **({"rollout": reached[0].plan} if reached[0] else {}),
-            )
-            published = {"product": product.slug, "version": version, **details}
-            tx.add_events(EventType.RELEASE_PUBLISHED, published)
-            job = {"slug": product.slug, "version": version, "platform": platform}
-            tx.repositories.queue.add(PATCHES, "/".join(job.values()), job, tx.now())
-        return self.get(product.slug, version, platform)
-
-    def renew_manifest(self, slug: str, version: str, sign: ManifestSigner, platform: str = "") -> Release:
-        """Give a release another manifest, which running servers return at once; its file stays as it is."""
-        release = self.get(slug, version, platform)
-        if release.withdrawn_at is not None:
-            raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
-        artifact = release.artifact
-        signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
-        details = {"platform": release.platform} if release.platform else {}
-        with self._context.transaction() as tx:
-            tx.repositories.releases.renew_manifest(release, signed.document, tx.now())
-            tx.write_audit(
-                "release.renew", _object(slug, release.version), signed_by=signed.key_ids, **details
-            )
-        return self.get(slug, version, release.platform)
-
-    def promote(self, slug: str, version: str, channel: str = STABLE) -> Release:
-        """Move a version with all its files to another channel; nothing else about it changes."""
-        check_channel(channel)
-        release = self.get(slug, version)
-        if release.withdrawn_at is not None:
-            raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
-        if release.channel != channel:
-            with self._context.transaction() as tx:
-                tx.repositories.releases.promote(release, channel)
-                old_and_new = [release.channel, channel]
-                tx.write_audit("release.promote", _object(slug, release.version), channel=old_and_new)
-                promoted = {"product": slug, "version": release.version, "channel": channel}
-                tx.add_events(EventType.RELEASE_PROMOTED, promoted)
-        return self.get(slug, version)
-
-    def withdraw(self, slug: str, version: str) -> Release:
-        """Withdraw a version: it is not offered any more, and links to its files stop working."""
-        release = self.get(slug, version)
-        if release.withdrawn_at is None:
-            with self._context.transaction() as tx:
-                tx.repositories.releases.withdraw(release, tx.now())
-                tx.write_audit("release.withdraw", _object(slug, release.version))
-        return self.get(slug, version)
-
-    def list_all(self, slug: str) -> list[Release]:
-        """Return a product's releases, a file each, in the order of publication."""
-        return self._context.repositories.releases.list_all(self._products.get(slug).id)
-
-    def get(self, slug: str, version: str, platform: str = "") -> Release:
-        """Return a platform's file of a version; without a platform the default, or else the first file."""
-        files = self.list_files(slug, version)
-        found = [one for one in files if one.platform == platform]
-        if not found and platform:
-            raise NotFoundError(f"{slug} {files[0].version} has no file for {platform!r}")
-        return (found or files)[0]
-
-    def list_files(self, slug: str, version: str) -> list[Release]:
-        """Return the files of a version by platform, the default first."""
-        product = self._products.get(slug)
-        files = self._context.repositories.releases.list_files(product.id, _version_key(version))
-        if not files:
-            raise NotFoundError(f"{slug} has no version {version!r}")
-        return files
-
-    def describe_audience(self, slug: str, release: Release) -> str | None:
-        """Return to whom a pre-release is offered, as a sentence; None if it is stable."""
-        return describe_audience(release, self.list_all(slug))
-
-    def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
-        now = self._context.now()
-        return Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
+def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those values that are given, as they are stored."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return {name: _CHECKS[name](value) if name in _CHECKS else value for name, value in given.items()}
 
 
-def _object(slug: str, version: str) -> tuple[str, str]:
-    return "release", f"{slug}/{version}"
-
-
-def _check_version(text: str) -> str:
-    _version_key(text.strip())
-    return text.strip()
-
-
-def _version_key(text: str) -> str:
-    version = parse_version(text) if len(text) <= MAX_INDEXED else None
-    if version is None:
-        raise InvalidInputError(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
-    return version_key(version)
-
-
-def _check_changelog(changelog: str) -> str:
-    changelog = sanitize(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
-    if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
-        raise InvalidInputError(f"the changelog is longer than {MAX_CHANGELOG} characters")
-    if not is_text(changelog):
-        raise InvalidInputError("the changelog must not contain control characters")
-    return changelog
-
-
-def _published_already(slug: str, version: str, platform: str) -> ConflictError:
-    for_platform = f" for {platform}" if platform else ""
-    return ConflictError(
-        f"{slug} has a version {version} already{for_platform}; a published version never changes, "
-        "choose a higher one"
-    )
+def _label(details: Mapping[str, Any]) -> dict[str, Any]:
+    return {_AUDITED_AS.get(name, name): value for name, value in details.items()}

@@ -7,7 +7,7 @@ from licserver.domain.records import IssuedLicense, Release, Rollout
 from licserver.domain.rollout import current_share
 from licserver.errors import InvalidInputError
 from licserver.services.context import Context
-from licserver.services.products import ReleaseService
+from licserver.services.releases import ReleaseService
 
 _ADOPTION: Final = timedelta(days=1)  # the update checks of today and yesterday
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from licserver.database.repositories.queue import Job
 from licserver.errors import LicserverError
 from licserver.services import Services, open_services
-from licserver.services.products import PATCHES
+from licserver.services.releases import PATCHES
 from licserver.settings import Settings
 from licserver.web.background import BackgroundWorker
 from licserver.web.logging import set_up_logging

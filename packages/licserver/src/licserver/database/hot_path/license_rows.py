@@ -13,7 +13,7 @@ LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.id,
     licenses.c.product_id,
     licenses.c.product_name,
-    products.c.environment_policy,
+    products.c.policy,
     licenses.c.expires_on,
     licenses.c.lifetime,
     licenses.c.revoked_at,

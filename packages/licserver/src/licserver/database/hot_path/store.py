@@ -68,7 +68,7 @@ def _lookups(requested: CTE) -> Select[Any]:
     ip = func.coalesce(one.where(other.c.ip == requested.c.ip).scalar_subquery(), _number(0))
     taken = of_license.with_only_columns(func.count()).scalar_subquery()
     is_strict, is_either = (
-        products.c.environment_policy == literal_column(f"'{policy.value}'", Text)
+        products.c.policy == literal_column(f"'{policy.value}'", Text)
         for policy in (EnvironmentPolicy.STRICT, EnvironmentPolicy.EITHER)
     )
     is_allowed = licenses.c.allowed != literal_column("''", Text)  # the owner may have allowed the domain

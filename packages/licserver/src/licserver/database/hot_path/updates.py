@@ -37,7 +37,7 @@ def _updates(requested: CTE) -> Select[Any]:
             licenses.c.channels,
             named.c.id,
             named.c.name,
-            named.c.environment_policy,
+            named.c.policy,
             named.c.has_support_policy,
             named.c.minimum_version,
             case((has_own, own.c.release_id), else_=named.c.latest_release_id),

@@ -1,7 +1,7 @@
 """What all repositories share: a connection for each call or one transaction for all, and INSERTs."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import Connection, CursorResult, Select, Table
@@ -22,6 +22,14 @@ def insert_into(connection: Connection, table: Table) -> "Insert":
     return insert(table)
 
 
+def put_into(connection: Connection, table: Table, *rows: Mapping[str, Any]) -> None:
+    """Insert rows with the same columns; one whose primary key is there gets the other columns."""
+    add = insert_into(connection, table)
+    changed = {name: add.excluded[name] for name in rows[0] if not table.c[name].primary_key}
+    keys = list(table.primary_key.columns)
+    connection.execute(add.on_conflict_do_update(index_elements=keys, set_=changed), rows)
+
+
 class Repository:
     """Reads and writes the rows of one subject, each call in the given transaction or in one of its own.
 
@@ -32,32 +40,22 @@ class Repository:
         self._database = database
         self._connection = connection
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        if self._connection is not None:
-            yield self._connection
-            return
-        with self._database.reading() as connection:
-            yield connection
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._database.reading() if self._connection is None else nullcontext(self._connection)
 
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        if self._connection is not None:
-            yield self._connection
-            return
-        with self._database.writing() as connection:
-            yield connection
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return self._database.writing() if self._connection is None else nullcontext(self._connection)
 
-    def _first(self, statement: Select[Any]) -> Any:
+    def _first(self, statement: Select[*tuple[Any, ...]]) -> Any:
         """Load one row; None if there is none."""
         with self._reading() as connection:
             return connection.execute(statement).first()
 
-    def _all(self, statement: Select[Any]) -> Sequence[Any]:
+    def _all(self, statement: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         with self._reading() as connection:
             return connection.execute(statement).all()
 
-    def _scalar(self, statement: Select[Any]) -> Any:
+    def _scalar(self, statement: Select[*tuple[Any, ...]]) -> Any:
         with self._reading() as connection:
             return connection.scalar(statement)
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    and_,
     func,
     literal,
     or_,
@@ -88,9 +89,7 @@ class LicenseRepository(Repository):
 
     def find_all(self, ids: Sequence[bytes]) -> list[IssuedLicense]:
         """Load licenses, in the order asked; what is not there is left out."""
-        with self._reading() as connection:
-            rows = connection.execute(_SELECT.where(licenses.c.id.in_(ids)))
-            found = {row.id: _read_license(row) for row in rows}
+        found = {row.id: _read_license(row) for row in self._all(_SELECT.where(licenses.c.id.in_(ids)))}
         return [found[one] for one in ids if one in found]
 
     def list_all(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
@@ -126,13 +125,9 @@ class LicenseRepository(Repository):
 
     def list_activations(self, license_id: bytes) -> list[Activation]:
         """Load a license's activations, in the order in which they took their slots."""
-        with self._reading() as connection:
-            rows = connection.execute(
-                select(activations)
-                .where(activations.c.license_id == license_id)
-                .order_by(activations.c.activated_at, activations.c.domain, activations.c.ip)
-            )
-            return list(map(_read_activation, rows))
+        statement = select(activations).where(activations.c.license_id == license_id)
+        in_order = activations.c.activated_at, activations.c.domain, activations.c.ip
+        return list(map(_read_activation, self._all(statement.order_by(*in_order))))
 
     def list_activations_page(
         self, license_id: bytes, after: tuple[str, str] | None, limit: int
@@ -142,9 +137,8 @@ class LicenseRepository(Repository):
         statement = select(activations).where(activations.c.license_id == license_id)
         if after is not None:
             statement = statement.where(key > tuple_(*map(literal, after)))
-        with self._reading() as connection:
-            rows = connection.execute(statement.order_by(activations.c.domain, activations.c.ip).limit(limit))
-            return list(map(_read_activation, rows))
+        in_order = statement.order_by(activations.c.domain, activations.c.ip)
+        return list(map(_read_activation, self._all(in_order.limit(limit))))
 
     def list_machines(self, ids: Sequence[bytes], limit: int) -> list[tuple[bytes, Activation]]:
         """Load activations of some licenses, each with its license's id."""
@@ -154,29 +148,21 @@ class LicenseRepository(Repository):
 
     def deactivate(self, license_id: bytes, domain: str | None, ip: str | None) -> int:
         """Remove the activations of a domain or of an address, and say how many slots that freed."""
-        with self._writing() as connection:
-            lock_licenses(connection, licenses.c.id == license_id)
-            result = connection.execute(
-                activations.delete().where(
-                    activations.c.license_id == license_id,
-                    or_(activations.c.domain == domain, activations.c.ip == ip),
-                )
-            )
-            return result.rowcount
+        return self._remove_activations(
+            license_id, or_(activations.c.domain == domain, activations.c.ip == ip)
+        )
 
     def remove_activation(self, license_id: bytes, environment: Environment) -> bool:
         """Remove one activation; False when there is none like it."""
         domain, ip = environment
+        is_it = and_(activations.c.domain == domain, activations.c.ip == ip)
+        return self._remove_activations(license_id, is_it) > 0
+
+    def _remove_activations(self, license_id: bytes, which: ColumnElement[bool]) -> int:
         with self._writing() as connection:
             lock_licenses(connection, licenses.c.id == license_id)
-            result = connection.execute(
-                activations.delete().where(
-                    activations.c.license_id == license_id,
-                    activations.c.domain == domain,
-                    activations.c.ip == ip,
-                )
-            )
-            return result.rowcount > 0
+            its = activations.c.license_id == license_id
+            return connection.execute(activations.delete().where(its, which)).rowcount
 
     def find_snapshot(self, license_id: bytes, environment: Environment) -> LicenseSnapshot | None:
         """Load a license as an environment sees it, by the statement of a verify."""
@@ -269,8 +255,7 @@ class SubscriptionRepository(Repository):
         statement = select(func.count(), func.max(licenses.c.subscription_ended_at)).where(
             licenses.c.subscription_id == subscription_id
         )
-        with self._reading() as connection:
-            count, ended_at = connection.execute(statement).one()
+        count, ended_at = self._first(statement)
         return Subscription(subscription_id, count, ended_at) if count else None
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository, put_into
 from licserver.database.tables import moves
 from licserver.domain.records import Environment
 
@@ -20,16 +20,6 @@ class MoveRepository(Repository):
 
     def add(self, license_id: bytes, environments: Sequence[Environment], now: datetime) -> None:
         """Store that slots were freed, at least one; again if that had been before."""
-        rows = [
-            {"license_id": license_id, "domain": one.domain, "ip": one.ip, "freed_at": now}
-            for one in environments
-        ]
+        rows = [{"license_id": license_id, **one._asdict(), "freed_at": now} for one in environments]
         with self._writing() as connection:
-            add = insert_into(connection, moves)
-            connection.execute(
-                add.on_conflict_do_update(
-                    index_elements=list(moves.primary_key.columns),
-                    set_={"freed_at": add.excluded.freed_at},
-                ),
-                rows,
-            )
+            put_into(connection, moves, *rows)

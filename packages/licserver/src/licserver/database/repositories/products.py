@@ -1,6 +1,5 @@
 """Products and releases. What is missing or already there is a return value; services raise the error."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ from licserver.database.repositories.base import Repository
 from licserver.database.tables import channel_releases, latest_releases, manifests, products, releases
 from licserver.domain.channels import latest_by_channel
 from licserver.domain.records import (
-    CUSTOMER_MOVES,
     STABLE,
     Artifact,
     EnvironmentPolicy,
@@ -48,30 +46,10 @@ _PRODUCTS: Final = (
 class ProductRepository(Repository):
     """Products with their latest releases."""
 
-    def add(
-        self,
-        slug: str,
-        name: str,
-        policy: EnvironmentPolicy,
-        now: datetime,
-        *,
-        has_support_policy: bool,
-        accepts_imported_keys: bool = False,
-        customer_moves: int = CUSTOMER_MOVES,
-        trial_days: int = 0,
-    ) -> bool:
-        """Add a product; return False when the slug is taken."""
-        row = {
-            "slug": slug,
-            "name": name,
-            "environment_policy": policy.value,
-            "has_support_policy": has_support_policy,
-            "accepts_imported_keys": accepts_imported_keys,
-            "customer_moves": customer_moves,
-            "trial_days": trial_days,
-            "created_at": now,
-        }
-        return self._insert_unless_taken(products.insert().values(row))
+    def add(self, product: Product, now: datetime) -> bool:
+        """Add a product, which gets its id; return False when the slug is taken."""
+        row = {name: getattr(product, name) for name in _PRODUCT if name != "id"}
+        return self._insert_unless_taken(products.insert().values(**row, created_at=now))
 
     def change(self, slug: str, **changes: Any) -> None:
         """Change columns of a product."""
@@ -172,11 +150,8 @@ class ReleaseRepository(Repository):
 
     def list_all(self, product_id: int) -> list[Release]:
         """Load a product's releases, in the order of publication."""
-        with self._reading() as connection:
-            rows = connection.execute(
-                releases_of(product_id).order_by(releases.c.published_at, releases.c.id)
-            )
-            return [read_release(row) for row in rows]
+        in_order = releases_of(product_id).order_by(releases.c.published_at, releases.c.id)
+        return [read_release(row) for row in self._all(in_order)]
 
 
 def _rollout_columns(rollout: Rollout | None) -> dict[str, Any]:
@@ -240,46 +215,25 @@ def newest_manifest() -> ScalarSelect[Any]:
     return of_it.order_by(manifests.c.id.desc()).limit(1).scalar_subquery()
 
 
+_PRODUCT: Final = [name for name in Product._fields if name in products.c]
+_RELEASE: Final = [name for name in Release._fields if name in releases.c]
+
+
 def read_release(row: Row[Any]) -> Release:
-    """Read a row of `releases` into the record."""
+    """Read a row of `releases` into the record, with the manifest if it was selected."""
     columns = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for access by column
+    values = {name: columns[releases.c[name]] for name in _RELEASE}
+    plan, *times = (columns[releases.c[name]] for name in _rollout_columns(None))
+    values["rollout"] = None if plan is None else Rollout(plan, *times)
+    artifact = Artifact(*(columns[releases.c[name]] for name in Artifact._fields))
     return Release(
-        id=columns[releases.c.id],
-        product_id=columns[releases.c.product_id],
-        version=columns[releases.c.version],
-        changelog=columns[releases.c.changelog],
-        published_at=columns[releases.c.published_at],
-        artifact=Artifact(
-            file_name=columns[releases.c.file_name],
-            size=columns[releases.c.size],
-            sha256=columns[releases.c.sha256],
-        ),
-        withdrawn_at=columns[releases.c.withdrawn_at],
-        manifest=columns.get("manifest"),  # only where it was asked for
-        platform=columns[releases.c.platform],
-        channel=columns[releases.c.channel],
-        rollout=_read_rollout(columns),
-        critical_below=columns[releases.c.critical_below],
-    )
-
-
-def _read_rollout(columns: Mapping[Any, Any]) -> Rollout | None:
-    plan, started_at = columns[releases.c.rollout], columns[releases.c.rollout_started_at]
-    return None if plan is None else Rollout(plan, started_at, columns[releases.c.rollout_paused_at])
+        artifact=artifact, manifest=columns.get("manifest"), **values
+    )  # only where it was asked for
 
 
 def read_product(row: Row[Any]) -> Product:
     """Read a row of `products`, joined with its latest release, into the record."""
     columns = row._mapping  # noqa: SLF001 - as above
-    return Product(
-        id=columns[products.c.id],
-        slug=columns[products.c.slug],
-        name=columns[products.c.name],
-        policy=EnvironmentPolicy(columns[products.c.environment_policy]),
-        has_support_policy=columns[products.c.has_support_policy],
-        latest=None if columns[releases.c.id] is None else read_release(row),
-        accepts_imported_keys=columns[products.c.accepts_imported_keys],
-        customer_moves=columns[products.c.customer_moves],
-        trial_days=columns[products.c.trial_days],
-        minimum_version=columns[products.c.minimum_version],
-    )
+    values = {name: columns[products.c[name]] for name in _PRODUCT}
+    values["policy"] = EnvironmentPolicy(values["policy"])
+    return Product(latest=None if columns[releases.c.id] is None else read_release(row), **values)

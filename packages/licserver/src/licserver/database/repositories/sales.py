@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row, Select, and_, case, delete, insert, select, update
 
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository, insert_into, put_into
 from licserver.database.tables import (
     jobs,
     products,
@@ -215,8 +215,7 @@ class SaleRepository(Repository):
 
     def _set(self, table: Any, key: Mapping[str, str], values: Mapping[str, Any]) -> None:
         with self._writing() as connection:
-            add = insert_into(connection, table).values(**key, **values)
-            connection.execute(add.on_conflict_do_update(index_elements=list(key), set_=values))
+            put_into(connection, table, {**key, **values})
 
     def list_licenses(self, source: str, order_id: str) -> dict[str, list[bytes]]:
         """Load the licenses of an order, by position."""

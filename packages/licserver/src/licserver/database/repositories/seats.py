@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select
 
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository, put_into
 from licserver.database.tables import seats
 from licserver.domain.seats import HeldSeats, Seat
 
@@ -28,19 +28,13 @@ class SeatRepository(Repository):
         """Count the held seats but one."""
         is_other = seats.c.seat_id != seat_id
         counted = select(func.count(), func.min(seats.c.expires_at))
-        with self._reading() as connection:
-            found = connection.execute(counted.where(*_held(license_id, now), is_other))
-            return HeldSeats(*found.one())
+        return HeldSeats(*self._first(counted.where(*_held(license_id, now), is_other)))
 
     def put(self, license_id: bytes, seat: Seat) -> None:
         """Store a seat in place of the one with its id."""
         row = {"license_id": license_id, "seat_id": seat.id, **dict(zip(_COLUMNS, seat[1:], strict=True))}
         with self._writing() as connection:
-            add = insert_into(connection, seats).values(row)
-            changed = {name: add.excluded[name] for name in _COLUMNS}
-            connection.execute(
-                add.on_conflict_do_update(index_elements=list(seats.primary_key.columns), set_=changed)
-            )
+            put_into(connection, seats, row)
 
     def remove_over(self, license_id: bytes, now: datetime) -> None:
         """Remove the seats of a license whose time is over."""

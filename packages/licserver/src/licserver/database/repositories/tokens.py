@@ -30,14 +30,8 @@ class TokenRepository(Repository):
 
     def add(self, name: str, token_hash: bytes, scope: Scope, expires_on: date | None, now: datetime) -> bool:
         """Add a token; return False when the name is taken."""
-        row = {
-            "name": name,
-            "token_hash": token_hash,
-            "scope": scope.value,
-            "created_at": now,
-            "expires_on": expires_on,
-        }
-        return self._insert_unless_taken(insert(tokens).values(row))
+        row = {"name": name, "token_hash": token_hash, "scope": scope.value, "created_at": now}
+        return self._insert_unless_taken(insert(tokens).values(**row, expires_on=expires_on))
 
     def list_all(self) -> list[Token]:
         """Load all tokens, by name."""

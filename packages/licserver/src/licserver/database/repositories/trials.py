@@ -1,7 +1,7 @@
 """The machines that have had a trial, by keyed hashes (D-233)."""
 
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import case, delete, exists, func, literal, select, update
 
@@ -45,8 +45,8 @@ class TrialRepository(Repository):
         """Count the trials of a product that were started after an instant: all, and those of an address."""
         of_address = func.count(case((_columns.address == address, literal(1))))
         is_counted = (_columns.product_id == product_id) & (_columns.started_at > since)
-        counts: Any = select(func.count(), of_address).where(is_counted)
-        return tuple(self._first(counts))
+        count, of_it = self._first(select(func.count(), of_address).where(is_counted))
+        return count, of_it
 
     def add(self, product_id: int, machine: bytes, license_id: bytes, address: bytes, now: datetime) -> None:
         """Store that a machine has started its trial."""

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, case, delete, func, insert, or_, select, update
 
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository, insert_into, put_into
 from licserver.database.tables import (
     failed_logins,
     known_addresses,
@@ -194,16 +194,10 @@ class SecondFactorRepository(Repository):
     def propose(self, user_id: int, encrypted_secret: bytes, now: datetime) -> bool:
         """Store a secret that is to be confirmed; return False when the user has a confirmed one."""
         unconfirmed = second_factors.c.confirmed_at.is_(None)
-        row = {
-            "user_id": user_id,
-            "encrypted_secret": encrypted_secret,
-            "created_at": now,
-            "last_step": 0,
-            "failures": 0,
-        }
+        row = {"user_id": user_id, "encrypted_secret": encrypted_secret, "created_at": now}
         with self._writing() as connection:
             connection.execute(delete(second_factors).where(second_factors.c.user_id == user_id, unconfirmed))
-        return self._insert_unless_taken(insert(second_factors).values(row))
+        return self._insert_unless_taken(insert(second_factors).values(**row, last_step=0, failures=0))
 
     def confirm(
         self, user_id: int, encrypted_secret: bytes, step: int, digests: Iterable[bytes], now: datetime
@@ -322,11 +316,9 @@ class LoginRepository(Repository):
             .limit(limit)
         )
         with self._writing() as connection:
-            add = insert_into(connection, known_addresses).values(
-                user_id=user_id, address=address, last_used_at=now
+            put_into(
+                connection, known_addresses, {"user_id": user_id, "address": address, "last_used_at": now}
             )
-            keys = list(known_addresses.primary_key.columns)
-            connection.execute(add.on_conflict_do_update(index_elements=keys, set_={"last_used_at": now}))
             kept = connection.scalars(latest).all()
             connection.execute(
                 delete(known_addresses).where(

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository, insert_into, put_into
 from licserver.database.repositories.queue import JobState, add_job
 from licserver.database.tables import (
     facts,
@@ -212,10 +212,8 @@ class WebhookRepository(Repository):
 
     def write_scanned_at(self, at: datetime) -> None:
         """Store up to when licenses were scanned."""
-        value = at.isoformat().encode()
         with self._writing() as connection:
-            row = insert_into(connection, facts).values(name=_SCANNED, value=value)
-            connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
+            put_into(connection, facts, {"name": _SCANNED, "value": at.isoformat().encode()})
 
     def list_expired(self, first: date, last: date, after: bytes, limit: int) -> Sequence[Any]:
         """Load licenses whose last day is within some days, by id."""

@@ -44,7 +44,7 @@ products = Table(
     Column("id", Id, primary_key=True),
     Column("slug", Slug, nullable=False, unique=True),
     Column("name", Text, nullable=False),
-    Column("environment_policy", String(16), nullable=False),
+    Column("environment_policy", String(16), nullable=False, key="policy"),
     Column("has_support_policy", Boolean, nullable=False),
     Column("created_at", Instant, nullable=False),
     # Chosen by decisions.latest in the transaction that publishes or withdraws. No foreign key: the

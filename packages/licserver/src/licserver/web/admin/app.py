@@ -18,7 +18,7 @@ from licserver.domain.records import Actor, ActorKind, Scope
 from licserver.domain.rollout import TO_ALL, Reach
 from licserver.protocol import release_manifests
 from licserver.services import Services
-from licserver.services.products import StagedRelease
+from licserver.services.releases import StagedRelease
 from licserver.services.tokens import Response, run_once
 from licserver.services.users import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.web.admin import schemas

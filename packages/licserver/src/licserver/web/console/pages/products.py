@@ -13,7 +13,7 @@ from licserver.domain.rollout import Reach
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
-from licserver.services.products import StagedRelease
+from licserver.services.releases import StagedRelease
 from licserver.web.console.formatting import choose, parse_grant_lines
 from licserver.web.console.pages import (
     Csv,
