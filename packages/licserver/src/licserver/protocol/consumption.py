@@ -1,18 +1,22 @@
 """Requests and responses of the endpoint that counts uses of metered entitlements. Pure."""
 
-import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from licserver.domain.entitlements import MAX_NUMBER, is_name
 from licserver.protocol.public_api import (
     ApiResponse,
+    InvalidFieldError,
     InvalidRequest,
     error_response,
+    format_instant,
     json_response,
-    parse_deactivate,
+    parse_fields,
+    read_domain,
+    read_object,
+    read_text,
 )
 
 CONSUME_PATH: Final = "/api/v1/licenses/consume"
@@ -31,26 +35,37 @@ class ConsumeRequest:
     use_id: str
 
 
+def _name(value: Any) -> str:
+    if not (isinstance(value, str) and is_name(value)):
+        raise InvalidFieldError("must be the name of an entitlement.")
+    return value
+
+
+def _amount(value: Any) -> int:
+    if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_NUMBER):
+        raise InvalidFieldError("must be a whole number from 1.")
+    return value
+
+
+def _use_id(value: Any) -> str:
+    if not (isinstance(value, str) and _USE_ID.fullmatch(value)):
+        raise InvalidFieldError("must have 8 to 64 letters, digits, - and _.")
+    return value
+
+
+_FIELDS: Final = {
+    "license_key": read_text,
+    "domain": read_domain,
+    "name": _name,
+    "amount": _amount,
+    "use_id": _use_id,
+}
+
+
 def parse_consume(body: bytes) -> ConsumeRequest | InvalidRequest:
-    """Parse the body of a request to count a use."""
-    of_license = parse_deactivate(body)
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError):
-        values = None
-    name, amount, use_id = (
-        (values if isinstance(values, dict) else {}).get(field) for field in ("name", "amount", "use_id")
-    )
-    errors = dict(of_license.errors) if isinstance(of_license, InvalidRequest) else {}
-    if not (isinstance(name, str) and is_name(name)):
-        errors["name"] = ["The name field must be the name of an entitlement."]
-    if not (isinstance(amount, int) and not isinstance(amount, bool) and 1 <= amount <= MAX_NUMBER):
-        errors["amount"] = ["The amount field must be a whole number from 1."]
-    if not (isinstance(use_id, str) and _USE_ID.fullmatch(use_id)):
-        errors["use_id"] = ["The use id field must have 8 to 64 letters, digits, - and _."]
-    if errors or isinstance(of_license, InvalidRequest):
-        return InvalidRequest(errors)
-    return ConsumeRequest(of_license.license_key, of_license.domain, str(name), int(amount or 0), str(use_id))
+    """Parse the body of a request to count a use, as `parse_verify` does."""
+    fields = parse_fields(_FIELDS, read_object(body))
+    return fields if isinstance(fields, InvalidRequest) else ConsumeRequest(**fields)
 
 
 def consumed_response(name: str, used: int, limit: int, resets_at: datetime) -> ApiResponse:
@@ -84,5 +99,5 @@ def _describe(used: int, limit: int, resets_at: datetime) -> dict[str, Any]:
         "used": used,
         "limit": limit,
         "remaining": max(0, limit - used),
-        "resets_at": f"{resets_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "resets_at": format_instant(resets_at),
     }

@@ -4,11 +4,9 @@ What is written reads back to the same rows. A missing or blank field has the va
 """
 
 import csv
-import io
 import itertools
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
@@ -26,50 +24,8 @@ from pydantic import (
 from licserver.domain.decisions import KEY_PREFIX
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import LISTS, LicenseTerms
+from licserver.protocol.csv_cells import to_line, unguard
 from licserver.protocol.foreign_exports import Conversion, ForeignLineError, SkippedLineError
-
-_BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
-_FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are full-width forms
-
-# A spreadsheet with another delimiter starts cells inside ours: quotes protect the first cell of a line only
-# (D-171). Delimiters are not among the blanks, so that `unguard` finds each apostrophe.
-_DELIMITER: Final = r"(?<=[,;|\t\r\n])"
-_UNGUARDED: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}(?={_FORMULA})")
-_GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}'(?={_FORMULA})")
-
-
-def to_line(values: Sequence[Any]) -> str:
-    """Format a line including its end (RFC 4180), without formulas that a spreadsheet would run (D-98)."""
-    line = io.StringIO()
-    csv.writer(line, quoting=csv.QUOTE_ALL).writerow([_format_cell(value) for value in values])
-    return line.getvalue()
-
-
-def _format_cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return str(value)
-        case datetime():
-            return value.strftime("%Y-%m-%d %H:%M:%S")
-        case date():
-            return value.isoformat()
-        case _:
-            return guard(str(value))
-
-
-def guard(text: str) -> str:
-    """Insert an apostrophe before each formula: at the start, and wherever a cell may start."""
-    return _UNGUARDED.sub("'", text)
-
-
-def unguard(cell: str) -> str:
-    """Undo `guard`."""
-    return _GUARD.sub("", cell)
-
 
 FORMATS: Final = ("csv", "jsonl")
 MAX_DOCUMENTS: Final = 64 << 20  # characters of a file of JSON documents, which is read as a whole

@@ -8,7 +8,7 @@ import json
 import re
 from base64 import b32decode
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from licserver.domain.decisions import Valid, mask_key
 from licserver.domain.text import read_machine
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey, to_base64url
-from licserver.protocol.public_api import verify_response
+from licserver.protocol.public_api import format_instant, verify_response
 
 TYPE: Final = "license-file+json"
 """The `typ` of the signature: nothing else that the key signs is taken for a license file."""
@@ -82,8 +82,8 @@ def sign_file(
         "license": mask_key(license_key),
         "key_digest": key_digest(license_key, domain),
         "domain": domain,
-        "issued_at": _format(issued_at),
-        "ends_at": _format(ends_at),
+        "issued_at": format_instant(issued_at),
+        "ends_at": format_instant(ends_at),
         "support_until": support_until and support_until.isoformat(),
     }
     header = {"alg": "EdDSA", "kid": key.public.id, "typ": TYPE}
@@ -100,7 +100,3 @@ def key_digest(key: str, domain: str) -> str:
 
 def _encode(value: dict[str, Any]) -> str:
     return to_base64url(json.dumps(value, separators=(",", ":")).encode())
-
-
-def _format(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -60,6 +60,11 @@ def json_response(status: int, body: Mapping[str, Any]) -> ApiResponse:
     return ApiResponse(status, _JSON_WRITER.encode(body).encode())
 
 
+def format_instant(at: datetime) -> str:
+    """Format an instant of a response, in whole seconds."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 # --- requests ---------------------------------------------------------------------------------
 
 
@@ -157,10 +162,10 @@ _UPDATE_FIELDS: Final = {
 
 
 def parse_fields(
-    fields: Mapping[str, Callable[[Any], str]], values: Mapping[str, Any]
-) -> dict[str, str] | InvalidRequest:
+    fields: Mapping[str, Callable[[Any], Any]], values: Mapping[str, Any]
+) -> dict[str, Any] | InvalidRequest:
     """Parse each field, which may raise `InvalidFieldError`."""
-    parsed: dict[str, str] = {}
+    parsed: dict[str, Any] = {}
     errors: dict[str, list[str]] = {}
     for name, parse in fields.items():
         try:
@@ -354,7 +359,7 @@ def unknown_key_response() -> ApiResponse:
 def too_many_moves_response(message: str, retry_at: datetime | None) -> ApiResponse:
     """Format the refusal to free a slot; without `retry_at` the product does not allow it at all."""
     code = "not_allowed" if retry_at is None else "too_many_moves"
-    again = None if retry_at is None else retry_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    again = None if retry_at is None else format_instant(retry_at)
     return json_response(403, {"error": code, "message": message, "retry_at": again})
 
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from licserver.protocol.public_api import (
     InvalidFieldError,
     InvalidRequest,
     error_response,
+    format_instant,
     json_response,
     parse_fields,
     read_domain,
@@ -79,13 +80,13 @@ def seat_response(verdict: SeatVerdict, now: datetime, lease: timedelta) -> ApiR
             "error": "no_seat",
             "message": f"All {verdict.seats} seats of this license are in use.",
             "seats": verdict.seats,
-            "retry_at": _format(verdict.retry_at),
+            "retry_at": format_instant(verdict.retry_at),
             "retry_after": max(1, ceil((verdict.retry_at - now).total_seconds())),
         }
         return json_response(403, body)
     body = {
         "seat": verdict.seat.id.hex(),
-        "expires_at": _format(verdict.seat.expires_at),
+        "expires_at": format_instant(verdict.seat.expires_at),
         "lease_seconds": int(lease.total_seconds()),
         "seats": verdict.seats,
         "used": verdict.used,
@@ -98,7 +99,3 @@ def released_response(released: bool | SeatRefusal) -> ApiResponse:
     if isinstance(released, SeatRefusal):
         return error_response(*_REFUSALS[released])
     return json_response(200, {"released": released})
-
-
-def _format(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

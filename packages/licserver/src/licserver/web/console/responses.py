@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 
 from licserver import __version__
 from licserver.errors import LicserverError
-from licserver.protocol.license_files import to_line
+from licserver.protocol.csv_cells import to_line
 from licserver.web.console import formatting
 from licserver.web.console.pages import Csv
 from licserver.web.worker_threads import WorkerThreads
