@@ -1,5 +1,6 @@
 """What the two dialogs decide, without any window: `licclient.dialogs` but for its driver."""
 
+import itertools
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -24,7 +25,7 @@ from licclient import (
     Update,
     dialogs,
 )
-from licclient._texts import LANGUAGES, TABLES, amount, format_date, span
+from licclient._texts import LANGUAGES, TABLES, amount, format_date, span, text_of
 from licclient.dialogs._activation import Activation
 from licclient.dialogs._update import Offer
 from licclient.dialogs._view import (
@@ -142,6 +143,15 @@ def test_a_no_is_told_and_the_key_can_be_changed(problem, message):
     assert play(state, Typed(KEY))[0] == state  # a field that is set again is not a person who types
     assert play(state, Typed("CP-"))[0].view().message == ""
     assert play(state, GO)[1] == Command.ACTIVATE
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_who_is_never_online_is_led_to_a_license_file(language):
+    """After an outage alone, and only if the app pins the keys that files are signed with."""
+    hint = text_of("activation.never_online", language)
+    for problem, takes_files in itertools.product((ServiceUnavailableError(), REFUSED), (True, False)):
+        view = Activation(language, problem=problem, takes_files=takes_files).view()
+        assert (hint in view.message) is (takes_files and problem is not REFUSED)
 
 
 def test_why_the_app_asks_is_shown_unless_it_is_plain():

@@ -138,3 +138,25 @@ async def test_the_page_of_a_license_shows_the_use(world, alice):
     license_ = world.services.licenses.get(world.key(plan="pro"))
     world.services.consumption.consume(license_.id, "exports", QUOTA, 7, "id-1")
     assert "7 of 100" in await alice.get(f"/console/licenses/{license_.id.hex()}")
+
+
+@both_engines
+async def test_the_admin_api_shows_the_use(world, api):
+    """Of each license of a page its own, and of the present period."""
+    world.services.plans.add(
+        "app", "pro", {"export": True, "exports": QUOTA, "calls": {"limit": 9, "per": "day"}}
+    )
+    first, second, other = (
+        world.services.licenses.get(world.key(plan=plan)) for plan in ("pro", "pro", None)
+    )
+    world.services.consumption.consume(first.id, "exports", QUOTA, 7, "id-1")
+    world.services.consumption.consume(second.id, "calls", {"limit": 9, "per": "day"}, 2, "id-1")
+    world.clock.forward(days=1)
+    world.services.consumption.consume(second.id, "exports", QUOTA, 3, "id-2")
+    listed = {one["id"]: one["uses"] for one in (await api("GET", "/licenses"))[1]["items"]}
+    exports = {"name": "exports", "limit": 100, "resets_at": "2026-07-01T00:00:00Z"}
+    assert listed[first.id.hex()][0] == (await api("GET", f"/licenses/{first.id.hex()}"))[1]["uses"][0]
+    assert {**exports, "used": 7} in listed[first.id.hex()]
+    assert {**exports, "used": 3} in listed[second.id.hex()]
+    assert {one["used"] for one in listed[second.id.hex()]} == {0, 3}, "the day is over"
+    assert listed[other.id.hex()] == []

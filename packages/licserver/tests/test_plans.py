@@ -150,9 +150,12 @@ def test_the_command_line(cli):
     key = cli("license", "issue", "app", "--plan", "pro", "--grant", "export=none").strip()
     cli("license", "change", key, "--grant", "sync", "--inherit", "export")
     shown = json.loads(cli("license", "show", key, "--json"))
-    assert (shown["plan"], shown["overrides"]) == ("pro", {"sync": True})
+    assert (shown["plan"], shown["overrides"], shown["uses"]) == ("pro", {"sync": True}, [])
     assert shown["entitlements"] == {"export": True, "projects": 60, "sync": True}
     assert "sync" in cli("license", "show", key)
+    cli("license", "change", key, "--grant", "calls=9/year")
+    assert "calls 0 of 9, again from 2" in cli("license", "show", key)
+    assert json.loads(cli("license", "show", key, "--json"))["uses"][0]["limit"] == 9
     assert "in use" in cli("plan", "remove", "app", "pro", expect=2)
     assert "nothing to change" in cli("plan", "change", "app", "pro", expect=2)
     cli("license", "change", key, "--plan", "")

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "activation.intro": "Bitte geben Sie den Lizenzschlüssel ein, den Sie beim Kauf erhalten haben.",
     "activation.label": "Li&zenzschlüssel:",
     "activation.asking": "Der Lizenzschlüssel wird geprüft …",
+    "activation.never_online": "Wenn dieser Computer nie online ist, bitten Sie den Support um eine Lizenzdatei.",
     "activation.done": "Vielen Dank. Ihre Lizenz ist aktiv.",
     "activation.done_until": "Vielen Dank. Ihre Lizenz ist bis {0} aktiv.",
     "update.none": "Diese Version ist aktuell.",

@@ -54,6 +54,7 @@ TEXTS: Final = {
     "activation.intro": "Please enter the license key that you received with your purchase.",
     "activation.label": "License &key:",
     "activation.asking": "Checking the license key …",
+    "activation.never_online": "If this computer is never online, ask support for a license file.",
     "activation.done": "Thank you. Your license is active.",
     "activation.done_until": "Thank you. Your license is active until {0}.",
     # an update; {0} is name and version, a version, a date, a size or a time; {0} of {1} are sizes

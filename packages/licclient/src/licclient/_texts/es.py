@@ -45,6 +45,7 @@ TEXTS: Final = {
     "activation.intro": "Introduzca la clave de licencia que recibió con su compra.",
     "activation.label": "&Clave de licencia:",
     "activation.asking": "Comprobando la clave de licencia…",
+    "activation.never_online": "Si este ordenador nunca está conectado, solicite al soporte un archivo de licencia.",
     "activation.done": "Gracias. Su licencia está activa.",
     "activation.done_until": "Gracias. Su licencia está activa hasta el {0}.",
     "update.none": "Esta versión está actualizada.",

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "activation.intro": "Veuillez saisir la clé de licence reçue lors de votre achat.",
     "activation.label": "&Clé de licence :",
     "activation.asking": "Vérification de la clé de licence…",
+    "activation.never_online": "Si cet ordinateur n’est jamais connecté, demandez un fichier de licence à l’assistance.",
     "activation.done": "Merci. Votre licence est active.",
     "activation.done_until": "Merci. Votre licence est active jusqu’au {0}.",
     "update.none": "Cette version est à jour.",

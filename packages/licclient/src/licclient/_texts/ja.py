@@ -45,6 +45,7 @@ TEXTS: Final = {
     "activation.intro": "ご購入時に受け取ったライセンスキーを入力してください。",
     "activation.label": "ライセンスキー(&K):",
     "activation.asking": "ライセンスキーを確認しています…",
+    "activation.never_online": "このコンピューターをインターネットに接続しない場合は、サポートにライセンスファイルを依頼してください。",
     "activation.done": "ありがとうございます。ライセンスが有効になりました。",
     "activation.done_until": "ありがとうございます。ライセンスは {0} まで有効です。",
     "update.none": "最新のバージョンです。",

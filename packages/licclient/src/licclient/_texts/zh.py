@@ -45,6 +45,7 @@ TEXTS: Final = {
     "activation.intro": "请输入购买时收到的许可证密钥。",
     "activation.label": "许可证密钥(&K)：",
     "activation.asking": "正在验证许可证密钥……",
+    "activation.never_online": "如果这台电脑从不联网，请联系技术支持获取许可证文件。",
     "activation.done": "谢谢。您的许可证已激活。",
     "activation.done_until": "谢谢。您的许可证有效期至 {0}。",
     "update.none": "当前已是最新版本。",

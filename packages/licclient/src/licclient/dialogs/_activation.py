@@ -22,7 +22,7 @@ from licclient.dialogs._view import (
     links_for,
     say_problem,
 )
-from licclient.errors import MistypedKeyError, NotActivatedError
+from licclient.errors import MistypedKeyError, NotActivatedError, ServiceUnavailableError
 
 
 class _Phase(StrEnum):
@@ -36,6 +36,7 @@ class Activation:
     """The state of the dialog; each step returns a new one.
 
     `problem` is why there is no license, `typed` the text in the field, `outcome` the license.
+    `takes_files`: the app pins keys, so that license files can be installed.
     """
 
     language: str
@@ -46,6 +47,7 @@ class Activation:
     phase: _Phase = _Phase.TYPING
     urls: Urls = NO_URLS
     offers_trial: bool = False
+    takes_files: bool = False
 
     def step(self, event: Event) -> tuple["Activation", Command | None]:
         """Return the state after an event, and what is to be done."""
@@ -97,7 +99,7 @@ class Activation:
                 return replace(
                     view,
                     is_editable=True,
-                    message=say_problem(self.problem, speak) if self.problem and is_shown else "",
+                    message=self._remark() if is_shown else "",
                     tone=Tone.BAD if is_shown else Tone.PLAIN,
                     links=links_for(self.problem or NotActivatedError(), self.urls, speak),
                     go=Button(text_of("button.activate", speak)),
@@ -116,6 +118,13 @@ class Activation:
                 return replace(
                     view, message=self._thanks(), tone=Tone.GOOD, go=Button(text_of("button.close", speak))
                 )
+
+    def _remark(self) -> str:
+        remark = say_problem(self.problem, self.language) if self.problem else ""
+        if self.takes_files and isinstance(self.problem, ServiceUnavailableError):
+            hint = text_of("activation.never_online", self.language)
+            return f"{remark} {hint}"
+        return remark
 
     def _thanks(self) -> str:
         if self.outcome is None or self.outcome.expiry is None:

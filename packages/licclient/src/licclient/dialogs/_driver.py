@@ -185,8 +185,14 @@ def begin_activation(
     settings = client.settings
     if trial and settings.slug is None:
         raise ValueError("a trial needs slug= when the client is made")
-    urls = _urls(settings)
-    return Activation(_pick_tag(language), settings.product, problem, urls=urls, offers_trial=trial)
+    return Activation(
+        _pick_tag(language),
+        settings.product,
+        problem,
+        urls=_urls(settings),
+        offers_trial=trial,
+        takes_files=bool(settings.public_keys),
+    )
 
 
 def begin_offer(client: "LicenseClient", update: "Update", language: str | None) -> Offer:

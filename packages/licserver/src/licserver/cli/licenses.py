@@ -297,6 +297,13 @@ def _entitlements(printer: Printer, values: Mapping[str, Any] | None) -> Any:
     return (values or {}) if printer.as_json else format_grants(values)
 
 
+def _uses(services: Services, printer: Printer, license_: IssuedLicense, granted: Mapping[str, Any]) -> Any:
+    uses = services.consumption.list_current(license_.id, granted)
+    if printer.as_json:
+        return [one._asdict() for one in uses]
+    return [f"{one.name} {one.used} of {one.limit}, again from {one.resets_at:%Y-%m-%d}" for one in uses]
+
+
 def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> dict[str, Any]:
     """Return a license for a list; in JSON each field has one type, as in `license show`."""
     expiry: dict[str, Any] = {"expires_on": license_.expires_on}
@@ -317,6 +324,7 @@ def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> d
 
 
 def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
+    entitlements = services.plans.resolve(license_)
     key = services.licenses.reveal(license_.id.hex()) if reveal else services.licenses.mask_key(license_)
     printer.details(
         {
@@ -334,7 +342,8 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "allowed": list(license_.allowed),
             "plan": license_.plan,
             "overrides": _entitlements(printer, license_.overrides),
-            "entitlements": _entitlements(printer, services.plans.resolve(license_)),
+            "entitlements": _entitlements(printer, entitlements),
+            "uses": _uses(services, printer, license_, entitlements),
             "activations": [
                 pick(one.environment, "domain", "ip")
                 | pick(one, "activated_at", "last_seen_at", "label", "app_version", "offline_until")

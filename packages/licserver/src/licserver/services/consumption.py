@@ -1,10 +1,10 @@
 """Metered entitlements: counts uses, exactly once each and never above the limit (D-224)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from licserver.domain.entitlements import current_period
+from licserver.domain.entitlements import PERIODS, current_period
 from licserver.errors import ConflictError
 from licserver.protocol.webhooks import EventType
 from licserver.services.context import Context
@@ -64,13 +64,28 @@ class ConsumptionService:
 
     def list_current(self, license_id: bytes, entitlements: Mapping[str, Any]) -> list[Use]:
         """Return how much is used of each metered entitlement of a license."""
-        found, now = [], self._context.now()
-        for name, value in entitlements.items():
-            if isinstance(value, Mapping):
-                period, ends_at = current_period(value["per"], now)
-                used = self._context.repositories.uses.find(license_id, name, period)
-                found.append(Use(name, used, value["limit"], ends_at))
-        return found
+        return self.list_all_current([(license_id, entitlements)])[0]
+
+    def list_all_current(self, licenses: Sequence[tuple[bytes, Mapping[str, Any]]]) -> list[list[Use]]:
+        """Return the same for licenses with their entitlements, in their order, by one query."""
+        now = self._context.now()
+        periods = {per: current_period(per, now) for per in PERIODS}
+        quotas = [
+            {name: value for name, value in granted.items() if isinstance(value, Mapping)}
+            for _, granted in licenses
+        ]
+        ids = [license_id for (license_id, _), metered in zip(licenses, quotas, strict=True) if metered]
+        names = [period.name for period in periods.values()]
+        used = self._context.repositories.uses.list_all(ids, names) if ids else {}
+
+        def describe(license_id: bytes, name: str, quota: Mapping[str, Any]) -> Use:
+            period, ends_at = periods[quota["per"]]
+            return Use(name, used.get((license_id, name, period), 0), quota["limit"], ends_at)
+
+        return [
+            [describe(license_id, name, quota) for name, quota in metered.items()]
+            for (license_id, _), metered in zip(licenses, quotas, strict=True)
+        ]
 
 
 def _warning(before: int, used: int, limit: int) -> EventType | None:

@@ -1,5 +1,6 @@
 """Uses of metered entitlements."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import delete, func, select
@@ -39,6 +40,14 @@ class UseRepository(Repository):
         of_it = uses.c.license_id == license_id, uses.c.name == name, uses.c.period == period
         used: int = self._scalar(select(func.coalesce(func.max(uses.c.used), 0)).where(*of_it))
         return used
+
+    def list_all(
+        self, license_ids: Collection[bytes], periods: Collection[str]
+    ) -> dict[tuple[bytes, str, str], int]:
+        """Load how much was used, by license, name and period."""
+        of_them = uses.c.license_id.in_(license_ids), uses.c.period.in_(periods)
+        columns = uses.c.license_id, uses.c.name, uses.c.period, uses.c.used
+        return {(bytes(one), *key): used for one, *key, used in self._all(select(*columns).where(*of_them))}
 
     def sweep(self, now: datetime) -> None:
         """Delete what is kept no longer."""

@@ -310,16 +310,20 @@ def _shown(call: Call, license_: IssuedLicense) -> dict[str, Any]:
 
 
 def _shown_page(call: Call, found: Page[IssuedLicense]) -> Page[Any]:
-    """Return the fields of the records, with the masked key, the state and the entitlements."""
+    """Return the fields of the records, with the masked key, the state, the entitlements and their uses."""
     services, now = call.services, call.services.now()
+    entitled = services.plans.resolve_all(found.items)
+    ids = (one.id for one in found.items)
+    used = services.consumption.list_all_current(list(zip(ids, entitled, strict=True)))
     shown = [
         {
             **asdict(one),
             "masked_key": services.licenses.mask_key(one),
             "state": license_state(one, now),
             "entitlements": entitlements,
+            "uses": uses,
         }
-        for one, entitlements in zip(found.items, services.plans.resolve_all(found.items), strict=True)
+        for one, entitlements, uses in zip(found.items, entitled, used, strict=True)
     ]
     return Page(shown, found.cursor)
 

@@ -312,6 +312,15 @@ class PublishedRelease(Release):
     audience: str | None = None
 
 
+class Use(ResponseModel):
+    """How much of a number per period is used in the current one."""
+
+    name: str
+    used: int
+    limit: int
+    resets_at: Annotated[datetime, Field(description="When the next period begins.")]
+
+
 class License(ResponseModel):
     """A license, without its key."""
 
@@ -336,6 +345,7 @@ class License(ResponseModel):
     plan: str | None
     overrides: dict[str, _Entitlement | None] | None
     entitlements: Annotated[dict[str, _Entitlement], Field(description="Of plan and overrides.")]
+    uses: Annotated[list[Use], Field(description="Of entitlements per period.")]
     trial: bool
     floating_seats: Annotated[
         int | None, Field(description="How many may use it at the same time by floating seats; null: none.")
