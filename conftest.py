@@ -15,7 +15,7 @@ settings.load_profile("patient")
 
 pytest_plugins = ["harness.engines", "harness.leaks", "harness.redis_server", "harness.screen"]
 if find_spec("licclient"):  # each package is also tested without the other
-    pytest_plugins += ["licclient._pytest_plugin"]
+    pytest_plugins += ["licclient._pytest_plugin", "harness.hands"]
 if find_spec("licserver"):
     pytest_plugins += ["licserver.pytest_plugin"]
     pytest_plugins += [

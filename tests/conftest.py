@@ -1,5 +1,6 @@
 """Fixtures of the cross-package tests."""
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,9 +12,12 @@ from playwright.async_api import Browser
 
 from harness import chromium
 from harness.flavours import opened
+from harness.screen import Screen
 from harness.shop import PRODUCT, SLUG, Open
 from harness.world import MovableClock, Server, World, utc
 from licclient import LicenseClient
+
+BIGGEST_PICTURE = 100_000  # bytes
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -28,6 +32,21 @@ async def program() -> AsyncIterator[Browser]:
     """One chromium for a module's tests; each opens a window of its own."""
     async with chromium.browser() as running:
         yield running
+
+
+@pytest.fixture
+def photograph(screen: Screen, tmp_path: Path) -> Callable[[str, str], None]:
+    """Takes pictures for the documentation, and looks whether there is anything on them."""
+    folder = Path(os.environ.get("LICENSING_PICTURES") or tmp_path)
+
+    def take(window: str, name: str) -> None:
+        file = folder / f"{name}.png"
+        screen.photograph(window, file)
+        taken = file.read_bytes()
+        assert taken.startswith(b"\x89PNG")
+        assert 2_000 < len(taken) < BIGGEST_PICTURE, len(taken)
+
+    return take
 
 
 @pytest.fixture

@@ -163,19 +163,10 @@ async def test_everything_essential_without_javascript(shop: Shop, program: Brow
         await page.get_by_role("button", name="Reveal the key").click()
         assert re.fullmatch(r"CP(-[A-Z0-9]{6}){5}", await visitor.text("output.key"))
         await visitor.open(shop.pages["product"])
-        await _publish(visitor, "1.5.0")
+        await visitor.publish("1.5.0", b"zip")
         assert "The version is published" in await visitor.text("[role=status]")
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_role("status").first).to_contain_text("You are signed out")
-
-
-async def _publish(visitor: Visitor, version: str, size: int = 100) -> None:
-    page = visitor.page
-    await page.get_by_role("textbox", name="Version", exact=True).fill(version)
-    await page.get_by_role("textbox", name="Changelog").fill("New.")
-    file = {"name": "lab.zip", "mimeType": "application/zip", "buffer": b"z" * size}
-    await page.get_by_label("File", exact=True).set_input_files(file)  # type: ignore[arg-type] # playwright's own shape
-    await page.get_by_role("button", name="Publish").click()
 
 
 async def _type_terms(visitor: Visitor) -> None:
@@ -331,13 +322,13 @@ async def test_an_upload_shows_how_far_it_is(shop: Shop, program: Browser) -> No
             "seen.push(document.querySelector('progress').value,"
             " document.querySelector('.progress-text').textContent))"
         )
-        await _publish(visitor, "1.4.0", 3_000_000)
+        await visitor.publish("1.4.0", b"z" * 3_000_000)
         await expect(page.get_by_role("alert")).to_contain_text("already")
         seen = await page.evaluate("window.seen")
         assert 100 in seen
         assert any("sent" in str(text).lower() for text in seen)
         await expect(page.get_by_role("textbox", name="Changelog")).to_have_value("New.")
-        await _publish(visitor, "1.5.0")
+        await visitor.publish("1.5.0", b"zip")
         await expect(page.get_by_role("status").first).to_contain_text("The version is published")
         await expect(page).to_have_url(re.compile(r"/releases/1\.5\.0\?done=published$"))
 

@@ -3,7 +3,6 @@
 With `LICENSING_PICTURES=docs/images` the pictures of the documentation are taken anew.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,23 +12,6 @@ from harness.customer import EXAMPLES, PRODUCT, SLUG, Customer, example, running
 from harness.screen import Screen
 from harness.sockets import Cable
 from harness.world import World
-
-BIGGEST_PICTURE = 100_000
-
-
-@pytest.fixture
-def photograph(screen: Screen, tmp_path: Path) -> Callable[[str, str], None]:
-    """Takes pictures for the documentation, and looks whether there is anything on them."""
-    folder = Path(os.environ.get("LICENSING_PICTURES") or tmp_path)
-
-    def take(window: str, name: str) -> None:
-        file = folder / f"{name}.png"
-        screen.photograph(window, file)
-        taken = file.read_bytes()
-        assert taken.startswith(b"\x89PNG")
-        assert 2_000 < len(taken) < BIGGEST_PICTURE, len(taken)
-
-    return take
 
 
 @pytest.mark.parametrize(("program", "language"), [("tk", "en"), ("qt", "ja")])

@@ -1,12 +1,9 @@
 """The dialogs as a person uses them, in both toolkits: real windows, a real service on a real socket."""
 
-import gc
 import threading
 
 import pytest
-from stage.hands import QtHands, TkHands
 
-from harness.screen import without
 from licclient import LicenseClient
 from licclient._texts import LANGUAGES
 from licclient.dialogs._view import Action
@@ -14,26 +11,6 @@ from licclient.dialogs._view import Action
 pytestmark = pytest.mark.window
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 ENGLISH = {"language": "en"}
-
-
-@pytest.fixture(params=["tk", "qt"])
-def hands(request):
-    """Somebody in front of the windows of one toolkit."""
-    if request.param == "tk":
-        try:
-            import tkinter as tk  # noqa: F401, PLC0415 - asked whether it is there
-        except ImportError as missing:
-            without(f"this Python has no Tk: {missing} (apt: python3-tk)")
-        made = TkHands(request.getfixturevalue("screen").display)
-    else:
-        try:
-            made = QtHands()
-        except ImportError as missing:
-            without(f"PySide6 cannot be used: {missing}")
-    yield made
-    made.end()
-    made.dialog = None
-    gc.collect()  # here, and not on a thread of the next test
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from datetime import date, timedelta
 import pytest
 from stage.flavours import both
 from stage.flows import planned
-from stage.hands import qt_app
 
+from harness.hands import qt_app
 from harness.screen import without
 from harness.standstill import Standstill
 from licclient import LicenseClient, LicenseState

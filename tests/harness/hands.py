@@ -2,11 +2,15 @@
 
 # ruff: noqa: D102 - what a hand does is in its name
 
+import gc
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
+from harness.screen import without
 from licclient.dialogs._view import Action
 
 _KEYSYMS = {"-": "minus", " ": "space", "\n": "Return"}
@@ -23,6 +27,8 @@ class Hands:
     """What both toolkits have in common."""
 
     dialog: Any = None
+    kit: Any
+    parent: Any
 
     def turn(self) -> None:
         """Let the toolkit do what is waiting."""
@@ -310,3 +316,24 @@ class QtHands(Hands):
         self.parent = None
         self.app.sendPostedEvents(None, self.core.QEvent.Type.DeferredDelete.value)
         self.turn()
+
+
+@pytest.fixture(params=["tk", "qt"])
+def hands(request: pytest.FixtureRequest) -> Iterator[TkHands | QtHands]:
+    """Somebody in front of the windows of one toolkit."""
+    made: TkHands | QtHands
+    if request.param == "tk":
+        try:
+            import tkinter as tk  # noqa: F401, PLC0415 - asked whether it is there
+        except ImportError as missing:
+            without(f"this Python has no Tk: {missing} (apt: python3-tk)")
+        made = TkHands(request.getfixturevalue("screen").display)
+    else:
+        try:
+            made = QtHands()
+        except ImportError as missing:
+            without(f"PySide6 cannot be used: {missing}")
+    yield made
+    made.end()
+    made.dialog = None
+    gc.collect()  # here, and not on a thread of the next test
